@@ -1,0 +1,2 @@
+SHELL := /bin/bash
+.PHONY: setup demo test check bench

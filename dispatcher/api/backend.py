@@ -1,0 +1,162 @@
+"""What the API needs from the rest: the one seam between HTTP and the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Protocol
+
+from dispatcher.model import Container, ContainerSpec, ContainerState
+from pool.model import IdleBehavior
+
+
+class NotFound(Exception):  # noqa: N818 - reads as the HTTP answer it becomes
+    """There is no such container or instance; the message names it."""
+
+
+class Conflict(Exception):  # noqa: N818 - reads as the HTTP answer it becomes
+    """The thing is in a state that does not allow this; the message says which and why."""
+
+
+class Unavailable(Exception):  # noqa: N818 - reads as the HTTP answer it becomes
+    """The server cannot take this now (inbox full, store not writable); try again later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewContainer:
+    """A validated request for one container."""
+
+    spec: ContainerSpec
+    priority: int
+    project: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFilter:
+    """Which containers to list; () and "" mean any. `states` are alternatives."""
+
+    states: tuple[ContainerState, ...] = ()
+    user: str = ""
+    project: str = ""
+    name: str = ""
+    instance_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of containers, newest first; `next_cursor` is None on the last."""
+
+    items: tuple[Container, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """One instance as admins see it; times are seconds since the epoch, 0.0 for never."""
+
+    id: str
+    address: str
+    state: str
+    idle_behavior: str
+    instance_type: str
+    provider_type: str
+    price_usd_per_hour: Decimal
+    running: tuple[str, ...]
+    last_container: str
+    created_at: float
+    last_busy_at: float
+    last_contact_at: float
+    broken: str
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the server can do its work; `problems` says in sentences what is wrong."""
+
+    ready: bool
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One server-sent event: `number` grows by one, `kind` is container or instance."""
+
+    number: int
+    kind: str
+    id: str
+    data: dict[str, object]
+
+
+class Backend(Protocol):
+    """The dispatcher as the API sees it; all calls are made on the event loop."""
+
+    async def submit(
+        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Sequence[Container]:
+        """Commit new containers, all or none, and return them (the earlier ones on a repeat).
+
+        Raises `InvalidRequest` when one can never run, `Conflict` when the key was used for
+        something else, `Unavailable` when nothing can be taken now.
+        """
+        ...
+
+    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        """Return one page; raises `InvalidRequest` for a cursor that is not ours."""
+        ...
+
+    async def container(self, container_id: str) -> Container:
+        """Return one container with all attempts; raises `NotFound`."""
+        ...
+
+    def waiting_reason(self, container_id: str) -> str:
+        """Return in one sentence why a container waits; "" when it does not or nobody knows."""
+        ...
+
+    async def cancel(self, container_id: str) -> Container:
+        """Commit a cancellation and return; raises `NotFound`, `Conflict` when it has ended."""
+        ...
+
+    async def set_priority(self, container_id: str, priority: int) -> Container:
+        """Commit a priority and return; raises `NotFound`, `Conflict` when it has ended."""
+        ...
+
+    def instances(self) -> Sequence[InstanceView]:
+        """Return all instances, sorted by id."""
+        ...
+
+    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+        """Set an instance's idle behavior; raises `NotFound`."""
+        ...
+
+    async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
+        """Destroy an instance now, whatever runs on it; raises `NotFound`."""
+        ...
+
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        """Return bytes of the last attempt's stream from `offset`, and whether it is complete
+        beyond them (the container has ended and nothing more comes); raises `NotFound`."""
+        ...
+
+    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+        """Return when a log of this container grew or it changed state, or after `timeout_s`."""
+        ...
+
+    def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        """Yield events after number `after` (None: from now on); ends when the server stops."""
+        ...
+
+    def last_event_number(self) -> int:
+        """Return the number of the newest event, to start a gapless follow."""
+        ...
+
+    def health(self) -> Health:
+        """Return whether the server can take and place work."""
+        ...
+
+    def metrics(self) -> bytes:
+        """Return the Prometheus text exposition."""
+        ...

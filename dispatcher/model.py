@@ -1,0 +1,185 @@
+"""What the dispatcher knows: containers, attempts, constraints; pure data, no effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+
+from drivers.interface import Resources
+
+PRIORITY_DEFAULT = 500
+PRIORITY_MAX = 1000
+
+
+class ContainerState(Enum):
+    """Where a container is; `locked` is mapped onto an instance, with the claim persisted."""
+
+    QUEUED = "queued"
+    LOCKED = "locked"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Return whether nothing follows."""
+        return self in FINAL_STATES
+
+
+FINAL_STATES = frozenset(
+    {ContainerState.SUCCEEDED, ContainerState.FAILED, ContainerState.CANCELLED}
+)
+
+
+class AttemptOutcome(Enum):
+    """How one try ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+
+
+class Preemptible(Enum):
+    """Whether a container may, must or must not run on instances that the cloud can take back."""
+
+    ALLOWED = "allowed"
+    REQUIRED = "required"
+    FORBIDDEN = "forbidden"
+
+
+class Placement(Enum):
+    """Many containers an instance, by resources, or one."""
+
+    PACKED = "packed"
+    EXCLUSIVE = "exclusive"
+
+
+class Profile(Enum):
+    """Fullest worker that fits first (others go idle), or emptiest first."""
+
+    OPTIMIZE_UTILIZATION = "optimize-utilization"
+    DISTRIBUTE_LOAD = "distribute-load"
+
+
+class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `scheduler` section of the configuration."""
+
+    placement: Placement = Placement.PACKED
+    profile: Profile = Profile.OPTIMIZE_UTILIZATION
+    max_instances: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+    max_containers_per_instance: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 256
+    max_price_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.5
+    max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """What a container demands of its instance, beside room.
+
+    `labels` are (key, value) pairs sorted by key; `instance_types` are sorted names, () for any;
+    `max_price_usd_per_hour` is None for no ceiling.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    instance_types: tuple[str, ...] = ()
+    preemptible: Preemptible = Preemptible.ALLOWED
+    max_price_usd_per_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """What a user asked for, validated and with defaults filled in; it never changes.
+
+    `image` is "" for the process engine; `env` and `labels` are pairs sorted by name. `retry_lost`
+    says whether the infrastructure's fault is tried again.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    resources: Resources
+    constraints: Constraints
+    labels: tuple[tuple[str, str], ...] = ()
+    retry_lost: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a container is where it is: a stable code and one sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of a container on one instance; `outcome` is None until it is known.
+
+    Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
+    """
+
+    id: str
+    container_id: str
+    number: int
+    instance_id: str
+    instance_type: str
+    price_usd_per_hour: Decimal
+    created_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    outcome: AttemptOutcome | None = None
+    exit_code: int | None = None
+    reason: Reason | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    log_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container with everything that is known of it; changed by making a new value.
+
+    `sequence` is its place among equals of one priority; `cost_usd` adds up its ended attempts.
+    """
+
+    id: str
+    sequence: int
+    spec: ContainerSpec
+    user: str
+    project: str
+    priority: int
+    created_at: float
+    state: ContainerState = ContainerState.QUEUED
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    reason: Reason | None = None
+    cancel_requested: bool = False
+    cost_usd: Decimal = Decimal(0)
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRecord:
+    """What the store keeps of an instance, so that it can be trusted and billed after a restart.
+
+    `host_key` is "" until it is proven; `gone_at` is None while it may be billed.
+    """
+
+    id: str
+    token: str
+    type_name: str
+    price_usd_per_hour: Decimal
+    created_at: float
+    host_key: str = ""
+    address: str = ""
+    gone_at: float | None = None
+    gone_reason: str = ""

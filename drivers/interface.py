@@ -1,0 +1,171 @@
+"""What a driver implements, and the vocabulary it needs: resources, instance types, instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Protocol
+
+CLUSTER_TAG = "longshore-cluster"
+TYPE_TAG = "longshore-type"
+TOKEN_TAG = "longshore-token"  # noqa: S105 - the name of a tag, not a password
+IDLE_BEHAVIOR_TAG = "longshore-idle-behavior"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """An amount in every dimension that is scheduled.
+
+    `cpu_millis` are thousandths of a cpu; `custom` are (name, amount) pairs sorted by name.
+    """
+
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    gpus: int = 0
+    custom: tuple[tuple[str, int], ...] = ()
+
+    def fits_in(self, room: Resources) -> bool:
+        """Return whether `room` has at least this amount in every dimension."""
+        return (
+            self.cpu_millis <= room.cpu_millis
+            and self.memory_bytes <= room.memory_bytes
+            and self.disk_bytes <= room.disk_bytes
+            and self.gpus <= room.gpus
+            and (not self.custom or self._custom_fits_in(room))
+        )
+
+    def _custom_fits_in(self, room: Resources) -> bool:
+        amounts = dict(room.custom)
+        return all(amount <= amounts.get(name, 0) for name, amount in self.custom)
+
+    def shortages(self, room: Resources) -> list[str]:
+        """Return the names of the dimensions in which `room` is too small, in a fixed order."""
+        pairs = (
+            ("cpus", self.cpu_millis, room.cpu_millis),
+            ("memory", self.memory_bytes, room.memory_bytes),
+            ("disk", self.disk_bytes, room.disk_bytes),
+            ("gpus", self.gpus, room.gpus),
+        )
+        short = [name for name, wanted, free in pairs if wanted > free]
+        amounts = dict(room.custom)
+        short += [name for name, amount in self.custom if amount > amounts.get(name, 0)]
+        return short
+
+    def plus(self, other: Resources) -> Resources:
+        """Return the sum in every dimension."""
+        return self._combined(other, 1)
+
+    def minus(self, other: Resources) -> Resources:
+        """Return the difference in every dimension; a negative one fits nothing that is asked."""
+        return self._combined(other, -1)
+
+    def _combined(self, other: Resources, sign: int) -> Resources:
+        custom = self.custom
+        if other.custom:
+            amounts = dict(self.custom)
+            for name, amount in other.custom:
+                amounts[name] = amounts.get(name, 0) + sign * amount
+            custom = tuple(sorted(amounts.items()))
+        return Resources(
+            cpu_millis=self.cpu_millis + sign * other.cpu_millis,
+            memory_bytes=self.memory_bytes + sign * other.memory_bytes,
+            disk_bytes=self.disk_bytes + sign * other.disk_bytes,
+            gpus=self.gpus + sign * other.gpus,
+            custom=custom,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A priced bundle of resources under our own name; `provider_type` is the cloud's name for it.
+
+    `resources` is what an instance has in all, `reserve` what the operating system keeps of it.
+    `labels` are (key, value) pairs sorted by key.
+    """
+
+    name: str
+    provider_type: str
+    resources: Resources
+    price_usd_per_hour: Decimal
+    reserve: Resources = Resources()
+    preemptible: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def allocatable(self) -> Resources:
+        """Return what containers may use of an instance of this type."""
+        return self.resources.minus(self.reserve)
+
+
+class HostKeyVerdict(Enum):
+    """What a driver says of a host key: proven, proven wrong, or it has no means to tell."""
+
+    GENUINE = "genuine"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+class Instance(Protocol):
+    """A cloud VM as the driver reports it: a value read once, and the calls that act on the VM."""
+
+    @property
+    def id(self) -> str:
+        """Return the cloud's own id; it never changes and is never used again."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Return `host:port` of its SSH server, or "" while it has none yet."""
+        ...
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Return the tags it had when it was listed."""
+        ...
+
+    def destroy(self) -> None:
+        """Ask the cloud to end it; returns when accepted, not when gone. Twice is no error."""
+        ...
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set these tags, leaving others as they are."""
+        ...
+
+    def verify_host_key(self, public_key: str) -> HostKeyVerdict:
+        """Say whether `public_key` ("TYPE BASE64") is this instance's, from the cloud itself."""
+        ...
+
+
+class InstanceSet(Protocol):
+    """One cloud account as a driver sees it; every call is synchronous and made from any thread."""
+
+    def create(
+        self,
+        *,
+        instance_type: InstanceType,
+        image: str,
+        tags: Mapping[str, str],
+        init_command: str,
+        public_key: str,
+        token: str,
+    ) -> Instance:
+        """Create one instance, tagged from its first moment, and return it as it is then.
+
+        `init_command` is a POSIX shell script that the instance runs as root (or its only user)
+        before it can be reached; `public_key` ("TYPE BASE64") may log in. Called twice with the
+        same `token` it returns the same instance.
+
+        Raises any `CloudError`; `AmbiguousResult` when it may have been created.
+        """
+        ...
+
+    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """List every instance that carries all of `tags`; an incomplete list is an error."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and threads; instances go on."""
+        ...

@@ -1,0 +1,289 @@
+"""The pool's messages: commands it asks to be carried out, and events it hears back.
+
+Each command with an `op_id` ends in exactly one outcome event that carries the same `op_id`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drivers.errors import CloudError
+from drivers.interface import InstanceType
+from pool.model import AttemptExit, AttemptOrder, InstanceSeen, Launch, ProbeReport
+
+# ---- commands ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListInstances:
+    """List the instance set; ends in `Listed` or `ListingFailed`."""
+
+    op_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateInstance:
+    """Create the instance of a journalled launch; ends in `Created` or `CreateFailed`."""
+
+    op_id: int
+    launch: Launch
+    instance_type: InstanceType
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyInstance:
+    """Destroy an instance; ends in `Destroyed` or `DestroyFailed`."""
+
+    op_id: int
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTags:
+    """Write tags to an instance; ends in `TagsSet` or `TagsFailed`."""
+
+    op_id: int
+    instance_id: str
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Reach a worker, prove its key, run the boot probe if `boot`, deploy the runner, list what
+    runs and attach a session; ends in `ProbeSucceeded` or `ProbeFailed`.
+
+    `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know.
+    """
+
+    op_id: int
+    worker_id: str
+    revision: int
+    address: str
+    host_key: str
+    secret: str
+    boot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """Drop the connection to a worker, without a word about it afterwards."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAttempt:
+    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`."""
+
+    op_id: int
+    worker_id: str
+    order: AttemptOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalAttempt:
+    """Send TERM or KILL to an attempt; the exit, not an answer, tells that it worked."""
+
+    worker_id: str
+    attempt_id: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseAttempt:
+    """Tell the runner to forget an attempt: its exit is committed and its log complete."""
+
+    worker_id: str
+    attempt_id: str
+
+
+PoolCommand = (
+    ListInstances
+    | CreateInstance
+    | DestroyInstance
+    | SetTags
+    | Probe
+    | CloseSession
+    | StartAttempt
+    | SignalAttempt
+    | ReleaseAttempt
+)
+
+# ---- events -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A complete listing; it says nothing of what changed after it `began_at`."""
+
+    op_id: int
+    began_at: float
+    instances: tuple[InstanceSeen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingFailed:
+    """No complete listing was had."""
+
+    op_id: int
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """The create call returned an instance."""
+
+    op_id: int
+    token: str
+    instance: InstanceSeen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFailed:
+    """The create call raised; `AmbiguousResult` means that there may be an instance."""
+
+    op_id: int
+    token: str
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destroyed:
+    """The destroy call was accepted (or there was nothing to destroy)."""
+
+    op_id: int
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyFailed:
+    """The destroy call raised."""
+
+    op_id: int
+    instance_id: str
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagsSet:
+    """The tags are written."""
+
+    op_id: int
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagsFailed:
+    """The tags may not be written."""
+
+    op_id: int
+    instance_id: str
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSucceeded:
+    """The worker is ready; `host_key` is the proven key ("TYPE BASE64")."""
+
+    op_id: int
+    worker_id: str
+    revision: int
+    began_at: float
+    host_key: str
+    report: ProbeReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFailed:
+    """The probe got no further than `stage` (connect, host_key, boot, deploy, list, attach)."""
+
+    op_id: int
+    worker_id: str
+    revision: int
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLost:
+    """An attached session ended; the last word from the far end came at `last_contact`."""
+
+    worker_id: str
+    last_contact: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    """The runner has started the attempt (now, or earlier: starting is idempotent)."""
+
+    op_id: int
+    worker_id: str
+    attempt_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRefused:
+    """The runner answered that it did not start the attempt and will not."""
+
+    op_id: int
+    worker_id: str
+    attempt_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUnknown:
+    """No answer came; the attempt may run. The next run probe decides."""
+
+    op_id: int
+    worker_id: str
+    attempt_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptExited:
+    """The runner pushed (or repeated) an exit."""
+
+    worker_id: str
+    attempt_id: str
+    exit: AttemptExit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogComplete:
+    """Every byte of an ended attempt's log is kept on the dispatcher's side."""
+
+    worker_id: str
+    attempt_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenReported:
+    """The runner says that its instance should get no more work."""
+
+    worker_id: str
+    message: str
+
+
+PoolEvent = (
+    Listed
+    | ListingFailed
+    | Created
+    | CreateFailed
+    | Destroyed
+    | DestroyFailed
+    | TagsSet
+    | TagsFailed
+    | ProbeSucceeded
+    | ProbeFailed
+    | SessionLost
+    | AttemptStarted
+    | StartRefused
+    | StartUnknown
+    | AttemptExited
+    | LogComplete
+    | BrokenReported
+)

@@ -1,0 +1,166 @@
+"""What the pool knows of instances, workers and attempts; pure data, no effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+
+from drivers.interface import InstanceType, Resources
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 86400)]
+
+
+class WorkerState(Enum):
+    """Where a worker is in its life; the table of moves is in `pool.transitions`."""
+
+    UNKNOWN = "unknown"
+    BOOTING = "booting"
+    IDLE = "idle"
+    RUNNING = "running"
+    SHUTDOWN = "shutdown"
+
+
+class IdleBehavior(Enum):
+    """What an admin wants of an instance; kept in its cloud tags, so that it survives a restart."""
+
+    RUN = "run"
+    HOLD = "hold"
+    DRAIN = "drain"
+
+
+class ExitKind(Enum):
+    """How an attempt ended on its instance."""
+
+    EXITED = "exited"
+    OUT_OF_MEMORY = "out_of_memory"
+    ENGINE_FAILURE = "engine_failure"
+    LOST = "lost"
+
+
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `pool` section of the configuration; all durations in seconds."""
+
+    boot_timeout_s: Seconds = 600.0
+    probe_timeout_s: Seconds = 600.0
+    idle_timeout_s: Seconds = 60.0
+    shutdown_timeout_s: Seconds = 10.0
+    sync_interval_s: Seconds = 60.0
+    probe_interval_s: Seconds = 10.0
+    boot_probe_command: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] = "true"
+    signal_interval_s: Seconds = 5.0
+    term_timeout_s: Seconds = 120.0
+    stale_lock_timeout_s: Seconds = 60.0
+    quota_hold_s: Seconds = 60.0
+    capacity_hold_s: Seconds = 60.0
+    max_concurrent_creates: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
+    image: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    init_command: Annotated[str, msgspec.Meta(max_length=16384)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptOrder:
+    """What the runner is told to run: one attempt of one container.
+
+    `image` is "" for the process engine; `env` holds (name, value) pairs; a limit of 0 is none.
+    """
+
+    attempt_id: str
+    container_id: str
+    image: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptExit:
+    """How an attempt ended, as the runner recorded it.
+
+    `code` is 128+n after signal n, None when nothing ever ran or its end was not recorded; times
+    are seconds since the epoch on the instance's clock; sizes are those of the complete streams.
+    """
+
+    kind: ExitKind
+    code: int | None
+    message: str = ""
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptReport:
+    """One attempt that an instance knows of; `exit` is None while it runs."""
+
+    attempt_id: str
+    container_id: str
+    exit: AttemptExit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """What a successful run probe saw; `broken` is "" or the runner's reason to drain it."""
+
+    attempts: tuple[AttemptReport, ...]
+    boot_id: str
+    engine: str = ""
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """An intent to create one instance, journalled before the create call.
+
+    `secret` proves the host key of what comes of it; it is void ("") once the key is pinned.
+    """
+
+    token: str
+    type_name: str
+    secret: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSeen:
+    """A driver's instance as a value: what a listing or a create said of it."""
+
+    id: str
+    address: str
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """The pool's record of one instance; only `pool.core` changes it.
+
+    `revision` counts the changes that make an older probe's result worthless. `attempts` are those
+    that hold resources here, `unreleased` those that ended but whose log is not complete yet.
+    """
+
+    id: str
+    type: InstanceType
+    token: str
+    state: WorkerState
+    behavior: IdleBehavior
+    appeared_at: float
+    listed_at: float
+    state_since: float
+    address: str = ""
+    host_key: str = ""
+    secret: str = ""
+    last_contact: float = 0.0
+    last_busy: float = 0.0
+    revision: int = 0
+    probe_op: int = 0
+    session_up: bool = False
+    broken: str = ""
+    last_error: str = ""
+    last_container: str = ""
+    attempts: dict[str, Resources] = field(default_factory=dict)
+    unreleased: set[str] = field(default_factory=set)
+    free: Resources = Resources()
