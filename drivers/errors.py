@@ -28,7 +28,7 @@ class CloudError(LongshoreError):
 
 @final
 class RateLimitError(CloudError):
-    """The cloud's API throttles us; `retry_after_s` seconds from now it may answer (None: not told)."""
+    """The API throttles us; in `retry_after_s` seconds it may answer (None: not told)."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
