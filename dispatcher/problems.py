@@ -1,0 +1,99 @@
+"""Problems with what strangers wrote: where, what, and the sentence that says how to mend it.
+
+Values are never quoted unless they are numbers, choices or sizes: others may hold secrets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+
+PROBLEMS_MAX = 100
+
+_KINDS: dict[type, str] = {
+    str: "text",
+    list: "a list",
+    tuple: "a list",
+    dict: "an object",
+}
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+class ProblemsFull(Exception):  # noqa: N818 - a signal to stop looking, not an error
+    """So many problems were found that looking for more helps nobody."""
+
+
+class Problems:
+    """Collects (path, sentence) pairs, at most 100 of them; then it raises `ProblemsFull`."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, str]] = []
+
+    def add(self, path: str, sentence: str) -> None:
+        """Note a problem; raises `ProblemsFull` when there are too many to be of use."""
+        if len(self._found) == PROBLEMS_MAX:
+            self._found.append(("", f"there may be more: only the first {PROBLEMS_MAX} are listed"))
+            raise ProblemsFull
+        self._found.append((path, sentence))
+
+    def extend(self, problems: Iterable[tuple[str, str]]) -> None:
+        """Note several problems; raises `ProblemsFull` when there are too many to be of use."""
+        for path, sentence in problems:
+            self.add(path, sentence)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return all that was noted, in order, as a copy."""
+        return list(self._found)
+
+
+def member(path: str, key: str) -> str:
+    """Return the path of `key` in the object at `path`: `env.HOME`, or `env["odd key"]`."""
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{quoted(key)}]"
+    return f"{path}.{key}" if path else key
+
+
+def element(path: str, index: int) -> str:
+    """Return the path of an entry of the list at `path`: `command[3]`."""
+    return f"{path}[{index}]"
+
+
+def quoted(text: str) -> str:
+    """Return `text` in double quotes, clipped and with control characters escaped."""
+    return json.dumps(text if len(text) <= 60 else text[:57] + "...")
+
+
+def described(value: object) -> str:
+    """Return what `value` is, in the words of JSON; only numbers are shown themselves."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int():
+            return str(value) if value.bit_length() <= 64 else "a number that large"
+        case float():
+            return repr(value)
+        case _:
+            return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean "x"?` for the nearest of `known`, or a sentence that lists them."""
+    names = sorted(known)
+    if not names:
+        return "there is none to choose from"
+    near = difflib.get_close_matches(word[:100], names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {quoted(near[0])}?"
+    return f"known are {listing(names)}"
+
+
+def listing(names: Iterable[str]) -> str:
+    """Return quoted names in their order, at most twenty."""
+    every = list(names)
+    more = f" and {len(every) - 20} more" if len(every) > 20 else ""
+    return ", ".join(quoted(name) for name in every[:20]) + more
