@@ -1,2 +1,33 @@
+# Each target does everything that it needs from a bare checkout with python3 on Debian 12.
 SHELL := /bin/bash
-.PHONY: setup demo test check bench
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo check test bench clean
+
+help:
+	@echo 'make demo    install what it takes to run, and watch Longshore at work'
+	@echo 'make check   the fast loop: style, types, layers, unit and property tests'
+	@echo 'make test    everything that is tested, with the Debian packages that it takes (as root)'
+	@echo 'make bench   run the benchmarks'
+	@echo 'make clean   delete what these targets made'
+
+demo:
+	@tools/setup.sh runtime
+	@.venv/bin/longshore demo
+
+check:
+	@tools/setup.sh dev
+	@.venv/bin/python tools/checks.py check
+
+test:
+	@tools/setup.sh packages
+	@tools/setup.sh dev
+	@.venv/bin/python tools/checks.py test
+
+bench:
+	@tools/setup.sh dev
+	@.venv/bin/python tools/checks.py bench
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

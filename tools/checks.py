@@ -1,0 +1,195 @@
+"""Runs the checks of `make check`, `make test` or `make bench` and says at the end how they went.
+
+Every step runs, also after one has failed, so that one run tells all that is wrong. Output passes
+through as it comes; the summary repeats what each test run said of itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+FOLDERS = ("dispatcher", "pool", "drivers", "tests", "tools", "benchmarks")
+TIME_LIMIT_S = {"check": 300.0, "test": 900.0, "bench": 1800.0}
+GRACE_S = 15.0
+TAIL_BYTES = 65536
+
+NO_TESTS_COLLECTED = 5
+CLOSING_LINE = re.compile(r"^=+ (.*\bin [\d.]+s.*?) =+$")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One program to run; `may_be_empty` is for a test run that need not find a test."""
+
+    name: str
+    command: tuple[str, ...]
+    may_be_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a step ended; `remark` is a test run's closing line, or why the step was ended."""
+
+    step: Step
+    passed: bool
+    took_s: float
+    remark: str
+
+
+def python_folders() -> list[str]:
+    """Return the folders that hold Python here: a new checkout may lack some."""
+    return [name for name in FOLDERS if any(ROOT.joinpath(name).rglob("*.py"))]
+
+
+def static_steps() -> list[Step]:
+    """Return the steps that read the code without running it."""
+    ruff, folders = str(BIN / "ruff"), python_folders()
+    return [
+        Step(name="ruff check", command=(ruff, "check", ".")),
+        Step(name="ruff format", command=(ruff, "format", "--check", ".")),
+        Step(name="mypy", command=(str(BIN / "mypy"), *folders)),
+        Step(name="import layers", command=(str(BIN / "lint-imports"),)),
+    ]
+
+
+def pytest_command(*arguments: str) -> tuple[str, ...]:
+    """Return a command that runs pytest, coloured when a person is watching."""
+    color = "--color=yes" if sys.stdout.isatty() else "--color=no"
+    return (sys.executable, "-m", "pytest", color, *arguments)
+
+
+def steps_of(kind: str) -> list[Step]:
+    """Return the steps of `make KIND`."""
+    if kind == "bench":
+        scripts = sorted(ROOT.joinpath("benchmarks").glob("[!_]*.py"))
+        return [Step(name=each.stem, command=(sys.executable, str(each))) for each in scripts]
+    if kind == "check":
+        tests = pytest_command("-n2", "-m", "not alone", "tests/unit", "tests/property")
+        return [*static_steps(), Step(name="unit and property tests", command=tests)]
+    return [
+        *static_steps(),
+        Step(name="tests", command=pytest_command("-n2", "-m", "not alone", "tests")),
+        Step(
+            name="tests that run alone",
+            command=pytest_command("-m", "alone", "tests"),
+            may_be_empty=True,
+        ),
+    ]
+
+
+def run(step: Step, deadline: float) -> Result:
+    """Run one step in a process group of its own, to its end or to `deadline`."""
+    print(f"\n--- {step.name}: {' '.join(step.command)}", flush=True)
+    began = time.monotonic()
+    with subprocess.Popen(
+        step.command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - tells mypy what PIPE means
+        try:
+            tail, in_time = pass_through(process.stdout, deadline)
+        except KeyboardInterrupt:
+            end_group(process)
+            raise
+        if not in_time:
+            end_group(process)
+        code = process.wait()
+    return Result(
+        step=step,
+        passed=in_time and (code == 0 or (step.may_be_empty and code == NO_TESTS_COLLECTED)),
+        took_s=time.monotonic() - began,
+        remark=closing_line(tail) if in_time else "ended: the time limit was reached",
+    )
+
+
+def pass_through(output: IO[bytes], deadline: float) -> tuple[str, bool]:
+    """Copy `output` to ours until its end; return the last of it, and False at `deadline`."""
+    tail = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            data = os.read(output.fileno(), 65536)
+            if not data:
+                return tail.decode(errors="replace"), True
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            tail = (tail + data)[-TAIL_BYTES:]
+    return tail.decode(errors="replace"), False
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a step as Ctrl-C would, and kill its group when that does not help in time."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def closing_line(output: str) -> str:
+    """Return what pytest said last of its run ("12 passed in 0.30s"), or ""."""
+    for line in reversed(ESCAPES.sub("", output).splitlines()):
+        match = CLOSING_LINE.match(line.strip())
+        if match:
+            return match[1]
+    return ""
+
+
+def print_summary(kind: str, results: Sequence[Result]) -> None:
+    """Print one line a step and one verdict."""
+    print(f"\n=== make {kind} ===")
+    width = max(len(result.step.name) for result in results)
+    for result in results:
+        word = "ok    " if result.passed else "FAILED"
+        print(f"{word}  {result.step.name:<{width}}  {result.took_s:7.1f} s  {result.remark}")
+    failed = [result.step for result in results if not result.passed]
+    total_s = sum(result.took_s for result in results)
+    if failed:
+        print(f"\n{len(failed)} of {len(results)} steps FAILED after {total_s:.0f} s; again alone:")
+        for step in failed:
+            print(f"  {' '.join(step.command)}")
+    else:
+        print(f"\nAll {len(results)} steps passed in {total_s:.0f} s.")
+
+
+def main() -> int:
+    """Run the steps of one kind; return 0 when all passed, 1 when not, 130 when interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=sorted(TIME_LIMIT_S))
+    kind = parser.parse_args().kind
+    deadline = time.monotonic() + TIME_LIMIT_S[kind]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a step never outlives us
+    results: list[Result] = []
+    try:
+        for step in steps_of(kind):
+            results.append(run(step, deadline))  # noqa: PERF401 - an interruption keeps the rest
+    except KeyboardInterrupt:
+        print("\ninterrupted")
+        return 130
+    if not results:
+        print(f"make {kind}: there is nothing to run")
+        return 1
+    print_summary(kind, results)
+    return 0 if all(result.passed for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
