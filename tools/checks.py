@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import selectors
+import shlex
 import signal
 import subprocess
 import sys
@@ -78,7 +79,8 @@ def steps_of(kind: str) -> list[Step]:
         scripts = sorted(ROOT.joinpath("benchmarks").glob("[!_]*.py"))
         return [Step(name=each.stem, command=(sys.executable, str(each))) for each in scripts]
     if kind == "check":
-        tests = pytest_command("-n2", "-m", "not alone", "tests/unit", "tests/property")
+        folders = [each for each in ("tests/unit", "tests/property") if ROOT.joinpath(each).is_dir()]
+        tests = pytest_command("-n2", "-m", "not alone", *folders)
         return [*static_steps(), Step(name="unit and property tests", command=tests)]
     return [
         *static_steps(),
@@ -93,7 +95,7 @@ def steps_of(kind: str) -> list[Step]:
 
 def run(step: Step, deadline: float) -> Result:
     """Run one step in a process group of its own, to its end or to `deadline`."""
-    print(f"\n--- {step.name}: {' '.join(step.command)}", flush=True)
+    print(f"\n--- {step.name}: {shlex.join(step.command)}", flush=True)
     began = time.monotonic()
     with subprocess.Popen(
         step.command,
@@ -165,7 +167,7 @@ def print_summary(kind: str, results: Sequence[Result]) -> None:
     if failed:
         print(f"\n{len(failed)} of {len(results)} steps FAILED after {total_s:.0f} s; again alone:")
         for step in failed:
-            print(f"  {' '.join(step.command)}")
+            print(f"  {shlex.join(step.command)}")
     else:
         print(f"\nAll {len(results)} steps passed in {total_s:.0f} s.")
 
