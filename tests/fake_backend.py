@@ -1,0 +1,339 @@
+"""An in-memory backend: real state behind the API, without store, engine or network.
+
+All calls are made on the event loop; a test that runs elsewhere pushes with
+`loop.call_soon_threadsafe(backend.push_log, ...)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from dispatcher.api.backend import (
+    Conflict,
+    ContainerFilter,
+    Health,
+    InstanceView,
+    NewContainer,
+    NotFound,
+    Page,
+    ServerEvent,
+    Unavailable,
+)
+from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason
+from drivers.errors import InvalidRequest
+from pool.model import IdleBehavior
+
+EPOCH = 1_700_000_000.0
+EVENTS_KEPT = 10_000
+
+
+class FakeBackend:
+    """Implements `dispatcher.api.backend.Backend`; the methods below `metrics` are for tests.
+
+    `now` gives seconds since the epoch; without one, time moves a second with every change. Set
+    `unavailable` to a sentence to have submissions refused, `problems` to be not ready, `waiting`
+    to what containers wait for.
+    """
+
+    def __init__(self, *, now: Callable[[], float] | None = None) -> None:
+        ticks = itertools.count()
+        self._now = now or (lambda: EPOCH + next(ticks))
+        self._containers: dict[str, Container] = {}
+        self._instances: dict[str, InstanceView] = {}
+        self._logs: dict[tuple[str, str], bytearray] = defaultdict(bytearray)
+        self._keys: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self._events: deque[ServerEvent] = deque(maxlen=EVENTS_KEPT)
+        self._last_event = 0
+        self._changed = asyncio.Event()
+        self._stopped = False
+        self.unavailable = ""
+        self.problems: tuple[str, ...] = ()
+        self.waiting: dict[str, str] = {}
+        self.submissions = 0
+
+    # ---- the protocol ---------------------------------------------------------------------------
+
+    async def submit(
+        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Sequence[Container]:
+        if self.unavailable:
+            raise Unavailable(self.unavailable)
+        if idempotency_key and (earlier := self._keys.get((user, idempotency_key))):
+            if earlier[0] != fingerprint:
+                raise Conflict(f"the Idempotency-Key {idempotency_key!r} was used for another body")
+            return [self._containers[container_id] for container_id in earlier[1]]
+        made = []
+        for item in items:
+            sequence = len(self._containers) + 1
+            container = Container(
+                id=f"c-{sequence:08d}",
+                sequence=sequence,
+                spec=item.spec,
+                user=user,
+                project=item.project,
+                priority=item.priority,
+                created_at=self._now(),
+            )
+            made.append(self._save(container))
+        if idempotency_key:
+            self._keys[user, idempotency_key] = (fingerprint, [one.id for one in made])
+        self.submissions += 1
+        return made
+
+    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        before = len(self._containers) + 1
+        if cursor:
+            prefix, _, number = cursor.partition("-")
+            if prefix != "before" or not (number.isascii() and number.isdigit()):
+                raise InvalidRequest([("cursor", "is not one of ours: use next_cursor as it came")])
+            before = int(number[:18])
+        found = [
+            one
+            for one in sorted(self._containers.values(), key=lambda one: -one.sequence)
+            if one.sequence < before and _matches(one, which)
+        ]
+        more = f"before-{found[limit - 1].sequence}" if len(found) > limit else None
+        return Page(items=tuple(found[:limit]), next_cursor=more)
+
+    async def container(self, container_id: str) -> Container:
+        if container_id not in self._containers:
+            raise NotFound(f"there is no container {container_id}")
+        return self._containers[container_id]
+
+    def waiting_reason(self, container_id: str) -> str:
+        return self.waiting.get(container_id, "")
+
+    async def cancel(self, container_id: str) -> Container:
+        container = await self._unfinished(container_id)
+        if container.state is ContainerState.RUNNING:
+            return self._save(replace(container, cancel_requested=True))
+        return self._save(
+            replace(
+                container,
+                state=ContainerState.CANCELLED,
+                cancel_requested=True,
+                finished_at=self._now(),
+                reason=Reason(code="cancelled", message="A user cancelled it."),
+            )
+        )
+
+    async def set_priority(self, container_id: str, priority: int) -> Container:
+        return self._save(replace(await self._unfinished(container_id), priority=priority))
+
+    def instances(self) -> Sequence[InstanceView]:
+        return [self._instances[instance_id] for instance_id in sorted(self._instances)]
+
+    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+        view = self._instance(instance_id)
+        return self._save_instance(replace(view, idle_behavior=behavior.value))
+
+    async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
+        view = self._instance(instance_id)
+        return self._save_instance(replace(view, state="shutdown", last_error=reason))
+
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        container = await self.container(container_id)
+        log = self._logs[container_id, stream]
+        data = bytes(log[offset : offset + limit])
+        return data, container.state.final and offset + len(data) >= len(log)
+
+    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+        await self.container(container_id)
+        await self._wait(timeout_s)
+
+    async def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        seen = self._last_event if after is None else after
+        while not self._stopped:
+            for event in [event for event in self._events if event.number > seen]:
+                seen = event.number
+                yield event
+            if self._last_event <= seen:
+                await self._changed.wait()
+
+    def last_event_number(self) -> int:
+        return self._last_event
+
+    def health(self) -> Health:
+        return Health(ready=not self.problems, problems=self.problems)
+
+    def metrics(self) -> bytes:
+        return (
+            "# HELP longshore_containers Containers in memory.\n"
+            "# TYPE longshore_containers gauge\n"
+            f"longshore_containers {len(self._containers)}\n"
+        ).encode()
+
+    # ---- for tests ------------------------------------------------------------------------------
+
+    def add_instance(self, instance_id: str, *, instance_type: str = "small") -> InstanceView:
+        """Add an idle instance."""
+        now = self._now()
+        return self._save_instance(
+            InstanceView(
+                id=instance_id,
+                address="127.0.0.1:2222",
+                state="idle",
+                idle_behavior="run",
+                instance_type=instance_type,
+                provider_type=f"cloud.{instance_type}",
+                price_usd_per_hour=Decimal("0.34"),
+                running=(),
+                last_container="",
+                created_at=now,
+                last_busy_at=0.0,
+                last_contact_at=now,
+                broken="",
+                last_error="",
+            )
+        )
+
+    def start(self, container_id: str, instance_id: str) -> Container:
+        """Let a container run on an instance, in a new attempt with empty logs."""
+        container, view, now = (
+            self._containers[container_id],
+            self._instance(instance_id),
+            self._now(),
+        )
+        number = len(container.attempts) + 1
+        attempt = Attempt(
+            id=f"{container_id}-{number}",
+            container_id=container_id,
+            number=number,
+            instance_id=instance_id,
+            instance_type=view.instance_type,
+            price_usd_per_hour=view.price_usd_per_hour,
+            created_at=now,
+            started_at=now,
+        )
+        for stream in ("stdout", "stderr"):
+            self._logs[container_id, stream].clear()
+        running = tuple(sorted({*view.running, container_id}))
+        self._save_instance(replace(view, state="running", running=running))
+        return self._save(
+            replace(
+                container,
+                state=ContainerState.RUNNING,
+                started_at=now,
+                attempts=(*container.attempts, attempt),
+            )
+        )
+
+    def push_log(self, container_id: str, data: bytes, *, stream: str = "stdout") -> None:
+        """Append to a stream of the last attempt."""
+        self._logs[container_id, stream].extend(data)
+        self._notify()
+
+    def lose(self, container_id: str) -> Container:
+        """End the running attempt as lost and queue the container again."""
+        container = self._ended(container_id, AttemptOutcome.LOST, None)
+        return self._save(replace(container, state=ContainerState.QUEUED, started_at=None))
+
+    def finish(self, container_id: str, exit_code: int = 0) -> Container:
+        """End the running attempt with an exit code."""
+        good = exit_code == 0
+        outcome = AttemptOutcome.SUCCEEDED if good else AttemptOutcome.FAILED
+        container = self._ended(container_id, outcome, exit_code)
+        reason = None if good else Reason(code="exit_code", message=f"It exited with {exit_code}.")
+        return self._save(
+            replace(
+                container,
+                state=ContainerState.SUCCEEDED if good else ContainerState.FAILED,
+                exit_code=exit_code,
+                finished_at=self._now(),
+                reason=reason,
+                cost_usd=container.cost_usd + Decimal("0.0001"),
+            )
+        )
+
+    def publish(self, kind: str, identifier: str, data: dict[str, object]) -> None:
+        """Publish one event."""
+        self._last_event += 1
+        self._events.append(
+            ServerEvent(number=self._last_event, kind=kind, id=identifier, data=data)
+        )
+        self._notify()
+
+    def stop(self) -> None:
+        """End all event iterators."""
+        self._stopped = True
+        self._notify()
+
+    # ---- helpers --------------------------------------------------------------------------------
+
+    def _save(self, container: Container) -> Container:
+        self._containers[container.id] = container
+        self.publish("container", container.id, {"state": container.state.value})
+        return container
+
+    def _save_instance(self, view: InstanceView) -> InstanceView:
+        self._instances[view.id] = view
+        self.publish("instance", view.id, {"state": view.state})
+        return view
+
+    def _ended(self, container_id: str, outcome: AttemptOutcome, code: int | None) -> Container:
+        container, now = self._containers[container_id], self._now()
+        *earlier, last = container.attempts
+        sizes = {name: len(self._logs[container_id, name]) for name in ("stdout", "stderr")}
+        ended = replace(
+            last,
+            outcome=outcome,
+            exit_code=code,
+            finished_at=now,
+            stdout_bytes=sizes["stdout"],
+            stderr_bytes=sizes["stderr"],
+            log_complete=True,
+        )
+        view = self._instance(last.instance_id)
+        running = tuple(one for one in view.running if one != container_id)
+        self._save_instance(
+            replace(
+                view,
+                running=running,
+                state="running" if running else "idle",
+                last_container=container_id,
+                last_busy_at=now,
+            )
+        )
+        return replace(container, attempts=(*earlier, ended))
+
+    async def _unfinished(self, container_id: str) -> Container:
+        container = await self.container(container_id)
+        if container.state.final:
+            raise Conflict(f"container {container_id} has ended: it is {container.state.value}")
+        return container
+
+    def _instance(self, instance_id: str) -> InstanceView:
+        if instance_id not in self._instances:
+            raise NotFound(f"there is no instance {instance_id}")
+        return self._instances[instance_id]
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+def _matches(container: Container, which: ContainerFilter) -> bool:
+    instance = container.attempts[-1].instance_id if container.attempts else ""
+    return all(
+        (
+            not which.states or container.state in which.states,
+            which.user in {"", container.user},
+            which.project in {"", container.project},
+            which.name in {"", container.spec.name},
+            which.instance_id in {"", instance},
+        )
+    )
