@@ -79,7 +79,9 @@ def steps_of(kind: str) -> list[Step]:
         scripts = sorted(ROOT.joinpath("benchmarks").glob("[!_]*.py"))
         return [Step(name=each.stem, command=(sys.executable, str(each))) for each in scripts]
     if kind == "check":
-        folders = [each for each in ("tests/unit", "tests/property") if ROOT.joinpath(each).is_dir()]
+        folders = [
+            each for each in ("tests/unit", "tests/property") if ROOT.joinpath(each).is_dir()
+        ]
         tests = pytest_command("-n2", "-m", "not alone", *folders)
         return [*static_steps(), Step(name="unit and property tests", command=tests)]
     return [
