@@ -1,0 +1,131 @@
+"""`longshore config`: write, check and show the configuration."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.failure import USAGE, Failure
+from dispatcher.cli.options import config_option, json_option
+from drivers.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dispatcher.config import Config
+
+EXAMPLE = "config.example.yml"
+NEW_FILE = "longshore.yml"
+
+
+@click.group()
+def config() -> None:
+    """Write, check and show the configuration."""
+
+
+@config.command()
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    metavar="FILE",
+    default=NEW_FILE,
+    show_default=True,
+    type=click.Path(dir_okay=False),
+    help="Where to write it; - is stdout.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+def init(*, config_path: str, force: bool) -> None:
+    """Write a configuration file with every key explained."""
+    text = example()
+    if config_path == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        with Path(config_path).open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Failure(
+            f"{config_path} exists",
+            remedy="Overwrite it with --force, or write another with -c FILE",
+        ) from None
+    except OSError as error:
+        raise Failure(f"cannot write {config_path}: {error.strerror or error}") from error
+    click.echo(f"{config_path} is written; next: longshore serve -c {config_path}")
+
+
+@config.command()
+@config_option
+def check(*, config_path: str | None) -> None:
+    """Check the configuration and list everything that is wrong with it."""
+    loaded = load(config_path)
+    click.echo("ok")
+    output.print_fields(summary(loaded))
+
+
+@config.command()
+@config_option
+@json_option
+def show(*, config_path: str | None, as_json: bool) -> None:
+    """Print the configuration as it takes effect, with defaults filled in."""
+    effective = plain(load(config_path))
+    if as_json:
+        output.print_json(effective)
+        return
+    import yaml  # noqa: PLC0415 - slow to import, and only YAML needs it
+
+    click.echo(yaml.safe_dump(effective, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def load(config_path: str | None) -> Config:
+    """Return the configuration; raises `Failure` with everything that is wrong with it."""
+    from dispatcher.config import load_config  # noqa: PLC0415 - most commands need none
+
+    try:
+        return load_config(config_path)
+    except ConfigError as error:
+        raise config_failure(error) from error
+
+
+def config_failure(error: ConfigError) -> Failure:
+    """Return what is said about an unusable configuration."""
+    count = len(error.problems)
+    return Failure(
+        f"the configuration has {count} problem{'' if count == 1 else 's'}",
+        exit_code=USAGE,
+        problems=error.problems,
+    )
+
+
+def example() -> str:
+    """Return the commented example, from the installed package or from the sources."""
+    packaged = resources.files("dispatcher") / EXAMPLE
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
+    source = Path(__file__).parent.parent.parent / EXAMPLE
+    try:
+        return source.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{EXAMPLE} is missing from this installation: install it again") from error
+
+
+def plain(loaded: Config) -> dict[str, Any]:
+    """Return the configuration as JSON or YAML can say it."""
+    import msgspec  # noqa: PLC0415 - `config init` needs none
+
+    effective: dict[str, Any] = msgspec.to_builtins(loaded, enc_hook=str)
+    return effective
+
+
+def summary(loaded: Config) -> list[tuple[str, str]]:
+    """Return what an operator checks at a glance."""
+    effective = plain(loaded)
+    types = effective.get("instance_types") or {}
+    return [
+        ("listen", str(effective.get("listen", ""))),
+        ("store", str(effective.get("store") or "")),
+        ("driver", str((effective.get("driver") or {}).get("name", ""))),
+        ("instance types", ", ".join(sorted(types)) if isinstance(types, dict) else ""),
+    ]

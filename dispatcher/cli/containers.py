@@ -1,0 +1,213 @@
+"""`longshore ps`, `show`, `wait`, `cancel`, `priority`: look at containers and steer them."""
+
+from __future__ import annotations
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.client import Client, container_path
+from dispatcher.cli.failure import Failure
+from dispatcher.cli.options import FiniteNumber, json_option, server_command
+from dispatcher.cli.progress import outcome_line
+from dispatcher.cli.views import (
+    CONTAINER_STATES,
+    UNFINISHED_STATES,
+    AttemptView,
+    ContainerView,
+    view,
+)
+from dispatcher.cli.waiting import await_containers, status_of
+
+PS_LIMIT = 500
+PS_LIMIT_MAX = 1_000_000
+
+
+@click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(CONTAINER_STATES),
+    help="Only in this state, repeated for several.",
+)
+@click.option("--user", default="", metavar="USER", help="Only of this user.")
+@click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, PS_LIMIT_MAX),
+    default=PS_LIMIT,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+@json_option
+@server_command
+def ps(
+    *,
+    client: Client,
+    everything: bool,
+    states: tuple[str, ...],
+    user: str,
+    project: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List containers that have not ended yet, newest first."""
+    wanted = states or (() if everything else UNFINISHED_STATES)
+    query = [("state", state) for state in wanted]
+    query += [(name, value) for name, value in (("user", user), ("project", project)) if value]
+    items = list(client.pages("/v1/containers", query, limit + 1))
+    shown, more = items[:limit], len(items) > limit
+    output.listing(
+        as_json,
+        shown,
+        lambda: output.print_table(
+            ("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
+            [ps_row(view(item, ContainerView)) for item in shown],
+            wrap="WHERE/WHY",
+        ),
+    )
+    if more:
+        click.echo(f"longshore: there are more; these are the newest {limit} (--limit)", err=True)
+
+
+def ps_row(seen: ContainerView) -> tuple[str, ...]:
+    """Return a container's cells in the listing."""
+    return (
+        seen.id,
+        seen.name,
+        seen.state,
+        str(seen.priority),
+        f"{seen.cpus:g}",
+        output.size(seen.memory),
+        seen.user,
+        output.age(seen.created_at),
+        "" if seen.exit_code is None else str(seen.exit_code),
+        seen.note(),
+    )
+
+
+@click.command()
+@click.argument("container_id", metavar="ID")
+@json_option
+@server_command
+def show(*, client: Client, container_id: str, as_json: bool) -> None:
+    """Show everything about container ID, with all its attempts."""
+    raw = client.get(container_path(container_id))
+    if as_json:
+        output.print_json(raw)
+        return
+    seen = view(raw, ContainerView)
+    output.print_fields(show_fields(seen))
+    if seen.attempts:
+        click.echo()
+        output.print_table(
+            ("ATTEMPT", "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON"),
+            [attempt_row(attempt) for attempt in seen.attempts],
+            wrap="REASON",
+        )
+
+
+def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
+    """Return what `show` tells of a container, as names and values."""
+    ended = seen.reason.message if seen.reason else ""
+    return [
+        ("id", seen.id),
+        ("name", seen.name),
+        ("state", seen.state),
+        ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
+        ("reason", ended),
+        ("waiting", seen.waiting or ""),
+        ("command", " ".join(seen.command)),
+        ("image", seen.image),
+        ("cpus", f"{seen.cpus:g}"),
+        ("memory", output.size(seen.memory)),
+        ("disk", output.size(seen.disk)),
+        ("gpus", str(seen.gpus) if seen.gpus else ""),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))),
+        ("priority", str(seen.priority)),
+        ("user", seen.user),
+        ("project", seen.project),
+        ("created", output.moment(seen.created_at)),
+        ("started", output.moment(seen.started_at)),
+        ("finished", output.moment(seen.finished_at)),
+        ("ran for", output.duration(seen.ran_for_s())),
+        ("instance", seen.instance or ""),
+        ("instance type", seen.instance_type or ""),
+        ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
+    ]
+
+
+def attempt_row(attempt: AttemptView) -> tuple[str, ...]:
+    """Return an attempt's cells."""
+    ran_s = None
+    if attempt.started_at is not None and attempt.finished_at is not None:
+        ran_s = (attempt.finished_at - attempt.started_at).total_seconds()
+    return (
+        attempt.id or str(attempt.number),
+        attempt.instance or "",
+        attempt.instance_type or "",
+        attempt.outcome or "",
+        "" if attempt.exit_code is None else str(attempt.exit_code),
+        output.duration(ran_s),
+        attempt.reason.message if attempt.reason else "",
+    )
+
+
+@click.command()
+@click.argument("container_ids", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteNumber(min=0),
+    metavar="SECONDS",
+    help="Give up after this long, with exit code 124; the containers go on.",
+)
+@json_option
+@server_command
+def wait(
+    *, client: Client, container_ids: tuple[str, ...], timeout_s: float | None, as_json: bool
+) -> int:
+    """Wait until containers have ended, and exit with the container's code.
+
+    Of several, the first code that is not 0 in the order given. A container that ended without a
+    code and did not succeed counts as 1.
+    """
+    ended, raw = await_containers(client, container_ids, timeout_s)
+    if as_json:
+        output.print_json({"items": raw})
+    else:
+        for each in ended:
+            click.echo(outcome_line(each))
+    return status_of(ended)
+
+
+@click.command()
+@click.argument("container_ids", metavar="ID...", nargs=-1, required=True)
+@server_command
+def cancel(*, client: Client, container_ids: tuple[str, ...]) -> int:
+    """Cancel containers; one that runs gets TERM, and KILL if it does not end."""
+    status = 0
+    for container_id in dict.fromkeys(container_ids):
+        try:
+            client.send("POST", container_path(container_id, "/cancel"), {})
+        except Failure as failure:
+            if not 400 <= failure.status < 500 or failure.status in {401, 403}:
+                raise
+            # One that has ended already must not keep the others alive.
+            click.echo("\n".join(failure.lines()), err=True)
+            status = failure.exit_code
+        else:
+            click.echo(f"{container_id} is being cancelled")
+    return status
+
+
+@click.command()
+@click.argument("container_id", metavar="ID")
+@click.argument("value", metavar="N", type=click.IntRange(0, 1000))
+@server_command
+def priority(*, client: Client, container_id: str, value: int) -> None:
+    """Give container ID priority N: 1000 goes first, 0 is held back (a running one stops)."""
+    answer = client.send("PATCH", container_path(container_id), {"priority": value})
+    seen = view(answer, ContainerView)
+    click.echo(f"{seen.id} has priority {seen.priority}")

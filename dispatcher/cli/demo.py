@@ -1,0 +1,202 @@
+"""`longshore demo`: a real server on a simulated cloud, ten containers, and proof that it worked.
+
+Nothing in it is staged: a real HTTP server, real SSH to every instance, real processes on this
+machine. Only the cloud is simulated, so that it costs nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.client import Client, container_path, instance_path
+from dispatcher.cli.configuration import config_failure
+from dispatcher.cli.demo_report import LineScreen, LiveScreen, print_tables
+from dispatcher.cli.demo_scenario import (
+    ALONE,
+    DEADLINE_S,
+    LIST,
+    PROMISES,
+    QUOTA_INSTANCES,
+    configuration,
+)
+from dispatcher.cli.demo_story import Story
+from dispatcher.cli.failure import INTERRUPTED, Failure
+from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
+from dispatcher.cli.logs import Tail
+from dispatcher.cli.views import UNFINISHED_STATES
+from drivers.errors import ConfigError, LongshoreError
+
+PAUSE_S = 0.25
+LOOK_INTERVAL_S = 1.0
+CLEAN_UP_S = 15.0
+
+INTRODUCTION = f"""\
+Longshore's demo: a real server, real SSH and real processes, on a simulated cloud of at most
+{QUOTA_INSTANCES} instances of three types. {len(PROMISES)} containers go in; one fails, one is \
+cancelled while it runs.
+"""
+HOW_TO_GO_ON = """
+To go on:  longshore serve &
+           longshore submit --wait -- echo hello
+"""
+
+
+@click.command()
+def demo() -> int:
+    """See it work on this machine, in less than a minute, with nothing set up."""
+    click.echo(INTRODUCTION)
+    with tempfile.TemporaryDirectory(prefix="longshore-demo-") as directory:
+        try:
+            story, broken = play(Path(directory))
+        except ConfigError as error:
+            raise config_failure(error) from error
+        except (LongshoreError, OSError) as error:
+            raise Failure(f"the demo's server cannot run: {error}") from error
+        except KeyboardInterrupt:
+            raise Failure(
+                "interrupted; the demo's containers and instances are ended",
+                exit_code=INTERRUPTED,
+            ) from None
+    print_tables(story)
+    if broken:
+        raise Failure(
+            "the demo did not go as promised",
+            remedy="Please report this",
+            problems=[("", sentence) for sentence in broken],
+        )
+    click.echo(
+        f"\nAs promised: every exit code as expected, {len(story.instances)} instances created, "
+        "idled, shut down and gone."
+    )
+    click.echo(HOW_TO_GO_ON)
+    return 0
+
+
+def play(directory: Path) -> tuple[Story, list[str]]:
+    """Run the whole demo with its files in `directory`; return its story and what went wrong."""
+    import yaml  # noqa: PLC0415 - slow to import, and only the server needs it
+
+    from dispatcher.config import load_config  # noqa: PLC0415 - only the server needs all this
+    from dispatcher.wiring import running_server  # noqa: PLC0415 - the whole server
+
+    path = directory / "longshore.yml"
+    path.write_text(yaml.safe_dump(configuration(directory)), encoding="utf-8")
+    with (
+        running_server(load_config(str(path))) as url,
+        Client(url, "") as client,
+        EventFeed(client) as feed,
+    ):
+        stage = Stage(client, feed)
+        try:
+            stage.play()
+        finally:
+            stage.clean_up()
+        return stage.story, stage.story.broken_promises()
+
+
+class Stage:
+    """Submits, watches, cancels and collects; `story` holds what happened."""
+
+    def __init__(self, client: Client, feed: EventFeed) -> None:
+        self._client = client
+        self._feed = feed
+        self._began = time.monotonic()
+        self._looked = self._began
+        self._screen = LiveScreen() if output.on_terminal() else LineScreen()
+        self.story = Story(tell=self._screen.tell)
+
+    def play(self) -> None:
+        """Return when all is over, or the deadline has passed."""
+        self._await_feed()
+        with self._screen.shown(lambda: self.story):
+            self._submit()
+            while not self.story.over() and self._elapsed() < DEADLINE_S:
+                self._take_one()
+                if time.monotonic() - self._looked > LOOK_INTERVAL_S:
+                    self._look()
+        self._collect()
+
+    def clean_up(self) -> None:
+        """End what is left after an interruption or a failure, within `CLEAN_UP_S`."""
+        if self.story.over():
+            return
+        deadline = time.monotonic() + CLEAN_UP_S
+        for each in list(self.story.containers.values()):
+            if not each.final:
+                self._try("POST", container_path(each.id, "/cancel"), {})
+        while not self._containers_ended() and time.monotonic() < deadline:
+            self._take_one()
+        for story in list(self.story.instances.values()):
+            if story.gone_s is None:
+                body = {"reason": "the demo is over"}
+                self._try("POST", instance_path(story.id, "/kill"), body)
+
+    def _containers_ended(self) -> bool:
+        return all(each.final for each in self.story.containers.values())
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _await_feed(self) -> None:
+        while self._elapsed() < DEADLINE_S:
+            match self._feed.next(PAUSE_S):
+                case Connected():
+                    return
+                case Disconnected(failure=failure, refused=True):
+                    raise failure
+        raise Failure("the demo's server sends no events")
+
+    def _submit(self) -> None:
+        created = self._client.send(
+            "POST", "/v1/containers", [promise.request() for promise in LIST]
+        )
+        for each in created["items"]:
+            self.story.hear_container(each, self._elapsed())
+        for promise in ALONE:
+            each = self._client.send("POST", "/v1/containers", promise.request())
+            self.story.hear_container(each, self._elapsed())
+
+    def _take_one(self) -> None:
+        match self._feed.next(PAUSE_S):
+            case Changed(kind="container", data=data):
+                news = self.story.hear_container(data, self._elapsed())
+                if news is not None and news.state == "running" and PROMISES[news.name].cancelled:
+                    self._cancel(news.id)
+            case Changed(kind="instance", data=data):
+                self.story.hear_instance(data, self._elapsed())
+            case Connected():
+                # Events may have been missed: ask for what they would have told.
+                self._look()
+
+    def _cancel(self, container_id: str) -> None:
+        name = self.story.containers[container_id].name
+        self.story.tell(self._elapsed(), f"{name} runs: cancelling it")
+        self._client.send("POST", container_path(container_id, "/cancel"), {})
+
+    def _look(self) -> None:
+        """Ask why containers wait, which changes without an event."""
+        self._looked = time.monotonic()
+        query = [("state", state) for state in UNFINISHED_STATES]
+        for each in self._client.pages("/v1/containers", query, len(PROMISES)):
+            self.story.hear_waiting(each, self._elapsed())
+        for each in self._client.get("/v1/instances")["items"]:
+            self.story.hear_instance(each, self._elapsed())
+
+    def _collect(self) -> None:
+        """Fetch every container as the server keeps it, and what it wrote."""
+        for container_id in list(self.story.containers):
+            raw = self._client.get(container_path(container_id))
+            self.story.hear_container(raw, self._elapsed())
+            written = b"".join(Tail(self._client, container_id, "stdout").bytes_so_far())
+            self.story.outputs[container_id] = written.decode(errors="replace")
+
+    def _try(self, method: str, path: str, body: object) -> None:
+        try:
+            self._client.send(method, path, body)
+        except Failure as failure:
+            self.story.tell(self._elapsed(), f"cleaning up: {failure.sentence}")

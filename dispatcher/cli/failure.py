@@ -1,0 +1,44 @@
+"""How a command ends when it does not end well: one sentence, a remedy, an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FAILED = 1
+USAGE = 2
+UNREACHABLE = 3
+TIMED_OUT = 124
+INTERRUPTED = 130
+
+
+class Failure(Exception):  # noqa: N818 - it is what a person reads, and never escapes `main`
+    """A command failed; `main` prints it on stderr and exits with `exit_code`.
+
+    `problems` are (path, message) pairs, printed one a line below the sentence.
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        remedy: str = "",
+        exit_code: int = FAILED,
+        problems: Sequence[tuple[str, str]] = (),
+        status: int = 0,
+    ) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.remedy = remedy
+        self.exit_code = exit_code
+        self.problems = tuple(problems)
+        self.status = status
+
+    def lines(self) -> list[str]:
+        """Return what is printed: the sentence with its remedy, then the problems."""
+        first = f"longshore: {self.sentence}"
+        if self.remedy:
+            first = f"{first.rstrip('.')}. {self.remedy}"
+        return [
+            first,
+            *(f"  {path}: {what}" if path else f"  {what}" for path, what in self.problems),
+        ]

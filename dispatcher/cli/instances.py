@@ -1,0 +1,74 @@
+"""`longshore instances` and `longshore instance`: what admins see and do."""
+
+from __future__ import annotations
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.client import Client, instance_path
+from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.views import InstanceView, view
+
+
+@click.command()
+@json_option
+@server_command
+def instances(*, client: Client, as_json: bool) -> None:
+    """List the instances that there are."""
+    items = client.get("/v1/instances").get("items", [])
+    output.listing(
+        as_json,
+        items,
+        lambda: output.print_table(
+            ("ID", "TYPE", "STATE", "BEHAVIOR", "PRICE", "RUNNING", "AGE", "BUSY", "NOTE"),
+            [instance_row(view(item, InstanceView)) for item in items],
+            wrap="NOTE",
+        ),
+    )
+
+
+def instance_row(seen: InstanceView) -> tuple[str, ...]:
+    """Return an instance's cells in the listing."""
+    return (
+        seen.id,
+        seen.instance_type,
+        seen.state,
+        seen.idle_behavior,
+        output.price(seen.price_usd_per_hour),
+        str(len(seen.running)),
+        output.age(seen.created_at),
+        "now" if seen.running else output.age(seen.last_busy_at),
+        seen.broken or seen.last_error or "",
+    )
+
+
+@click.group()
+def instance() -> None:
+    """Steer one instance."""
+
+
+def _behavior_command(name: str, explained: str) -> None:
+    @instance.command(name, help=explained)
+    @click.argument("instance_id", metavar="ID")
+    @server_command
+    def change(*, client: Client, instance_id: str) -> None:
+        answer = client.send(
+            "PUT", instance_path(instance_id, "/idle-behavior"), {"idle_behavior": name}
+        )
+        seen = view(answer, InstanceView)
+        click.echo(f"{seen.id} is set to {seen.idle_behavior or name}")
+
+
+_behavior_command("run", "Let instance ID work again, and end when it is idle for long.")
+_behavior_command("hold", "Give instance ID no new work, and never shut it down.")
+_behavior_command("drain", "Give instance ID no new work, and shut it down when it is empty.")
+
+
+@instance.command()
+@click.argument("instance_id", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for those whose work it ends.")
+@server_command
+def kill(*, client: Client, instance_id: str, reason: str) -> None:
+    """Destroy instance ID now, whatever runs on it."""
+    client.send("POST", instance_path(instance_id, "/kill"), {"reason": reason})
+    click.echo(f"{instance_id} is being destroyed")

@@ -1,0 +1,116 @@
+"""The console script: finds the command, runs it, and turns every failure into one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from dispatcher.cli.failure import FAILED, INTERRUPTED, Failure
+
+COMMANDS = {
+    "serve": "dispatcher.cli.server:serve",
+    "demo": "dispatcher.cli.demo:demo",
+    "submit": "dispatcher.cli.submit:submit",
+    "ps": "dispatcher.cli.containers:ps",
+    "show": "dispatcher.cli.containers:show",
+    "logs": "dispatcher.cli.logs:logs",
+    "wait": "dispatcher.cli.containers:wait",
+    "cancel": "dispatcher.cli.containers:cancel",
+    "priority": "dispatcher.cli.containers:priority",
+    "instances": "dispatcher.cli.instances:instances",
+    "instance": "dispatcher.cli.instances:instance",
+    "config": "dispatcher.cli.configuration:config",
+    "version": "dispatcher.cli.server:version",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they are explained."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name, None when there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 the thing failed, 2 usage or configuration, 3 no server. "
+    "Try 'longshore demo' first.",
+)
+def cli() -> None:
+    """Longshore runs queued containers on cloud instances that it creates and shuts down.
+
+    LONGSHORE_URL (default http://127.0.0.1:8420) names the server, LONGSHORE_TOKEN holds the token.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (None: `sys.argv`) and return its exit code; nothing escapes."""
+    try:
+        outcome = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="longshore",
+            standalone_mode=False,
+        )
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback
+        return _explained(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _explained(error: Exception) -> int:
+    match error:
+        case Failure():
+            for line in error.lines():
+                click.echo(line, err=True)
+            return error.exit_code
+        case click.ClickException():
+            click.echo(f"longshore: {usage_sentence(error)}", err=True)
+            return error.exit_code
+        case click.Abort():
+            return INTERRUPTED
+        case OSError():
+            click.echo(f"longshore: {error}", err=True)
+            return FAILED
+        case _:
+            return _bug(error)
+
+
+def usage_sentence(error: click.ClickException) -> str:
+    """Return what was typed wrongly, and where to look it up."""
+    sentence = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if isinstance(context, click.Context) else "longshore"
+    return f"{sentence}. See '{path} --help'"
+
+
+def _bug(error: Exception) -> int:
+    click.echo(
+        f"longshore: this is a bug in longshore ({type(error).__name__}: {error}). "
+        "Set LONGSHORE_DEBUG=1 to see where, and please report it.",
+        err=True,
+    )
+    if os.environ.get("LONGSHORE_DEBUG"):
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

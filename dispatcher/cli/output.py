@@ -1,0 +1,156 @@
+"""How things look: tables and values on a terminal, plain columns and JSON elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STATE_STYLES: Mapping[str, str] = {
+    "queued": "yellow",
+    "locked": "yellow",
+    "booting": "yellow",
+    "unknown": "yellow",
+    "running": "cyan",
+    "succeeded": "green",
+    "idle": "green",
+    "failed": "bold red",
+    "cancelled": "magenta",
+    "shutdown": "magenta",
+    "gone": "dim",
+}
+
+
+def on_terminal() -> bool:
+    """Return whether a person looks at what is written to stdout."""
+    return sys.stdout.isatty()
+
+
+def safe(text: str) -> str:
+    """Return `text` with what a terminal would act upon made visible.
+
+    Names and messages come from other users: an escape sequence in one must not reach a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
+
+
+def print_json(document: object) -> None:
+    """Write one JSON document to stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=sys.stdout.encoding != "utf-8"))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "") -> None:
+    """Write rows under column names; `wrap` is the column that gives way on a narrow terminal.
+
+    When stdout is not a terminal nothing is styled, wrapped or cut off.
+    """
+    if not on_terminal():
+        for line in plain_table(columns, rows):
+            click.echo(line)
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
+
+    Console(highlight=False).print(rich_table(columns, rows, wrap=wrap))
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's lines, columns aligned and two blanks apart; an empty cell is `-`."""
+    cells = [list(columns), *([safe(cell) or "-" for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def rich_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "", title: str = ""
+) -> Table:
+    """Return a table for a rich console."""
+    from rich.table import Table  # noqa: PLC0415 - slow to import, and only terminals need it
+    from rich.text import Text  # noqa: PLC0415 - slow to import, and only terminals need it
+
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column != wrap)
+    for row in rows:
+        table.add_row(*(Text(safe(cell), style=STATE_STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def print_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Write name and value a line, leaving out what has no value."""
+    shown = [(name, value) for name, value in fields if value]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name.ljust(width)}  {safe(value)}")
+
+
+def listing(
+    as_json: bool,
+    items: Sequence[Mapping[str, object]],
+    table: Callable[[], None],
+) -> None:
+    """Write a listing as one JSON document or as a table."""
+    if as_json:
+        print_json({"items": list(items)})
+    else:
+        table()
+
+
+def duration(seconds: float | None) -> str:
+    """Return a span of time for people; "" for None."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Return how long ago a moment was; "" for never."""
+    if moment is None:
+        return ""
+    return duration(((now or datetime.now(UTC)) - moment).total_seconds())
+
+
+def moment(when: datetime | None) -> str:
+    """Return a moment in local time; "" for never."""
+    return "" if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def size(amount_bytes: int) -> str:
+    """Return a number of bytes in the largest unit that is whole, "" for none."""
+    if not amount_bytes:
+        return ""
+    for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if amount_bytes >= factor:
+            return f"{amount_bytes / factor:.4g}{unit}"
+    return f"{amount_bytes}B"
+
+
+def money(usd: Decimal) -> str:
+    """Return an amount of dollars with as many places as a cheap container needs."""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.6f}"
+
+
+def price(usd_per_hour: Decimal) -> str:
+    """Return a price per hour; "" for none."""
+    return f"${usd_per_hour.normalize():f}/h" if usd_per_hour else ""

@@ -1,0 +1,158 @@
+"""What a person sees while containers are waited for: a live table, or a line a change."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.views import CONTAINER_STATES, ContainerView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ROWS_KEPT_FREE = 5
+ROWS_WITHOUT_TERMINAL_SIZE = 20
+
+
+class Progress(Protocol):
+    """Shows what changes; everything goes to stderr, so that stdout stays the command's answer."""
+
+    def changed(self, seen: ContainerView) -> None:
+        """Show that a container changed."""
+        ...
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence about the connection."""
+        ...
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Return a context in which it is on the screen."""
+        ...
+
+
+def progress_for(container_ids: Sequence[str]) -> Progress:
+    """Return the live table when a person looks at stdout and stderr, else plain lines."""
+    if output.on_terminal() and sys.stderr.isatty():
+        return LiveProgress(container_ids)
+    return LineProgress()
+
+
+class LineProgress:
+    """One line a change of state."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[str, str | None]] = {}
+
+    def changed(self, seen: ContainerView) -> None:
+        """Write a line when state or instance changed; the reason alone is no news."""
+        state = (seen.state, seen.instance)
+        if self._states.get(seen.id) == state or seen.final:
+            return
+        self._states[seen.id] = state
+        note = seen.note()
+        click.echo(output.safe(f"{seen.id} {seen.state}{f': {note}' if note else ''}"), err=True)
+
+    def say(self, sentence: str) -> None:
+        """Write the sentence."""
+        click.echo(f"longshore: {sentence}", err=True)
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+
+class LiveProgress:
+    """One table for all containers, drawn several times a second, gone at the end."""
+
+    def __init__(self, container_ids: Sequence[str]) -> None:
+        self._views: dict[str, ContainerView | None] = dict.fromkeys(container_ids)
+        self._sentence = ""
+
+    def changed(self, seen: ContainerView) -> None:
+        """Remember it for the next drawing, which another thread makes."""
+        self._views[seen.id] = seen
+        self._sentence = ""
+
+    def say(self, sentence: str) -> None:
+        """Show the sentence below the table, until something changes."""
+        self._sentence = sentence
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Return rich's live display."""
+        from rich.console import Console  # noqa: PLC0415 - slow to import, only terminals need it
+        from rich.live import Live  # noqa: PLC0415 - slow to import, only terminals need it
+
+        console = Console(stderr=True, highlight=False)
+        room = (console.height or ROWS_WITHOUT_TERMINAL_SIZE) - ROWS_KEPT_FREE
+        return Live(
+            get_renderable=lambda: self._drawing(max(1, room)),
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def _drawing(self, room: int) -> RenderableType:
+        from rich.console import Group  # noqa: PLC0415 - slow to import, only terminals need it
+        from rich.text import Text  # noqa: PLC0415 - slow to import, only terminals need it
+
+        seen = [each for each in list(self._views.values()) if each is not None]
+        table = output.rich_table(
+            ("CONTAINER", "NAME", "STATE", "FOR", "WHERE OR WHY"),
+            [row(each) for each in most_telling(seen, room)],
+            wrap="WHERE OR WHY",
+        )
+        hidden = len(seen) - room
+        below = summary(seen) + (f" ({hidden} not shown)" if hidden > 0 else "")
+        parts: list[RenderableType] = [table, Text(below, style="dim")]
+        if self._sentence:
+            parts.append(Text(self._sentence, style="yellow"))
+        return Group(*parts)
+
+
+def row(seen: ContainerView) -> tuple[str, ...]:
+    """Return a container's cells in the live table."""
+    lasting = seen.ran_for_s()
+    spent = output.age(seen.created_at) if lasting is None else output.duration(lasting)
+    return (seen.id, seen.name, seen.state, spent, seen.note())
+
+
+def most_telling(seen: Sequence[ContainerView], room: int) -> list[ContainerView]:
+    """Return at most `room` containers: what runs before what waits before what has ended."""
+    if len(seen) <= room:
+        return list(seen)
+    rank = {"running": 0, "locked": 1, "queued": 2}
+    return sorted(seen, key=lambda each: rank.get(each.state, 3))[:room]
+
+
+def summary(seen: Sequence[ContainerView]) -> str:
+    """Return how many are in each state, as a phrase."""
+    count = Counter(each.state for each in seen)
+    return ", ".join(f"{count[state]} {state}" for state in CONTAINER_STATES if count[state])
+
+
+def outcome_line(seen: ContainerView) -> str:
+    """Return how a container ended, in one line."""
+    parts = [seen.id]
+    if seen.name:
+        parts.append(f"({seen.name})")
+    parts.append(seen.state)
+    if seen.exit_code is not None:
+        parts.append(f"with exit code {seen.exit_code}")
+    lasting = seen.ran_for_s()
+    if lasting is not None:
+        parts.append(f"after {output.duration(lasting)}")
+    if seen.instance:
+        parts.append(f"on {seen.instance}")
+    if seen.cost_usd:
+        parts.append(f"for {output.money(seen.cost_usd)}")
+    line = " ".join(parts)
+    if seen.reason is not None and seen.reason.message:
+        line += f": {seen.reason.message}"
+    return output.safe(line)

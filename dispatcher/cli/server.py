@@ -1,0 +1,45 @@
+"""`longshore serve` and `longshore version`."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import click
+
+from dispatcher.cli.configuration import config_failure
+from dispatcher.cli.failure import FAILED, Failure
+from dispatcher.cli.options import config_option, json_option
+from dispatcher.cli.output import print_json
+from drivers.errors import ConfigError, LongshoreError
+
+
+@click.command()
+@config_option
+def serve(*, config_path: str | None) -> int:
+    """Run the server until SIGTERM or Ctrl-C.
+
+    Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
+    """
+    from dispatcher.config import load_config  # noqa: PLC0415 - only the server needs all this
+    from dispatcher.wiring import serve as serve_until_told  # noqa: PLC0415 - the whole server
+
+    try:
+        return serve_until_told(load_config(config_path))
+    except ConfigError as error:
+        raise config_failure(error) from error
+    except (LongshoreError, OSError) as error:
+        raise Failure(f"the server cannot run: {error}", exit_code=FAILED) from error
+
+
+@click.command()
+@json_option
+def version(*, as_json: bool) -> None:
+    """Print the version."""
+    try:
+        number = metadata.version("longshore")
+    except metadata.PackageNotFoundError:
+        number = "(not installed, run from its sources)"
+    if as_json:
+        print_json({"version": number})
+    else:
+        click.echo(f"longshore {number}")

@@ -1,0 +1,128 @@
+"""From options or files to the JSON that is submitted; the server judges what it means."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dispatcher.cli.failure import USAGE, Failure
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+
+
+def pairs(option: str, values: Iterable[str], *, from_environment: bool = False) -> dict[str, str]:
+    """Return NAME=VALUE arguments as a mapping; a bare NAME takes its value from our environment.
+
+    Raises `Failure` for an argument that is neither.
+    """
+    mapping: dict[str, str] = {}
+    for value in values:
+        name, sign, content = value.partition("=")
+        if from_environment and not sign and name in os.environ:
+            sign, content = "=", os.environ[name]
+        if not name or not sign:
+            wanted = "NAME=VALUE, or the NAME of a variable that is set" if from_environment else ""
+            raise Failure(
+                f"{option} {value!r} is not {wanted or 'KEY=VALUE'}",
+                remedy=f"Write for example {option} {name or 'NAME'}=something",
+                exit_code=USAGE,
+            )
+        mapping[name] = content
+    return mapping
+
+
+def read_files(paths: Sequence[str]) -> object:
+    """Return what the files ask for: one object, or the list of all objects in all of them.
+
+    A file holds an object or a list, as JSON or YAML; `-` is stdin. Raises `Failure` for what
+    cannot be read.
+    """
+    if paths.count("-") > 1:
+        raise Failure("'-f -' is given twice", remedy="Stdin can be read once", exit_code=USAGE)
+    documents = [document for path in paths for document in _documents(path)]
+    if len(documents) == 1:
+        return documents[0]
+    items: list[object] = []
+    for document in documents:
+        items += document if isinstance(document, list) else [document]
+    return items
+
+
+def _documents(path: str) -> list[object]:
+    name = "stdin" if path == "-" else path
+    text = _text(path, name)
+    stripped = text.lstrip()
+    if path.endswith(".json") or stripped.startswith(("{", "[")):
+        try:
+            return [json.loads(text)]
+        except ValueError as error:
+            if path.endswith(".json"):
+                raise _unreadable(name, f"not JSON: {error}") from error
+    documents = _yaml_documents(text, name)
+    if not documents:
+        raise _unreadable(name, "it is empty")
+    for document in documents:
+        if not isinstance(document, dict | list):
+            raise _unreadable(name, "it holds neither an object nor a list of objects")
+    return documents
+
+
+def _text(path: str, name: str) -> str:
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(name, error.strerror or str(error)) from error
+    if len(content) > MAX_FILE_BYTES:
+        raise _unreadable(name, f"it is larger than {MAX_FILE_BYTES // 2**20} MiB")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(name, "it is not UTF-8") from error
+
+
+def _yaml_documents(text: str, name: str) -> list[object]:
+    import yaml  # noqa: PLC0415 - slow to import, and JSON does not need it
+
+    try:
+        loaded = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _unreadable(name, f"not YAML: {' '.join(str(error).split())}") from error
+    return [_plain(document, name) for document in loaded if document is not None]
+
+
+def _plain(value: Any, name: str) -> object:
+    """Return `value` as JSON can say it: YAML's dates become text again, its keys are text."""
+    match value:
+        case dict():
+            return {_key(key): _plain(child, name) for key, child in value.items()}
+        case list():
+            return [_plain(child, name) for child in value]
+        case date():
+            return value.isoformat()
+        case None | bool() | int() | str():
+            return value
+        case float() if value - value == 0:
+            return value
+        case _:
+            raise _unreadable(name, f"JSON has no such value: {value!r}")
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else json.dumps(key, default=str)
+
+
+def _unreadable(name: str, why: str) -> Failure:
+    return Failure(
+        f"cannot read {name}: {why}",
+        remedy="It must hold one container or a list of them, as YAML or JSON",
+        exit_code=USAGE,
+    )

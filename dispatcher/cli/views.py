@@ -1,0 +1,123 @@
+"""What the command line reads of the server's JSON; fields it does not know are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TypeVar
+
+import msgspec
+
+from dispatcher.cli.failure import Failure
+
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+UNFINISHED_STATES = ("queued", "locked", "running")
+CONTAINER_STATES = UNFINISHED_STATES + FINAL_STATES
+
+View = TypeVar("View")
+
+
+class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a container is where it is."""
+
+    code: str = ""
+    message: str = ""
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """One try of a container."""
+
+    id: str = ""
+    number: int = 0
+    instance: str | None = None
+    instance_type: str | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A container as the server answers it, or as far as an event tells of it."""
+
+    id: str
+    state: str
+    name: str = ""
+    user: str = ""
+    project: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    cpus: float = 0
+    memory: int = 0
+    disk: int = 0
+    gpus: int = 0
+    priority: int = 0
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+    waiting: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    instance: str | None = None
+    instance_type: str | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    cost_usd: Decimal = Decimal(0)
+
+    @property
+    def final(self) -> bool:
+        """Return whether nothing follows."""
+        return self.state in FINAL_STATES
+
+    @property
+    def status(self) -> int:
+        """Return what a command that waited for it exits with: 0 only when it succeeded."""
+        if self.state == "succeeded":
+            return 0
+        return ((self.exit_code or 0) & 0xFF) or 1
+
+    def ran_for_s(self, now: datetime | None = None) -> float | None:
+        """Return how long it has been running, or ran, in seconds; None when it never did."""
+        if self.started_at is None:
+            return None
+        return ((self.finished_at or now or datetime.now(UTC)) - self.started_at).total_seconds()
+
+    def note(self) -> str:
+        """Return where it runs or ran, else why it waits, else why it ended, in one line."""
+        if self.instance and self.state in {"running", "locked"}:
+            return self.instance
+        if not self.final:
+            return self.waiting or ""
+        return self.reason.message if self.reason else ""
+
+
+class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance as the server answers it, or as far as an event tells of it."""
+
+    id: str
+    state: str
+    address: str = ""
+    idle_behavior: str = ""
+    instance_type: str = ""
+    provider_type: str = ""
+    price_usd_per_hour: Decimal = Decimal(0)
+    running: tuple[str, ...] = ()
+    last_container: str | None = None
+    created_at: datetime | None = None
+    last_busy_at: datetime | None = None
+    last_contact_at: datetime | None = None
+    broken: str | None = None
+    last_error: str | None = None
+
+
+def view(data: Mapping[str, object], kind: type[View]) -> View:
+    """Return `data` as a view; raises `Failure` when the server speaks another dialect."""
+    try:
+        return msgspec.convert(data, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Failure(
+            f"cannot read what the server says ({error})",
+            remedy="Its version differs from this command's: update the older one",
+        ) from error

@@ -1,0 +1,123 @@
+"""Waiting for containers: from the server's events, and by asking while there are none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dispatcher.cli.client import Client, Json, container_path
+from dispatcher.cli.failure import UNREACHABLE, Failure
+from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
+from dispatcher.cli.views import ContainerView, view
+
+ASK_INTERVAL_S = 2.0
+GLANCE_INTERVAL_S = 5.0
+GLANCE_CONTAINERS = 20
+PATIENCE_S = 600.0
+
+
+class Watch:
+    """Follows containers until all have ended; `raw` and `views` hold what is known of each.
+
+    `changed` is called for every change a person may want to see, `say` with a sentence about the
+    connection. An absent server is an error at first and a nuisance later: once there was contact,
+    it is tried again for `PATIENCE_S`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        container_ids: Sequence[str],
+        *,
+        changed: Callable[[ContainerView], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.ids = list(dict.fromkeys(container_ids))
+        self.raw: dict[str, Json] = {}
+        self.views: dict[str, ContainerView] = {}
+        self._client = client
+        self._changed = changed
+        self._say = say
+        self._connected = False
+        self._last_contact = time.monotonic()
+        self._last_glance = time.monotonic()
+        self._glanced = 0
+
+    def run(self, timeout_s: float | None) -> bool:
+        """Return when all have ended, or False after `timeout_s` (None: no limit).
+
+        Raises `Failure` when a container does not exist or the server stays away.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for container_id in self.ids:
+            self._ask(container_id)
+        if not self._open():
+            return True
+        with EventFeed(self._client) as feed:
+            while self._open():
+                pause_s = ASK_INTERVAL_S
+                if deadline is not None:
+                    pause_s = min(pause_s, deadline - time.monotonic())
+                if pause_s <= 0:
+                    return False
+                self._take(feed.next(pause_s))
+        return True
+
+    def _open(self) -> list[str]:
+        return [each for each in self.ids if not self.views[each].final]
+
+    def _take(self, item: FeedItem | None) -> None:
+        match item:
+            case Connected():
+                if not self._connected:
+                    self._look(self._open())
+                self._connected = True
+            case Changed(kind="container", data=data):
+                self._hear(data)
+            case Disconnected(failure=failure):
+                if self._connected:
+                    self._say(f"{failure.sentence}; trying again")
+                self._connected = False
+            case _ if not self._connected:
+                self._look(self._open())
+        if time.monotonic() - self._last_glance > GLANCE_INTERVAL_S:
+            self._glance()
+
+    def _hear(self, data: Mapping[str, Any]) -> None:
+        """Ask for a container that changed state: an event may tell less than the whole."""
+        known = self.views.get(str(data.get("id")))
+        if known is not None and not known.final and known.state != data.get("state"):
+            self._look([known.id])
+
+    def _glance(self) -> None:
+        """Look at some of the open ones in turn: why they wait changes without an event."""
+        self._last_glance = time.monotonic()
+        if still_open := self._open():
+            start = self._glanced % len(still_open)
+            chosen = (still_open + still_open)[start : start + GLANCE_CONTAINERS]
+            self._glanced += GLANCE_CONTAINERS
+            self._look(list(dict.fromkeys(chosen)))
+
+    def _look(self, container_ids: Sequence[str]) -> None:
+        for container_id in container_ids:
+            try:
+                self._ask(container_id)
+            except Failure as failure:
+                passing = failure.exit_code == UNREACHABLE or failure.status >= 500
+                if not passing or time.monotonic() - self._last_contact > PATIENCE_S:
+                    raise
+                return
+
+    def _ask(self, container_id: str) -> None:
+        answer = self._client.get(container_path(container_id))
+        self._last_contact = time.monotonic()
+        self._note(answer)
+
+    def _note(self, raw: Json) -> None:
+        seen = view(raw, ContainerView)
+        before = self.views.get(seen.id)
+        self.raw[seen.id] = raw
+        self.views[seen.id] = seen
+        if before is None or (before.state, before.note()) != (seen.state, seen.note()):
+            self._changed(seen)
