@@ -1,0 +1,371 @@
+"""The house style that ruff and mypy cannot hold; each rule is tried on a violation as well."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("dispatcher", "pool", "drivers")
+FOLDERS = (*PRODUCT, "tests", "tools", "benchmarks")
+
+MAX_MODULE_LINES = 399
+MAX_FUNCTION_LINES = 69
+
+BANNED_NAMES = frozenset({"utils", "util", "common", "helpers", "misc", "shared", "stuff"})
+
+# Words that this file must be able to name without containing them.
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX")) + r")\b")
+MACHINE_PATH = re.compile(
+    r"(?<![\w.])/(" + "|".join(("wo" + "rk", "ho" + "me", "Use" + "rs")) + r")/\w"
+)
+SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma|mypy:|fmt:|ruff:)")
+REASONED = re.compile(r"#\s*(noqa: [A-Z]+\d+(, ?[A-Z]+\d+)*|type: ignore\[[\w, -]+\]) +(- |# )\S")
+
+CLOCKS_AND_DICE = {
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep"},
+    "datetime": {"now", "utcnow", "today"},
+    "random": {"*"},
+    "secrets": {"*"},
+    "uuid": {"uuid1", "uuid4"},
+    "os": {"urandom", "getrandom"},
+}
+
+# The edges: only these (a name stands for all below it) read a clock or throw dice; everything
+# else is handed `now` and its ids. Each with its reason; a new one is a decision, not a habit.
+MAY_READ_CLOCKS_AND_DICE = {
+    "dispatcher.cli": "a program of its own on the user's side: patience, ages, idempotency keys",
+    "dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
+    "drivers.local_processes": "gives processes a bounded time to end",
+    "drivers.loopback": "makes the id of the one instance when it is created",
+    "drivers.ssh_server": "SSH is spoken with deadlines",
+    "pool.clock": "is the clock",
+    "pool.ssh": "SSH is spoken with deadlines",
+    "pool.ssh_channel": "SSH is spoken with deadlines",
+    "pool.ssh_watchdog": "SSH is spoken with deadlines",
+}
+
+# The modules that decide, as the design names them; those that exist must be in the pure core.
+DECIDING = (
+    "drivers.interface",
+    "drivers.errors",
+    "pool.model",
+    "pool.messages",
+    "pool.transitions",
+    "pool.core",
+    "pool.probing",
+    "pool.backoff",
+    "pool.recovery",
+    "pool.idle",
+    "dispatcher.model",
+    "dispatcher.messages",
+    "dispatcher.queue",
+    "dispatcher.planner",
+    "dispatcher.engine",
+)
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for name in folders or FOLDERS for path in ROOT.joinpath(name).rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    """Return the module name of a file of this checkout."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+# ---- the rules: each yields what is wrong with one source text ----------------------------------
+
+
+def too_long(source: str) -> Iterator[str]:
+    """A module is read in one sitting, a function on one screen."""
+    if (lines := len(source.splitlines())) > MAX_MODULE_LINES:
+        yield f"has {lines} lines, more than {MAX_MODULE_LINES}"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                yield f"{node.lineno}: {node.name} has {length} lines"
+
+
+def unfinished(source: str) -> Iterator[str]:
+    """What is committed is finished; what is not belongs in an issue."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if UNFINISHED.search(line):
+            yield f"{number}: unfinished: {line.strip()}"
+
+
+def unexplained_suppressions(source: str) -> Iterator[str]:
+    """Whoever silences a checker says which rule and why, on that line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        silences = token.type == tokenize.COMMENT and SUPPRESSION.search(token.string)
+        if silences and not REASONED.search(token.string):
+            yield f"{token.start[0]}: no rule or no reason: {token.string}"
+
+
+def swallowed_exceptions(source: str) -> Iterator[str]:
+    """An exception is handled or passed on; it never ends as silence."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        if node.type is None:
+            yield f"{node.lineno}: bare except"
+        elif all(isinstance(each, ast.Pass) or _is_constant(each) for each in node.body):
+            yield f"{node.lineno}: an except that does nothing (say contextlib.suppress, and why)"
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def machine_paths(source: str) -> Iterator[str]:
+    """A path of somebody's machine works on no other."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if MACHINE_PATH.search(line):
+            yield f"{number}: a path of one machine: {line.strip()}"
+
+
+def clocks_and_dice(source: str) -> Iterator[str]:
+    """Code that is handed its time and its ids can be replayed; code that takes them cannot."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in CLOCKS_AND_DICE:
+            banned = CLOCKS_AND_DICE[node.module]
+            for alias in node.names:
+                if alias.name in banned or ("*" in banned and alias.name[0].islower()):
+                    yield f"{node.lineno}: from {node.module} import {alias.name}"
+        elif isinstance(node, ast.Attribute) and (module := _module_read(node)):
+            yield f"{node.lineno}: {module}.{node.attr}"
+
+
+def _module_read(node: ast.Attribute) -> str:
+    """Return the module whose clock or dice `node` names ("" for none)."""
+    parent = node.value
+    name = parent.attr if isinstance(parent, ast.Attribute) else getattr(parent, "id", "")
+    name = "datetime" if name == "date" else name
+    banned = CLOCKS_AND_DICE.get(name, set())
+    return name if node.attr in banned or "*" in banned else ""
+
+
+def without_assert(source: str) -> Iterator[str]:
+    """A test that asserts nothing cannot fail."""
+    tree = ast.parse(source)
+    checks = ("raises", "fail")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            return
+        if isinstance(node, ast.Attribute) and node.attr in checks:
+            return
+    yield "has no assert"
+
+
+def more_than_a_docstring(source: str) -> Iterator[str]:
+    """A package's __init__.py says what lives there; importing it does nothing."""
+    tree = ast.parse(source)
+    if ast.get_docstring(tree) is None:
+        yield "has no docstring that says what lives here and what may enter"
+    if len(tree.body) > 1:
+        yield f"{tree.body[1].lineno}: holds more than a docstring"
+
+
+Rule = Callable[[str], Iterator[str]]
+EVERYWHERE: tuple[Rule, ...] = (
+    too_long,
+    unfinished,
+    unexplained_suppressions,
+    swallowed_exceptions,
+    machine_paths,
+)
+
+
+def broken(rule: Rule, files: list[Path]) -> list[str]:
+    return [f"{path.relative_to(ROOT)}:{what}" for path in files for what in rule(path.read_text())]
+
+
+# ---- the rules, held ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
+def test_all_python_keeps_the_rule(rule: Rule) -> None:
+    assert broken(rule, python_files()) == []
+
+
+def test_packages_hold_a_docstring_only() -> None:
+    files = [path for path in python_files(*PRODUCT) if path.name == "__init__.py"]
+    assert files
+    assert broken(more_than_a_docstring, files) == []
+
+
+def may_read_clocks_and_dice(path: Path) -> str:
+    """Return the entry of the list above that covers this file, or ""."""
+    name = dotted(path)
+    covering = [each for each in MAY_READ_CLOCKS_AND_DICE if f"{name}.".startswith(f"{each}.")]
+    return covering[0] if covering else ""
+
+
+def test_clocks_and_dice_are_read_at_the_edges_only() -> None:
+    files = [path for path in python_files(*PRODUCT) if not may_read_clocks_and_dice(path)]
+    assert broken(clocks_and_dice, files) == []
+
+
+def test_every_edge_that_may_read_clocks_or_dice_does() -> None:
+    reading = [path for path in python_files(*PRODUCT) if broken(clocks_and_dice, [path])]
+    used = {may_read_clocks_and_dice(path) for path in reading}
+    assert sorted(set(MAY_READ_CLOCKS_AND_DICE) - used) == []
+
+
+def test_every_test_file_asserts_something() -> None:
+    files = [path for path in python_files("tests") if path.name.startswith("test_")]
+    assert files
+    assert broken(without_assert, files) == []
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    found = [path for path in python_files() if BANNED_NAMES & set(path.with_suffix("").parts)]
+    assert found == []
+
+
+def test_texts_name_no_path_of_one_machine() -> None:
+    texts = [path for path in ROOT.glob("*") if path.suffix in {".md", ".yml", ".toml"}]
+    texts += [
+        ROOT / "Makefile",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("tools/*"),
+        ROOT / ".ci/run",
+    ]
+    files = sorted(path for path in texts if path.is_file())
+    assert broken(machine_paths, files) + broken(unfinished, files) == []
+
+
+# ---- the import contracts -----------------------------------------------------------------------
+
+
+def pure_core() -> list[str]:
+    settings = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())
+    [contract] = [
+        each
+        for each in settings["tool"]["importlinter"]["contracts"]
+        if each["type"] == "forbidden" and "pure core" in each["name"]
+    ]
+    return list(contract["source_modules"])
+
+
+def test_every_deciding_module_is_in_the_pure_core() -> None:
+    known = {dotted(path) for path in python_files(*PRODUCT)}
+    listed = pure_core()
+    missing = [name for name in DECIDING if name in known and name not in listed]
+    assert missing == []
+
+
+def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copy_of_product(tmp_path: Path) -> Path:
+    for name in PRODUCT:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_import_contracts_hold(copy_of_product: Path) -> None:
+    result = lint_imports(copy_of_product)
+    assert result.returncode == 0, result.stdout
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("where", "planted", "contract"),
+    [
+        ("drivers/interface.py", "import pool.model", "dispatcher -> pool -> drivers"),
+        ("pool/model.py", "import dispatcher.model", "dispatcher -> pool -> drivers"),
+        ("pool/transitions.py", "import time", "the pure core"),
+        ("dispatcher/model.py", "from datetime import datetime", "the pure core"),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(
+    copy_of_product: Path, where: str, planted: str, contract: str
+) -> None:
+    module = copy_of_product / where
+    module.write_text(module.read_text() + f"\n{planted}\n")
+    result = lint_imports(copy_of_product)
+    assert result.returncode == 1
+    [line] = [line for line in result.stdout.splitlines() if line.endswith("BROKEN")]
+    assert line.startswith(contract)
+
+
+def test_the_pure_core_is_followed_through_our_own_modules(copy_of_product: Path) -> None:
+    copy_of_product.joinpath("drivers/planted.py").write_text("import random\n")
+    module = copy_of_product / "pool" / "transitions.py"
+    module.write_text(module.read_text() + "\nimport drivers.planted\n")
+    result = lint_imports(copy_of_product)
+    assert "drivers.planted -> random" in result.stdout
+
+
+# ---- the rules catch what they are for ----------------------------------------------------------
+
+VIOLATIONS: list[tuple[Rule, str]] = [
+    (too_long, "x = 1\n" * (MAX_MODULE_LINES + 1)),
+    (too_long, "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES),
+    (unfinished, "x = 1  # TO" + "DO: more"),
+    (unexplained_suppressions, "import os  # no" + "qa: F401"),
+    (unexplained_suppressions, "import os  # no" + "qa"),
+    (unexplained_suppressions, "x = 1  # type: ig" + "nore  # because"),
+    (unexplained_suppressions, "x = 1  # type: ig" + "nore[misc]"),
+    (swallowed_exceptions, "try:\n    f()\nexcept:\n    raise"),
+    (swallowed_exceptions, "try:\n    f()\nexcept Exception:\n    pass"),
+    (swallowed_exceptions, "try:\n    f()\nexcept ValueError:\n    ..."),
+    (machine_paths, "x = '/ho" + "me/somebody/x'"),
+    (machine_paths, "x = '/wo" + "rk/main'"),
+    (clocks_and_dice, "import time\nx = time.monotonic()"),
+    (clocks_and_dice, "from time import sleep"),
+    (clocks_and_dice, "import datetime\nx = datetime.datetime.now()"),
+    (clocks_and_dice, "from datetime import date\nx = date.today()"),
+    (clocks_and_dice, "import secrets\nx = secrets.token_hex()"),
+    (clocks_and_dice, "import random\nx = random.Random(1)"),
+    (clocks_and_dice, "import uuid\nx = uuid.uuid4()"),
+    (without_assert, "def test_it():\n    f()"),
+    (more_than_a_docstring, '"""Doc."""\nimport os'),
+    (more_than_a_docstring, ""),
+]
+
+FINE: list[tuple[Rule, str]] = [
+    (too_long, "x = 1\n" * MAX_MODULE_LINES),
+    (too_long, "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES - 1)),
+    (unexplained_suppressions, "import os  # no" + "qa: F401 - re-exported on purpose"),
+    (unexplained_suppressions, "x = 1  # type: ig" + "nore[misc]  # the stubs are wrong"),
+    (swallowed_exceptions, "try:\n    f()\nexcept ValueError:\n    return None"),
+    (machine_paths, "x = 'a/ho" + "me/b', '/var/lib/longshore'"),
+    (clocks_and_dice, "import datetime\nx = datetime.datetime.fromtimestamp(now)"),
+    (clocks_and_dice, "x = clock.monotonic()"),
+    (more_than_a_docstring, '"""Doc."""\n'),
+]
+
+
+@pytest.mark.parametrize(("rule", "source"), VIOLATIONS)
+def test_a_rule_catches_its_violation(rule: Rule, source: str) -> None:
+    assert list(rule(source))
+
+
+@pytest.mark.parametrize(("rule", "source"), FINE)
+def test_a_rule_lets_the_rest_pass(rule: Rule, source: str) -> None:
+    assert list(rule(source)) == []
