@@ -1,0 +1,175 @@
+"""An instance that is really this machine: a directory, an SSH server, and marked processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from drivers.errors import CloudError
+from drivers.local_processes import INSTANCE_VARIABLE, end_processes, login_environment
+from drivers.ssh_command import Wake
+from drivers.ssh_server import SshServer, host_key_in
+
+_log = logging.getLogger(__name__)
+
+
+def instance_environment(instance_id: str, directory: Path) -> dict[str, str]:
+    """Return what everything that runs on a local instance finds in its environment."""
+    return login_environment(
+        {
+            INSTANCE_VARIABLE: instance_id,
+            "LONGSHORE_RUNNER_DIR": str(directory / "runner"),
+            "LONGSHORE_HOST_KEYS": str(directory / "ssh_host_ed25519_key.pub"),
+        }
+    )
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`; a crash leaves the old content or the new, never a part."""
+    staged = path.with_name(path.name + ".new")
+    with staged.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(path)
+
+
+def run_init(
+    command: str, *, environment: Mapping[str, str], directory: Path, wake: Wake | None = None
+) -> bool:
+    """Run an instance's init script with `sh` in its directory, its output kept in `init.log`.
+
+    Returns whether it came to its end, whatever its exit status: a cloud, too, boots an instance
+    whose script failed. When `wake` is set first, the script is killed with its process group.
+    """
+    with (
+        (directory / "init.log").open("ab") as output,
+        subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=directory,
+            start_new_session=True,
+        ) as process,
+    ):
+        ended = _await_end(process.pid, wake)
+        if not ended:
+            # Not reaped yet, so the id is still that of our own child and of its group.
+            os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
+    if ended and status != 0:
+        _log.warning("the init script in %s ended with status %d", directory, status)
+    return ended
+
+
+def _await_end(pid: int, wake: Wake | None) -> bool:
+    """Return True once `pid` has ended, or False as soon as `wake` is set."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if wake is not None:
+            poll.register(wake.fileno(), select.POLLIN)
+        return descriptor in dict(poll.poll())
+    finally:
+        os.close(descriptor)
+
+
+class LocalMachine:
+    """What answers for one local instance, as long as this process lives.
+
+    It has its address from the first moment, and refuses connections until `boot` is through.
+    `directory` is made when missing; what is in it already (the host key) is taken up again.
+    """
+
+    def __init__(self, *, instance_id: str, directory: Path, authorized_key: str) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._instance_id = instance_id
+        self._directory = directory
+        self._environment = instance_environment(instance_id, directory)
+        self._server = SshServer(
+            "127.0.0.1",
+            host_key=host_key_in(directory),
+            authorized_key=authorized_key,
+            environment=self._environment,
+            directory=directory,
+        )
+        self._lock = threading.Lock()
+        self._boot: threading.Thread | None = None
+        self._wake = Wake()
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        """Return "host:port" of its SSH server."""
+        return self._server.address
+
+    @property
+    def host_key(self) -> str:
+        """Return its host key as "TYPE BASE64"."""
+        return self._server.host_key
+
+    def boot(self, init_command: str, *, initialised: Callable[[], None] | None = None) -> None:
+        """Run `init_command` ("" for none) on a thread, call `initialised`, and let clients in.
+
+        `initialised` is not called when the machine is closed before the script has ended. Without
+        effect when it is booting, booted or closed.
+        """
+        with self._lock:
+            if self._closed or self._boot is not None:
+                return
+            self._boot = threading.Thread(
+                target=self._run_boot, args=(init_command, initialised), name="boot", daemon=True
+            )
+            self._boot.start()
+
+    def close(self) -> None:
+        """End the SSH server, its sessions and a boot that is under way; detached processes stay.
+
+        Twice is no error.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._wake.set()
+        if self._boot is not None:
+            self._boot.join()
+        self._wake.close()
+        self._server.close()
+
+    def end(self) -> None:
+        """End everything that runs on it, detached or not, and close. Twice is no error.
+
+        Raises `CloudError` when a process does not end; call again later.
+        """
+        # Killed first, since sessions of dead processes close at once; and again, since only a
+        # closed server starts no more of them.
+        end_processes(self._instance_id)
+        self.close()
+        end_processes(self._instance_id)
+
+    def _run_boot(self, init_command: str, initialised: Callable[[], None] | None) -> None:
+        try:
+            ended = not init_command or run_init(
+                init_command,
+                environment=self._environment,
+                directory=self._directory,
+                wake=self._wake,
+            )
+            if not ended:
+                return
+            if initialised is not None:
+                initialised()
+        except (OSError, CloudError):
+            _log.exception("instance %s cannot boot", self._instance_id)
+            return
+        self._server.start()
