@@ -89,23 +89,29 @@ Change = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishContainer:
+    """Tell the API's subscribers what a container is now."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishInstance:
+    """Tell the API's subscribers that an instance changed; `gone` is its last record, or None."""
+
+    worker_id: str
+    gone: InstanceRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """Commit `changes` in one transaction, then (never before) carry out `then`, in order."""
 
     changes: tuple[Change, ...]
-    then: tuple[PoolCommand, ...] = ()
+    then: tuple[PoolCommand | PublishContainer | PublishInstance, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
-    """Tell the API's subscribers about something that was decided; `data` is JSON-ready."""
-
-    kind: str
-    id: str
-    data: dict[str, object]
-
-
-Command = PoolCommand | Commit | Publish
+Command = PoolCommand | Commit | PublishContainer | PublishInstance
 
 # ---- events -------------------------------------------------------------------------------------
 

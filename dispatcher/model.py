@@ -166,6 +166,11 @@ class Container:
     cost_usd: Decimal = Decimal(0)
     attempts: tuple[Attempt, ...] = ()
 
+    @property
+    def has_open_attempt(self) -> bool:
+        """Return whether its latest attempt's outcome is not known yet."""
+        return bool(self.attempts) and self.attempts[-1].outcome is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:

@@ -52,7 +52,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     boot_probe_command: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] = "true"
     signal_interval_s: Seconds = 5.0
     term_timeout_s: Seconds = 120.0
-    stale_lock_timeout_s: Seconds = 60.0
+    offline_timeout_s: Seconds = 180.0
     quota_hold_s: Seconds = 60.0
     capacity_hold_s: Seconds = 60.0
     max_concurrent_creates: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
@@ -157,6 +157,7 @@ class Worker:
     last_busy: float = 0.0
     revision: int = 0
     probe_op: int = 0
+    probe_failures: int = 0
     session_up: bool = False
     broken: str = ""
     last_error: str = ""

@@ -1,0 +1,33 @@
+"""What an attempt costs: its time on the instance, at the share of the price that it occupies."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dispatcher.model import Placement
+from drivers.interface import InstanceType, Resources
+
+_CENT_FRACTION = Decimal("0.00000001")
+
+
+def share_of(resources: Resources, type_: InstanceType, placement: Placement) -> Decimal:
+    """Return which part of an instance a request occupies: its largest share in any dimension."""
+    if placement is Placement.EXCLUSIVE:
+        return Decimal(1)
+    room = type_.allocatable
+    pairs = (
+        (resources.cpu_millis, room.cpu_millis),
+        (resources.memory_bytes, room.memory_bytes),
+        (resources.disk_bytes, room.disk_bytes),
+        (resources.gpus, room.gpus),
+    )
+    shares = [Decimal(part) / Decimal(whole) for part, whole in pairs if whole > 0]
+    return min(Decimal(1), max(shares, default=Decimal(0)))
+
+
+def attempt_cost(
+    *, started_at: float, finished_at: float, price_usd_per_hour: Decimal, share: Decimal
+) -> Decimal:
+    """Return the cost in USD of an attempt between two times (seconds), to eight decimals."""
+    hours = Decimal(str(max(0.0, finished_at - started_at))) / Decimal(3600)
+    return (price_usd_per_hour * hours * share).quantize(_CENT_FRACTION)

@@ -1,0 +1,336 @@
+"""The engine: events in, commands out; it decides everything and does nothing itself.
+
+Deterministic: the same events at the same times give the same commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from dispatcher.ledger import Ledger
+from dispatcher.messages import (
+    BehaviorRequested,
+    CancelRequested,
+    Command,
+    Commit,
+    DeleteLaunch,
+    Event,
+    InstanceKillRequested,
+    PriorityRequested,
+    PublishContainer,
+    PublishInstance,
+    SaveInstance,
+    SaveLaunch,
+    Submitted,
+    Woken,
+)
+from dispatcher.model import (
+    Attempt,
+    Constraints,
+    Container,
+    ContainerState,
+    InstanceRecord,
+    Reason,
+    SchedulerSettings,
+)
+from dispatcher.placing import Placing
+from dispatcher.planner.fit import eligible_types
+from dispatcher.queue import Queue
+from drivers.interface import InstanceType, Resources
+from pool import attempts, idle, launching, reactor
+from pool.core import AttemptPhase, PoolAttempt, PoolCore
+from pool.messages import PoolCommand
+from pool.model import Launch, PoolSettings, WorkerState
+from pool.notices import (
+    AttemptEnded,
+    AttemptLogComplete,
+    AttemptLost,
+    AttemptMissing,
+    AttemptRunning,
+    LaunchEnded,
+    LaunchMade,
+    Notice,
+    WorkerChanged,
+    WorkerGone,
+)
+
+Publication = PublishContainer | PublishInstance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What the store knew when the process started.
+
+    `containers` are those that have not ended; `unreleased` are ended attempts whose log may still
+    be on an instance; `instances` those that were not gone.
+    """
+
+    containers: Sequence[Container] = ()
+    unreleased: Sequence[Attempt] = ()
+    launches: Sequence[Launch] = ()
+    instances: Sequence[InstanceRecord] = ()
+
+
+class Engine:
+    """The core of one dispatcher; called from one thread only."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        types: Mapping[str, InstanceType],
+        pool_settings: PoolSettings,
+        settings: SchedulerSettings,
+        recovered: Recovered,
+        new_token: Callable[[], str],
+        new_secret: Callable[[], str],
+    ) -> None:
+        self.settings = settings
+        self.types = dict(types)
+        self.pool = PoolCore(
+            settings=pool_settings,
+            types=types,
+            cluster=cluster,
+            new_token=new_token,
+            new_secret=new_secret,
+        )
+        self.ledger = Ledger(
+            queue=Queue(self._eligible),
+            types=types,
+            placement=settings.placement,
+            max_lost_attempts=settings.max_lost_attempts,
+        )
+        self.placing = Placing(pool=self.pool, ledger=self.ledger, settings=settings)
+        self.records: dict[str, InstanceRecord] = {}
+        self._instance_news: list[PublishInstance] = []
+        self._dirty = True
+        self._restore(recovered)
+        reactor.begin(self.pool)
+
+    def _eligible(self, resources: Resources, constraints: Constraints) -> tuple[InstanceType, ...]:
+        return eligible_types(
+            self.types.values(),
+            resources,
+            constraints,
+            max_price_factor=self.settings.max_price_factor,
+        )
+
+    def _restore(self, recovered: Recovered) -> None:
+        for record in recovered.instances:
+            self.records[record.id] = record
+            if record.host_key:
+                self.pool.pinned_keys[record.id] = record.host_key
+        for launch in recovered.launches:
+            launching.restore(self.pool, launch)
+        for container in recovered.containers:
+            self._restore_container(container)
+        for attempt in recovered.unreleased:
+            self.ledger.unreleased[attempt.id] = attempt
+            self._expect(attempt, Resources(), AttemptPhase.ENDED)
+
+    def _restore_container(self, container: Container) -> None:
+        self.ledger.admit(container)
+        if container.state is ContainerState.LOCKED and container.id in self.ledger.queue:
+            self.placing.locked.add(container.id)
+        for attempt in container.attempts:
+            if attempt.outcome is None:
+                self._expect(attempt, container.spec.resources, AttemptPhase.DOUBTFUL)
+        if container.cancel_requested:
+            self._cancel(container.id, container.created_at)
+
+    def _expect(self, attempt: Attempt, resources: Resources, phase: AttemptPhase) -> None:
+        attempts.expect(
+            self.pool,
+            PoolAttempt(
+                id=attempt.id, worker_id=attempt.instance_id, resources=resources, phase=phase
+            ),
+        )
+
+    # ---- the two doors ---------------------------------------------------------------------
+
+    def begin(self, now: float) -> list[Command]:
+        """Return the first commands: the listing without which nothing is concluded."""
+        self._take_notices(now)
+        return self._commands()
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take in one event and return what is to be done, in order."""
+        match event:
+            case Woken():
+                reactor.on_wakeup(self.pool, now)
+                self._take_notices(now)
+                if self._dirty and self.pool.listed_once:
+                    self._dirty = False
+                    self.placing.run(now)
+            case Submitted() | CancelRequested() | PriorityRequested():
+                self._dirty = True
+                self._on_user_event(event, now)
+            case BehaviorRequested() | InstanceKillRequested():
+                self._dirty = True
+                self._on_admin_event(event, now)
+            case _:
+                self._dirty = True
+                first = not self.pool.listed_once
+                reactor.on_event(self.pool, event, now)
+                if first and self.pool.listed_once:
+                    self._take_notices(now)
+                    self._record_instances_not_listed(now)
+        self._take_notices(now)
+        return self._commands()
+
+    def next_wakeup(self, now: float) -> float | None:
+        """Return when `Woken` is to be handled next: at once for a pass; None for never."""
+        if self._dirty and self.pool.listed_once:
+            return now
+        return self.pool.timers.next_due()
+
+    def check(self) -> None:
+        """Raise `BugError` when an invariant does not hold; tests call it after every event."""
+        self.pool.check()
+        self.ledger.check()
+
+    # ---- outboxes --------------------------------------------------------------------------
+
+    def _commands(self) -> list[Command]:
+        """Empty the outboxes: what follows a change waits for its commit."""
+        then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
+        changes = tuple(self.ledger.changes)
+        self.pool.commands.clear()
+        self.ledger.published.clear()
+        self.ledger.changes.clear()
+        then.extend(self._instance_news)
+        self._instance_news.clear()
+        if changes:
+            return [Commit(changes=changes, then=tuple(then))]
+        return list(then)
+
+    def _take_notices(self, now: float) -> None:
+        while self.pool.notices:
+            notices = list(self.pool.notices)
+            self.pool.notices.clear()
+            for notice in notices:
+                self._on_notice(notice, now)
+
+    def _on_notice(self, notice: Notice, now: float) -> None:
+        ledger = self.ledger
+        match notice:
+            case LaunchMade():
+                ledger.changes.append(SaveLaunch(launch=notice.launch))
+            case LaunchEnded():
+                ledger.changes.append(DeleteLaunch(token=notice.token))
+            case WorkerChanged():
+                self._record_worker(notice.worker_id)
+            case WorkerGone():
+                self._record_gone(notice, now)
+            case AttemptRunning():
+                ledger.running(notice.attempt_id, now)
+            case AttemptEnded():
+                ledger.ended(notice.attempt_id, notice.exit, now)
+            case AttemptMissing():
+                ledger.missing(notice.attempt_id, notice.message, now, refused=notice.refused)
+            case AttemptLost():
+                ledger.lost(notice.attempt_id, notice.message, now)
+            case AttemptLogComplete():
+                ledger.log_complete(notice.attempt_id)
+                attempts.release(self.pool, notice.attempt_id, now)
+            case _:
+                assert_never(notice)
+
+    # ---- what users and admins ask -----------------------------------------------------------
+
+    def _on_user_event(
+        self, event: Submitted | CancelRequested | PriorityRequested, now: float
+    ) -> None:
+        match event:
+            case Submitted():
+                for container in event.containers:
+                    self.ledger.admit(container)
+                    self.ledger.published.append(PublishContainer(container=container))
+            case CancelRequested():
+                self._note_cancel(event.container_id, now)
+            case PriorityRequested():
+                self._set_priority(event.container_id, event.priority, now)
+            case _:
+                assert_never(event)
+
+    def _on_admin_event(self, event: BehaviorRequested | InstanceKillRequested, now: float) -> None:
+        worker = self.pool.workers.get(event.worker_id)
+        if worker is None:
+            return
+        match event:
+            case BehaviorRequested():
+                idle.set_behavior(self.pool, worker, event.behavior, now)
+            case InstanceKillRequested():
+                if worker.state is not WorkerState.SHUTDOWN:
+                    worker.last_error = f"killed: {event.reason}" if event.reason else "killed"
+                    idle.kill_worker(self.pool, worker, now)
+            case _:
+                assert_never(event)
+
+    def _note_cancel(self, container_id: str, now: float) -> None:
+        container = self.ledger.containers.get(container_id)
+        if container is not None and not container.cancel_requested:
+            self.ledger.containers[container_id] = replace(container, cancel_requested=True)
+            self._cancel(container_id, now)
+
+    def _cancel(self, container_id: str, now: float) -> None:
+        """End what runs of a container; one that only waits is cancelled at once."""
+        container = self.ledger.containers[container_id]
+        if container.has_open_attempt:
+            attempts.kill(self.pool, container.attempts[-1].id, now)
+            return
+        reason = Reason(code="cancelled", message="cancelled while it waited")
+        self.ledger.finish(container, ContainerState.CANCELLED, reason, now)
+
+    def _set_priority(self, container_id: str, priority: int, now: float) -> None:
+        container = self.ledger.containers.get(container_id)
+        if container is None:
+            return
+        container = replace(container, priority=priority)
+        self.ledger.containers[container_id] = container
+        if not container.has_open_attempt:
+            if priority == 0 and container.state is ContainerState.LOCKED:
+                self.ledger.unlock(container_id)
+            self.ledger.wait(self.ledger.containers[container_id])
+        elif priority == 0 and not container.cancel_requested:
+            self.ledger.preempting.add(container_id)
+            attempts.kill(self.pool, container.attempts[-1].id, now)
+
+    # ---- what the store keeps of instances ----------------------------------------------------
+
+    def _record_worker(self, worker_id: str) -> None:
+        worker = self.pool.workers.get(worker_id)
+        if worker is None:
+            return
+        old = self.records.get(worker_id)
+        record = InstanceRecord(
+            id=worker.id,
+            token=worker.token,
+            type_name=worker.type.name,
+            price_usd_per_hour=worker.type.price_usd_per_hour,
+            created_at=old.created_at if old is not None else worker.appeared_at,
+            host_key=worker.host_key,
+            address=worker.address,
+        )
+        if record != old:
+            self.records[worker_id] = record
+            self.ledger.changes.append(SaveInstance(instance=record))
+        self._instance_news.append(PublishInstance(worker_id=worker_id))
+
+    def _record_gone(self, notice: WorkerGone, now: float) -> None:
+        self._forget_instance(notice.worker_id, notice.reason, now)
+
+    def _record_instances_not_listed(self, now: float) -> None:
+        """After the first listing: what an earlier process knew and the cloud does not is gone."""
+        for instance_id in sorted(self.records.keys() - self.pool.workers.keys()):
+            self._forget_instance(instance_id, "gone while no dispatcher ran", now)
+
+    def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
+        self.ledger.drop_unreleased(instance_id)
+        record = self.records.pop(instance_id, None)
+        if record is not None:
+            gone = replace(record, gone_at=now, gone_reason=reason)
+            self.ledger.changes.append(SaveInstance(instance=gone))
+            self._instance_news.append(PublishInstance(worker_id=instance_id, gone=gone))

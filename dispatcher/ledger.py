@@ -1,0 +1,306 @@
+"""The containers that have not ended, and the attempts whose logs are still on their way.
+
+Every change of a container goes through here, so that it is journalled and published once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import assert_never
+
+from dispatcher.cost import attempt_cost, share_of
+from dispatcher.messages import Change, PublishContainer, SaveAttempt, SaveContainer
+from dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Placement,
+    Reason,
+)
+from dispatcher.queue import Queue
+from drivers.errors import BugError
+from drivers.interface import InstanceType
+from pool.model import AttemptExit, ExitKind, Worker
+
+_OUTCOME_STATES = {
+    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
+    AttemptOutcome.FAILED: ContainerState.FAILED,
+    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
+}
+
+
+class Ledger:
+    """All unfinished containers by id, the queue of those that wait, and the changes to journal."""
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        types: Mapping[str, InstanceType],
+        placement: Placement,
+        max_lost_attempts: int,
+    ) -> None:
+        self.containers: dict[str, Container] = {}
+        self.open_attempts: dict[str, str] = {}
+        self.unreleased: dict[str, Attempt] = {}
+        self.preempting: set[str] = set()
+        self.queue = queue
+        self.changes: list[Change] = []
+        self.published: list[PublishContainer] = []
+        self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
+        self._types = types
+        self._placement = placement
+        self._max_lost_attempts = max_lost_attempts
+
+    def admit(self, container: Container) -> None:
+        """Take in a container that the store holds; it waits unless an attempt of it is open."""
+        self.containers[container.id] = container
+        for attempt in container.attempts:
+            if attempt.outcome is None:
+                self.open_attempts[attempt.id] = container.id
+                return
+        self.wait(container)
+
+    def wait(self, container: Container) -> None:
+        """Let a container wait for a place, unless its priority holds it back."""
+        if container.priority > 0:
+            self.queue.add(container)
+        else:
+            self.queue.discard(container.id)
+
+    def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
+        """Return an open attempt with its container, None when it is not open (any more)."""
+        container_id = self.open_attempts.get(attempt_id)
+        if container_id is None:
+            return None
+        container = self.containers[container_id]
+        attempt = container.attempts[-1]
+        if attempt.id != attempt_id:
+            raise BugError(f"the open attempt of {container_id} is not {attempt_id}")
+        return container, attempt
+
+    def save(self, container: Container, attempt: Attempt | None = None) -> None:
+        """Note a container's new value (and its latest attempt's), to be journalled."""
+        self.containers[container.id] = container
+        self.changes.append(SaveContainer(container=container))
+        if attempt is not None:
+            self.changes.append(SaveAttempt(attempt=attempt))
+        self.published.append(PublishContainer(container=container))
+
+    def lock(self, container_id: str) -> None:
+        """Claim a place for a waiting container."""
+        container = self.containers[container_id]
+        self.save(replace(container, state=ContainerState.LOCKED))
+
+    def unlock(self, container_id: str) -> None:
+        """Give a waiting container's claim up."""
+        container = self.containers[container_id]
+        self.save(replace(container, state=ContainerState.QUEUED))
+
+    def open_attempt(self, container_id: str, worker: Worker, now: float) -> Attempt:
+        """Begin an attempt of a waiting container on a worker; it waits no more."""
+        container = self.containers[container_id]
+        number = len(container.attempts) + 1
+        attempt = Attempt(
+            id=f"{container_id}-{number}",
+            container_id=container_id,
+            number=number,
+            instance_id=worker.id,
+            instance_type=worker.type.name,
+            price_usd_per_hour=worker.type.price_usd_per_hour,
+            created_at=now,
+        )
+        self.queue.discard(container_id)
+        self.open_attempts[attempt.id] = container_id
+        self.save(
+            replace(
+                container,
+                state=ContainerState.LOCKED,
+                attempts=(*container.attempts, attempt),
+            ),
+            attempt,
+        )
+        return attempt
+
+    def running(self, attempt_id: str, now: float) -> None:
+        """Note that an attempt runs; what is known already changes nothing."""
+        found = self.of_attempt(attempt_id)
+        if found is None:
+            return
+        container, attempt = found
+        if attempt.started_at is not None and container.state is ContainerState.RUNNING:
+            return
+        attempt = replace(attempt, started_at=attempt.started_at or now)
+        self.save(
+            replace(
+                container,
+                state=ContainerState.RUNNING,
+                started_at=container.started_at or now,
+                attempts=(*container.attempts[:-1], attempt),
+            ),
+            attempt,
+        )
+
+    def ended(self, attempt_id: str, how: AttemptExit, now: float) -> None:
+        """Note how an attempt ended on its instance, and what becomes of its container."""
+        found = self.of_attempt(attempt_id)
+        if found is None:
+            return
+        container, attempt = found
+        outcome, reason = self._judge(container, how)
+        attempt = replace(
+            attempt,
+            started_at=attempt.started_at or now,
+            stdout_bytes=how.stdout_bytes,
+            stderr_bytes=how.stderr_bytes,
+            exit_code=how.code,
+        )
+        self._close(container, attempt, outcome, reason, now)
+        self.unreleased[attempt.id] = self.changed_attempt(attempt.id)
+
+    def changed_attempt(self, attempt_id: str) -> Attempt:
+        """Return the attempt as the changes not yet journalled have it last."""
+        for change in reversed(self.changes):
+            if isinstance(change, SaveAttempt) and change.attempt.id == attempt_id:
+                return change.attempt
+        raise BugError(f"no change of {attempt_id} is pending")
+
+    @staticmethod
+    def _judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
+        match how.kind:
+            case ExitKind.EXITED if how.code == 0:
+                return AttemptOutcome.SUCCEEDED, None
+            case ExitKind.LOST:
+                message = how.message or "its supervisor is gone without an exit record"
+                return AttemptOutcome.LOST, Reason(code="lost", message=message)
+            case ExitKind.OUT_OF_MEMORY:
+                asked = container.spec.resources.memory_bytes
+                message = f"it took more than the {asked} bytes of memory that it asked for"
+                return AttemptOutcome.FAILED, Reason(code="out_of_memory", message=message)
+            case ExitKind.ENGINE_FAILURE:
+                message = how.message or "the container engine could not run it"
+                return AttemptOutcome.FAILED, Reason(code="engine_failure", message=message)
+            case ExitKind.EXITED:
+                message = how.message or f"it exited with {how.code}"
+                return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)
+            case _:
+                assert_never(how.kind)
+
+    def _judge(
+        self, container: Container, how: AttemptExit
+    ) -> tuple[AttemptOutcome, Reason | None]:
+        if container.cancel_requested:
+            return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
+        if container.id in self.preempting:
+            return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
+        return self._judge_exit(container, how)
+
+    def missing(self, attempt_id: str, message: str, now: float, *, refused: bool) -> None:
+        """Note that an attempt is not where it was placed: refused, never begun, or lost."""
+        found = self.of_attempt(attempt_id)
+        if found is None:
+            return
+        container, attempt = found
+        if container.cancel_requested:
+            reason = Reason(code="cancelled", message="cancelled before it ran")
+            self._close(container, attempt, AttemptOutcome.CANCELLED, reason, now)
+        elif refused:
+            reason = Reason(code="start_refused", message=message)
+            self._close(container, attempt, AttemptOutcome.FAILED, reason, now)
+        else:
+            code = "lost" if attempt.started_at else "never_started"
+            reason = Reason(code=code, message=message)
+            self._close(container, attempt, AttemptOutcome.LOST, reason, now)
+
+    def lost(self, attempt_id: str, message: str, now: float) -> None:
+        """Note that an attempt's instance is gone."""
+        self.missing(attempt_id, message, now, refused=False)
+
+    def _close(
+        self,
+        container: Container,
+        attempt: Attempt,
+        outcome: AttemptOutcome,
+        reason: Reason | None,
+        now: float,
+    ) -> None:
+        del self.open_attempts[attempt.id]
+        self.outcomes[outcome.value] += 1
+        self.preempting.discard(container.id)
+        attempt = replace(attempt, outcome=outcome, reason=reason, finished_at=now)
+        container = replace(
+            container,
+            attempts=(*container.attempts[:-1], attempt),
+            cost_usd=container.cost_usd + self._cost(container, attempt, now),
+        )
+        state = _OUTCOME_STATES.get(outcome)
+        if outcome is AttemptOutcome.LOST and not self._may_try_again(container):
+            state = ContainerState.FAILED
+        if state is None:
+            waiting = replace(container, state=ContainerState.QUEUED)
+            self.save(waiting, attempt)
+            self.wait(waiting)
+        else:
+            self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
+
+    def _may_try_again(self, container: Container) -> bool:
+        lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
+        return container.spec.retry_lost and lost < self._max_lost_attempts
+
+    def _cost(self, container: Container, attempt: Attempt, now: float) -> Decimal:
+        type_ = self._types.get(attempt.instance_type)
+        if attempt.started_at is None or type_ is None:
+            return Decimal(0)
+        return attempt_cost(
+            started_at=attempt.started_at,
+            finished_at=now,
+            price_usd_per_hour=attempt.price_usd_per_hour,
+            share=share_of(container.spec.resources, type_, self._placement),
+        )
+
+    def finish(
+        self,
+        container: Container,
+        state: ContainerState,
+        reason: Reason | None,
+        now: float,
+        *,
+        exit_code: int | None = None,
+        last: Attempt | None = None,
+    ) -> None:
+        """Bring a container to its final state and let go of it; it stays in the store."""
+        self.queue.discard(container.id)
+        self.save(
+            replace(container, state=state, reason=reason, finished_at=now, exit_code=exit_code),
+            last,
+        )
+        del self.containers[container.id]
+
+    def log_complete(self, attempt_id: str) -> bool:
+        """Note that an ended attempt's log is complete; return whether it was awaited."""
+        attempt = self.unreleased.pop(attempt_id, None)
+        if attempt is None:
+            return False
+        self.changes.append(SaveAttempt(attempt=replace(attempt, log_complete=True)))
+        return True
+
+    def drop_unreleased(self, worker_id: str) -> None:
+        """Stop waiting for logs from an instance that is gone."""
+        for attempt_id in sorted(self.unreleased):
+            if self.unreleased[attempt_id].instance_id == worker_id:
+                del self.unreleased[attempt_id]
+
+    def check(self) -> None:
+        """Raise `BugError` when an invariant of the ledger does not hold."""
+        for container in self.containers.values():
+            if container.state.final:
+                raise BugError(f"{container.id} has ended and is still in memory")
+            should_wait = container.priority > 0 and not container.has_open_attempt
+            if should_wait != (container.id in self.queue):
+                raise BugError(f"{container.id} waits and should not, or the other way round")
+        for attempt_id, container_id in self.open_attempts.items():
+            if container_id not in self.containers:
+                raise BugError(f"{attempt_id} is open, its container is not in memory")

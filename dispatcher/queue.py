@@ -1,0 +1,117 @@
+"""The queue: waiting containers by request class, in priority order within each.
+
+A request class is all containers with equal resources and constraints, so that the planner's cost
+does not grow with the number of containers that wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dispatcher.model import Constraints, Container
+from drivers.interface import InstanceType, Resources
+
+Order = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassKey:
+    """What makes containers equal to the planner."""
+
+    resources: Resources
+    constraints: Constraints
+
+
+class RequestClass:
+    """The waiting containers of one class; the first is the next to get a place."""
+
+    def __init__(self, key: ClassKey, types: tuple[InstanceType, ...]) -> None:
+        self.key = key
+        self.types = types
+        self._orders: dict[str, Order] = {}
+        self._heap: list[tuple[Order, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def add(self, container: Container) -> None:
+        """Let a container wait, or give one that waits its new place."""
+        order = (-container.priority, container.sequence)
+        if self._orders.get(container.id) != order:
+            self._orders[container.id] = order
+            heapq.heappush(self._heap, (order, container.id))
+
+    def discard(self, container_id: str) -> None:
+        """Let a container wait no more; not waiting is no error."""
+        self._orders.pop(container_id, None)
+        if len(self._heap) > 2 * len(self._orders) + 64:
+            self._heap = sorted((order, id_) for id_, order in self._orders.items())
+
+    def first(self) -> tuple[Order, str] | None:
+        """Return the first container's order and id without taking it; None when none waits."""
+        heap = self._heap
+        while heap and self._orders.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def take(self) -> tuple[Order, str]:
+        """Take the first container out for the length of a pass; `put_back` ends that.
+
+        Raises IndexError when none waits.
+        """
+        if self.first() is None:
+            raise IndexError("no container waits in this class")
+        return heapq.heappop(self._heap)
+
+    def put_back(self, taken: list[tuple[Order, str]]) -> None:
+        """Put back what was taken; what left the queue meanwhile is recognised and dropped."""
+        for entry in taken:
+            heapq.heappush(self._heap, entry)
+
+
+class Queue:
+    """All waiting containers, by class."""
+
+    def __init__(
+        self, eligible: Callable[[Resources, Constraints], tuple[InstanceType, ...]]
+    ) -> None:
+        self._eligible = eligible
+        self._classes: dict[ClassKey, RequestClass] = {}
+        self._class_of: dict[str, RequestClass] = {}
+
+    def __len__(self) -> int:
+        return len(self._class_of)
+
+    def __contains__(self, container_id: str) -> bool:
+        return container_id in self._class_of
+
+    def add(self, container: Container) -> None:
+        """Let a container wait, or give one that waits its new place."""
+        key = ClassKey(resources=container.spec.resources, constraints=container.spec.constraints)
+        request_class = self._classes.get(key)
+        if request_class is None:
+            types = self._eligible(key.resources, key.constraints)
+            request_class = self._classes[key] = RequestClass(key, types)
+        request_class.add(container)
+        self._class_of[container.id] = request_class
+
+    def discard(self, container_id: str) -> None:
+        """Let a container wait no more; not waiting is no error."""
+        request_class = self._class_of.pop(container_id, None)
+        if request_class is None:
+            return
+        request_class.discard(container_id)
+        if not request_class:
+            del self._classes[request_class.key]
+
+    def class_of(self, container_id: str) -> RequestClass | None:
+        """Return the class in which a container waits, None when it does not."""
+        return self._class_of.get(container_id)
+
+    def classes(self) -> list[RequestClass]:
+        """Return the classes, the one with the first container first."""
+        keyed = [(first, c) for c in self._classes.values() if (first := c.first()) is not None]
+        keyed.sort(key=lambda pair: pair[0])
+        return [request_class for _, request_class in keyed]

@@ -1,0 +1,238 @@
+"""Attempts on workers: placing, what the runner says of them, ending them, letting go of them."""
+
+from __future__ import annotations
+
+from drivers.errors import BugError
+from drivers.interface import Resources
+from pool import idle
+from pool.core import AttemptPhase, PoolAttempt, PoolCore
+from pool.messages import (
+    AttemptExited,
+    AttemptStarted,
+    LogComplete,
+    ReleaseAttempt,
+    SignalAttempt,
+    StartAttempt,
+    StartRefused,
+    StartUnknown,
+)
+from pool.model import AttemptExit, AttemptOrder, AttemptReport, Worker, WorkerState
+from pool.notices import AttemptEnded, AttemptLogComplete, AttemptMissing, AttemptRunning
+from pool.transitions import Trigger
+
+
+def place(
+    core: PoolCore, worker: Worker, order: AttemptOrder, resources: Resources, now: float
+) -> None:
+    """Put an attempt on a ready worker and ask for its start (the caller journals it first)."""
+    if order.attempt_id in core.attempts:
+        raise BugError(f"attempt {order.attempt_id} is placed twice")
+    op_id = core.next_op()
+    attempt = PoolAttempt(
+        id=order.attempt_id,
+        worker_id=worker.id,
+        resources=resources,
+        phase=AttemptPhase.STARTING,
+        start_op=op_id,
+    )
+    core.attempts[attempt.id] = attempt
+    core.hold_resources(worker, attempt)
+    core.move(worker, Trigger.PLACED, now)
+    worker.last_busy = now
+    worker.last_container = order.container_id
+    core.timers.clear("idle", worker.id)
+    core.commands.append(StartAttempt(op_id=op_id, worker_id=worker.id, order=order))
+
+
+def expect(core: PoolCore, attempt: PoolAttempt) -> None:
+    """Take up an attempt that an earlier process journalled; its worker's probe decides."""
+    core.attempts[attempt.id] = attempt
+
+
+def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
+    """The runner confirmed the start."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is None or attempt.start_op != event.op_id:
+        return
+    attempt.start_op = 0
+    _running(core, attempt)
+    if attempt.killed_at is not None:
+        _signal(core, attempt, now)
+
+
+def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
+    """The runner will not start it: it never ran."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is None or attempt.start_op != event.op_id:
+        return
+    missing(core, attempt, event.message, now, refused=True)
+
+
+def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
+    """Nobody knows whether it started: never read as "it did not"; the next probe decides."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is None or attempt.start_op != event.op_id:
+        return
+    attempt.start_op = 0
+    if attempt.phase is AttemptPhase.STARTING:
+        attempt.phase = AttemptPhase.DOUBTFUL
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None:
+        worker.revision += 1
+        core.timers.soonest("probe", worker.id, now)
+
+
+def missing(
+    core: PoolCore, attempt: PoolAttempt, message: str, now: float, *, refused: bool = False
+) -> None:
+    """The attempt is not on its worker, and nothing says that it ended there."""
+    core.forget_attempt(attempt.id)
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None:
+        _vacate(core, worker, attempt.id, now)
+    if not attempt.stray:
+        core.notices.append(
+            AttemptMissing(
+                attempt_id=attempt.id,
+                worker_id=attempt.worker_id,
+                message=message,
+                refused=refused,
+            )
+        )
+
+
+def observe(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
+    """Take in what a run probe says of one attempt."""
+    attempt = core.attempts.get(report.attempt_id)
+    if attempt is None:
+        if report.exit is not None:
+            _release(core, worker.id, report.attempt_id)
+            return
+        attempt = _adopt_stray(core, worker, report, now)
+    if report.exit is not None:
+        _ended(core, attempt, report.exit, now)
+    elif attempt.phase is not AttemptPhase.ENDED:
+        core.hold_resources(worker, attempt)
+        _running(core, attempt)
+
+
+def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> PoolAttempt:
+    """A process that no container wants is ended."""
+    attempt = PoolAttempt(
+        id=report.attempt_id,
+        worker_id=worker.id,
+        resources=Resources(),
+        phase=AttemptPhase.RUNNING,
+        stray=True,
+    )
+    core.attempts[attempt.id] = attempt
+    core.hold_resources(worker, attempt)
+    kill(core, attempt.id, now)
+    return attempt
+
+
+def _running(core: PoolCore, attempt: PoolAttempt) -> None:
+    if attempt.phase in (AttemptPhase.STARTING, AttemptPhase.DOUBTFUL):
+        attempt.phase = AttemptPhase.RUNNING
+        core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
+
+
+def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
+    """The runner says how an attempt ended; it repeats that until the attempt is released."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is not None:
+        _ended(core, attempt, event.exit, now)
+    elif event.worker_id in core.workers:
+        _release(core, event.worker_id, event.attempt_id)
+
+
+def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -> None:
+    if attempt.phase is AttemptPhase.ENDED:
+        return
+    attempt.phase = AttemptPhase.ENDED
+    attempt.start_op = 0
+    core.timers.clear("signal", attempt.id)
+    worker = core.workers.get(attempt.worker_id)
+    if attempt.stray:
+        core.forget_attempt(attempt.id)
+        _release(core, attempt.worker_id, attempt.id)
+    else:
+        if worker is not None:
+            worker.unreleased.add(attempt.id)
+        core.notices.append(
+            AttemptEnded(attempt_id=attempt.id, worker_id=attempt.worker_id, exit=how)
+        )
+    if worker is not None:
+        _vacate(core, worker, attempt.id, now)
+
+
+def _vacate(core: PoolCore, worker: Worker, attempt_id: str, now: float) -> None:
+    core.free_resources(worker, attempt_id)
+    worker.last_busy = now
+    worker.revision += 1
+    if worker.state is WorkerState.RUNNING and not worker.attempts:
+        core.move(worker, Trigger.LAST_EXIT, now)
+    idle.review(core, worker, now)
+
+
+def on_log_complete(core: PoolCore, event: LogComplete) -> None:
+    """Every byte is kept; the engine journals that and then calls `release`."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is not None and attempt.phase is AttemptPhase.ENDED:
+        core.notices.append(
+            AttemptLogComplete(attempt_id=event.attempt_id, worker_id=event.worker_id)
+        )
+
+
+def release(core: PoolCore, attempt_id: str, now: float) -> None:
+    """Let go of an ended attempt: its exit is journalled (with this) and its log complete."""
+    attempt = core.attempts.get(attempt_id)
+    if attempt is None:
+        return
+    core.forget_attempt(attempt_id)
+    _release(core, attempt.worker_id, attempt_id)
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None:
+        worker.unreleased.discard(attempt_id)
+        idle.review(core, worker, now)
+
+
+def _release(core: PoolCore, worker_id: str, attempt_id: str) -> None:
+    core.commands.append(ReleaseAttempt(worker_id=worker_id, attempt_id=attempt_id))
+
+
+def kill(core: PoolCore, attempt_id: str, now: float) -> None:
+    """Ask an attempt to end: TERM, repeated until term_timeout, then KILL; its exit follows.
+
+    Unknown or ended attempts, and those that are being killed already, are left alone.
+    """
+    attempt = core.attempts.get(attempt_id)
+    if attempt is None or attempt.phase is AttemptPhase.ENDED or attempt.killed_at is not None:
+        return
+    attempt.killed_at = now
+    _signal(core, attempt, now)
+
+
+def on_signal_due(core: PoolCore, attempt_id: str, now: float) -> None:
+    """Repeat the signal; when KILL does not help either, the worker is broken and drained."""
+    attempt = core.attempts.get(attempt_id)
+    if attempt is not None:
+        _signal(core, attempt, now)
+
+
+def _signal(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
+    if attempt.killed_at is None or attempt.phase is AttemptPhase.ENDED:
+        return
+    signal = "TERM"
+    if now - attempt.killed_at >= core.settings.term_timeout_s:
+        signal = "KILL"
+        worker = core.workers.get(attempt.worker_id)
+        if worker is not None and worker.session_up:
+            attempt.kills_sent += 1
+            if attempt.kills_sent > idle.KILLS_BEFORE_DRAIN:
+                worker.broken = f"attempt {attempt.id} survives KILL"
+                idle.review(core, worker, now)
+    core.commands.append(
+        SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.id, signal=signal)
+    )
+    core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)

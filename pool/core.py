@@ -1,0 +1,222 @@
+"""The pool's state, and the few moves that all of its reactors share.
+
+The reactors (`listing`, `launching`, `probing`, `attempts`, `idle`) are functions on a `PoolCore`.
+They have no effects: what is to be done goes to `commands`, what the engine must know to
+`notices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from drivers.errors import BugError
+from drivers.interface import TOKEN_TAG, InstanceType, Resources
+from pool.messages import PoolCommand
+from pool.model import InstanceSeen, Launch, PoolSettings, Worker, WorkerState
+from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
+from pool.tags import behavior_from
+from pool.timers import Timers
+from pool.transitions import Removed, Trigger, next_state
+
+
+class AttemptPhase(Enum):
+    """What is known of an attempt on its worker."""
+
+    STARTING = "starting"
+    DOUBTFUL = "doubtful"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolAttempt:
+    """The pool's record of one attempt; `stray` means that no container wants it.
+
+    `killed_at` is when it was first asked to end, None when it was not.
+    """
+
+    id: str
+    worker_id: str
+    resources: Resources
+    phase: AttemptPhase
+    start_op: int = 0
+    stray: bool = False
+    killed_at: float | None = None
+    kills_sent: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingLaunch:
+    """A launch whose instance is not known yet, or whose host key is not proven yet.
+
+    `in_flight` is true while the create call runs; `counted` says whether the planner may hope
+    for it; `lost_answer_at` is when the answer was found to be ambiguous.
+    """
+
+    launch: Launch
+    in_flight: bool
+    counted: bool
+    op_id: int = 0
+    instance_id: str = ""
+    lost_answer_at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Holds:
+    """Until when creates wait, and why; 0.0 is no hold.
+
+    `at_quota` tells a quota from other causes; it ends early when fewer than `quota_instances` are
+    left (None: it does not).
+    """
+
+    creates_until: float = 0.0
+    creates_reason: str = ""
+    at_quota: bool = False
+    quota_instances: int | None = None
+    types_until: dict[str, float] = field(default_factory=dict)
+
+
+class PoolCore:
+    """All that the pool knows, with the outboxes of its reactors."""
+
+    def __init__(
+        self,
+        *,
+        settings: PoolSettings,
+        types: Mapping[str, InstanceType],
+        cluster: str,
+        new_token: Callable[[], str],
+        new_secret: Callable[[], str],
+    ) -> None:
+        self.settings = settings
+        self.types = dict(types)
+        self.cluster = cluster
+        self.new_token = new_token
+        self.new_secret = new_secret
+        self.workers: dict[str, Worker] = {}
+        self.launches: dict[str, PendingLaunch] = {}
+        self.attempts: dict[str, PoolAttempt] = {}
+        self.pinned_keys: dict[str, str] = {}
+        self.holds = Holds()
+        self.timers = Timers()
+        self.listed_once = False
+        self.listing_op = 0
+        self.listing_failures = 0
+        self.commands: list[PoolCommand] = []
+        self.notices: list[Notice] = []
+        self._last_op = 0
+
+    def next_op(self) -> int:
+        """Return a fresh operation id."""
+        self._last_op += 1
+        return self._last_op
+
+    def add_worker(self, seen: InstanceSeen, type_: InstanceType, *, now: float) -> Worker:
+        """Make the record of an instance that was not known; its state is `unknown`."""
+        tags = dict(seen.tags)
+        token = tags.get(TOKEN_TAG, "")
+        pending = self.launches.get(token)
+        worker = Worker(
+            id=seen.id,
+            type=type_,
+            token=token,
+            state=WorkerState.UNKNOWN,
+            behavior=behavior_from(tags),
+            appeared_at=now,
+            listed_at=now,
+            state_since=now,
+            address=seen.address,
+            host_key=self.pinned_keys.get(seen.id, ""),
+            secret=pending.launch.secret if pending else "",
+            free=type_.allocatable,
+        )
+        if pending:
+            pending.instance_id = seen.id
+            pending.counted = False
+        self.workers[seen.id] = worker
+        for attempt in self.attempts_on(seen.id):
+            self.hold_resources(worker, attempt)
+        self.timers.set("boot", seen.id, now + self.settings.boot_timeout_s)
+        self.notices.append(WorkerChanged(worker_id=seen.id))
+        return worker
+
+    def attempts_on(self, worker_id: str) -> list[PoolAttempt]:
+        """Return the attempts that are or may be on a worker, in the order of their ids."""
+        found = [a for a in self.attempts.values() if a.worker_id == worker_id]
+        return sorted(found, key=lambda a: a.id)
+
+    def hold_resources(self, worker: Worker, attempt: PoolAttempt) -> None:
+        """Count an attempt's resources as used on a worker; twice is once."""
+        if attempt.id not in worker.attempts and attempt.phase is not AttemptPhase.ENDED:
+            worker.attempts[attempt.id] = attempt.resources
+            worker.free = worker.free.minus(attempt.resources)
+
+    def free_resources(self, worker: Worker, attempt_id: str) -> None:
+        """Give an attempt's resources back; none held is no error."""
+        held = worker.attempts.pop(attempt_id, None)
+        if held is not None:
+            worker.free = worker.free.plus(held)
+
+    def move(self, worker: Worker, trigger: Trigger, now: float) -> None:
+        """Make one move of the transition table; an illegal one raises and changes nothing."""
+        state = next_state(worker.state, trigger)
+        if isinstance(state, Removed):
+            self._remove(worker, trigger)
+            return
+        worker.revision += 1
+        if state is not worker.state:
+            worker.state = state
+            worker.state_since = now
+            if state in (WorkerState.IDLE, WorkerState.RUNNING, WorkerState.SHUTDOWN):
+                self.timers.clear("boot", worker.id)
+            self.notices.append(WorkerChanged(worker_id=worker.id))
+
+    def _remove(self, worker: Worker, trigger: Trigger) -> None:
+        del self.workers[worker.id]
+        self.pinned_keys.pop(worker.id, None)
+        for kind in ("boot", "probe", "silence", "idle", "destroy", "offline"):
+            self.timers.clear(kind, worker.id)
+        for attempt in self.attempts_on(worker.id):
+            self.forget_attempt(attempt.id)
+            if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
+                message = f"its instance {worker.id} is gone ({trigger.value})"
+                self.notices.append(
+                    AttemptLost(attempt_id=attempt.id, worker_id=worker.id, message=message)
+                )
+        if worker.token in self.launches:
+            self.end_launch(worker.token)
+        self.notices.append(
+            WorkerGone(worker_id=worker.id, state=worker.state.value, reason=trigger.value)
+        )
+
+    def forget_attempt(self, attempt_id: str) -> None:
+        """Drop an attempt's record and its timers; unknown is no error."""
+        self.attempts.pop(attempt_id, None)
+        self.timers.clear("signal", attempt_id)
+
+    def end_launch(self, token: str) -> None:
+        """Forget a launch: it needs no journal any more."""
+        del self.launches[token]
+        self.notices.append(LaunchEnded(token=token))
+
+    def check(self) -> None:
+        """Raise `BugError` when an invariant of the pool does not hold."""
+        for worker in self.workers.values():
+            used = Resources()
+            for resources in worker.attempts.values():
+                used = used.plus(resources)
+            if worker.free != worker.type.allocatable.minus(used):
+                raise BugError(f"{worker.id}: free resources do not add up")
+            if worker.state is WorkerState.IDLE and worker.attempts:
+                raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
+            if worker.state is WorkerState.RUNNING and not worker.attempts:
+                raise BugError(f"{worker.id}: running without an attempt")
+            strangers = sorted(worker.attempts.keys() - self.attempts.keys())
+            if strangers:
+                raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")
+        for attempt in self.attempts.values():
+            known = self.workers.get(attempt.worker_id)
+            if known is None and self.listed_once:
+                raise BugError(f"{attempt.id}: on a worker that is not known")

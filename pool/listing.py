@@ -1,0 +1,96 @@
+"""What a complete listing means: who is new, who is gone, whose address and tags changed."""
+
+from __future__ import annotations
+
+from drivers.interface import CLUSTER_TAG
+from pool import idle, launching, probing
+from pool.core import PoolCore
+from pool.messages import Listed, ListingFailed, ListInstances, SetTags
+from pool.model import IdleBehavior, InstanceSeen, Worker, WorkerState
+from pool.tags import is_unrecognised, tags_of, type_from
+from pool.transitions import Trigger
+
+_SOON_S = 2.0
+
+
+def request_listing(core: PoolCore) -> None:
+    """List the instance set now, unless a listing is under way."""
+    if core.listing_op:
+        return
+    core.timers.clear("list", "")
+    core.listing_op = core.next_op()
+    core.commands.append(ListInstances(op_id=core.listing_op))
+
+
+def on_listed(core: PoolCore, event: Listed, now: float) -> None:
+    """Reconcile the pool with a complete listing."""
+    if event.op_id != core.listing_op:
+        return
+    core.listing_op = 0
+    core.listing_failures = 0
+    ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
+    for seen in sorted(ours, key=lambda instance: instance.id):
+        _see(core, seen, event.began_at, now)
+    present = {seen.id for seen in ours}
+    for worker in sorted(core.workers.values(), key=lambda w: w.id):
+        if worker.id not in present and event.began_at > worker.listed_at:
+            core.move(worker, Trigger.GONE, now)
+    launching.after_listing(core, event.began_at, now)
+    if not core.listed_once:
+        core.listed_once = True
+        _lose_attempts_without_instance(core)
+    _schedule(core, now)
+
+
+def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
+    """Try again later; nothing is concluded from a listing that failed."""
+    if event.op_id != core.listing_op:
+        return
+    core.listing_op = 0
+    core.listing_failures += 1
+    told = getattr(event.error, "retry_after_s", None)
+    delay_s = told if told is not None else min(60.0, 2.0 ** min(core.listing_failures - 1, 6))
+    core.timers.set("list", "", now + delay_s)
+
+
+def _schedule(core: PoolCore, now: float) -> None:
+    """Arm the next listing: sooner while something is expected to change."""
+    expecting = any(
+        worker.state is WorkerState.SHUTDOWN or not worker.address
+        for worker in core.workers.values()
+    )
+    expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
+    interval_s = core.settings.sync_interval_s
+    if expecting:
+        interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
+    core.timers.soonest("list", "", now + interval_s)
+
+
+def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> None:
+    worker = core.workers.get(seen.id)
+    if worker is None:
+        worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
+        if is_unrecognised(worker.type) and worker.behavior is IdleBehavior.RUN:
+            worker.behavior = IdleBehavior.DRAIN
+    worker.listed_at = max(worker.listed_at, began_at)
+    if seen.address and seen.address != worker.address:
+        worker.address = seen.address
+        worker.revision += 1
+    if worker.state is not WorkerState.SHUTDOWN:
+        probing.ensure(core, worker, now)
+        _keep_tags(core, worker, dict(seen.tags))
+        idle.review(core, worker, now)
+
+
+def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
+    """Save the tags again when they differ from what is wanted."""
+    wanted = tags_of(core.cluster, worker)
+    if any(tags.get(key) != value for key, value in wanted):
+        core.commands.append(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted))
+
+
+def _lose_attempts_without_instance(core: PoolCore) -> None:
+    """After the first complete listing: what was on an instance that is gone is lost."""
+    for attempt in sorted(core.attempts.values(), key=lambda a: a.id):
+        if attempt.worker_id not in core.workers:
+            launching.lose(core, attempt)

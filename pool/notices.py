@@ -1,0 +1,94 @@
+"""What the pool tells the dispatcher's engine, which owns containers and the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pool.model import AttemptExit, Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchMade:
+    """A launch was decided; it must be journalled before its create command runs."""
+
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEnded:
+    """A launch needs no journal any more: its host key is pinned, or nothing came of it."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerChanged:
+    """A worker is new, or something that people or the store should know of it changed."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGone:
+    """The cloud no longer lists a worker; it is forgotten. `state` is what it was until then."""
+
+    worker_id: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRunning:
+    """The runner confirmed that the attempt runs."""
+
+    attempt_id: str
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnded:
+    """The attempt's exit is known."""
+
+    attempt_id: str
+    worker_id: str
+    exit: AttemptExit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptMissing:
+    """The attempt is not on its worker, and no exit of it is; `refused` when the runner said no."""
+
+    attempt_id: str
+    worker_id: str
+    message: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLost:
+    """The attempt's instance is gone."""
+
+    attempt_id: str
+    worker_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLogComplete:
+    """Every byte of the attempt's log is kept."""
+
+    attempt_id: str
+    worker_id: str
+
+
+Notice = (
+    LaunchMade
+    | LaunchEnded
+    | WorkerChanged
+    | WorkerGone
+    | AttemptRunning
+    | AttemptEnded
+    | AttemptMissing
+    | AttemptLost
+    | AttemptLogComplete
+)

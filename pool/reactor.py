@@ -1,0 +1,107 @@
+"""The pool's front door: every event and every deadline goes to the one function that knows it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from drivers.errors import BugError
+from pool import attempts, idle, launching, listing, probing
+from pool.core import PoolCore
+from pool.messages import (
+    AttemptExited,
+    AttemptStarted,
+    BrokenReported,
+    Created,
+    CreateFailed,
+    Destroyed,
+    DestroyFailed,
+    Listed,
+    ListingFailed,
+    LogComplete,
+    PoolEvent,
+    ProbeFailed,
+    ProbeSucceeded,
+    SessionLost,
+    StartRefused,
+    StartUnknown,
+    TagsFailed,
+    TagsSet,
+)
+from pool.model import Worker, WorkerState
+
+
+def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912 - a table
+    """Take in one event."""
+    match event:
+        case Listed():
+            listing.on_listed(core, event, now)
+        case ListingFailed():
+            listing.on_listing_failed(core, event, now)
+        case Created():
+            launching.on_created(core, event, now)
+        case CreateFailed():
+            launching.on_create_failed(core, event, now)
+        case Destroyed():
+            idle.on_destroyed(core, event, now)
+        case DestroyFailed():
+            idle.on_destroy_failed(core, event, now)
+        case TagsSet():
+            idle.on_tags_set(core, event)
+        case TagsFailed():
+            idle.on_tags_failed(core, event, now)
+        case ProbeSucceeded():
+            probing.on_succeeded(core, event, now)
+        case ProbeFailed():
+            probing.on_failed(core, event, now)
+        case SessionLost():
+            probing.on_session_lost(core, event, now)
+        case BrokenReported():
+            probing.on_broken(core, event, now)
+        case AttemptStarted():
+            attempts.on_started(core, event, now)
+        case StartRefused():
+            attempts.on_refused(core, event, now)
+        case StartUnknown():
+            attempts.on_unknown(core, event, now)
+        case AttemptExited():
+            attempts.on_exited(core, event, now)
+        case LogComplete():
+            attempts.on_log_complete(core, event)
+        case _:
+            assert_never(event)
+
+
+def on_wakeup(core: PoolCore, now: float) -> None:
+    """Do everything that is due at `now`."""
+    while (key := core.timers.pop_due(now)) is not None:
+        kind, subject = key
+        if kind == "list":
+            listing.request_listing(core)
+        elif kind == "hold":
+            launching.on_hold_ended(core, subject)
+        elif kind == "signal":
+            attempts.on_signal_due(core, subject, now)
+        else:
+            worker = core.workers.get(subject)
+            if worker is not None:
+                _on_worker_due(core, worker, kind, now)
+
+
+def _on_worker_due(core: PoolCore, worker: Worker, kind: str, now: float) -> None:
+    match kind:
+        case "probe":
+            probing.on_probe_due(core, worker)
+        case "idle" | "boot" | "silence" | "offline":
+            idle.review(core, worker, now)
+        case "destroy":
+            if worker.state is WorkerState.SHUTDOWN:
+                idle.destroy(core, worker, now)
+        case "tags":
+            idle.save_tags(core, worker)
+        case _:
+            raise BugError(f"no such deadline: {kind}")
+
+
+def begin(core: PoolCore) -> None:
+    """Ask for the first listing; until it is in, nothing is concluded and nothing created."""
+    listing.request_listing(core)

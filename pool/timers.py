@@ -1,0 +1,55 @@
+"""What is due when: a heap of named deadlines, of which only the latest word for a name counts."""
+
+from __future__ import annotations
+
+import heapq
+
+Key = tuple[str, str]
+
+
+class Timers:
+    """Deadlines by (kind, subject); setting one again replaces it."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+
+    def set(self, kind: str, subject: str, due: float) -> None:
+        """Let (kind, subject) be due at `due`, forgetting an earlier word."""
+        key = (kind, subject)
+        if self._due.get(key) != due:
+            self._due[key] = due
+            heapq.heappush(self._heap, (due, key))
+
+    def soonest(self, kind: str, subject: str, due: float) -> None:
+        """Let (kind, subject) be due at `due` unless it is due earlier already."""
+        current = self._due.get((kind, subject))
+        if current is None or due < current:
+            self.set(kind, subject, due)
+
+    def clear(self, kind: str, subject: str) -> None:
+        """Forget (kind, subject); no error when it was not set."""
+        self._due.pop((kind, subject), None)
+
+    def due(self, kind: str, subject: str) -> float | None:
+        """Return when (kind, subject) is due, None when it is not set."""
+        return self._due.get((kind, subject))
+
+    def next_due(self) -> float | None:
+        """Return the earliest deadline, None when there is none."""
+        self._drop_stale()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: float) -> Key | None:
+        """Remove and return one key that is due at `now`, the earliest first; None when none is."""
+        self._drop_stale()
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        _, key = heapq.heappop(self._heap)
+        del self._due[key]
+        return key
+
+    def _drop_stale(self) -> None:
+        heap = self._heap
+        while heap and self._due.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)

@@ -1,0 +1,102 @@
+"""The worker's state machine: one table, and the only function that reads it.
+
+Source of the rows: the worker pool of Arvados' dispatcher, as described in the design's semantics.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from drivers.errors import BugError
+from pool.model import WorkerState
+
+
+class Trigger(Enum):
+    """What can happen to a worker."""
+
+    CREATED = "its create call returned"
+    READY_EMPTY = "its probes succeeded and nothing runs there"
+    READY_BUSY = "its probes succeeded and something runs there"
+    PLACED = "an attempt was placed on it"
+    LAST_EXIT = "its last attempt's exit is known"
+    BOOT_TIMEOUT = "no successful probe within boot_timeout"
+    PROBE_TIMEOUT = "no contact for probe_timeout"
+    IDLE_TIMEOUT = "idle for idle_timeout and not wanted"
+    UNWANTED = "idle, and its place in the quota is wanted for another type"
+    DRAINED = "draining, and nothing runs there"
+    KILLED = "an admin ended it"
+    GONE = "the cloud no longer lists it"
+
+
+class Removed(Enum):
+    """The end of a worker's life: the pool forgets it."""
+
+    REMOVED = "removed"
+
+
+REMOVED: Final = Removed.REMOVED
+
+_U, _B, _I, _R, _S = (
+    WorkerState.UNKNOWN,
+    WorkerState.BOOTING,
+    WorkerState.IDLE,
+    WorkerState.RUNNING,
+    WorkerState.SHUTDOWN,
+)
+
+TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
+    _U: {
+        Trigger.CREATED: _B,
+        Trigger.READY_EMPTY: _I,
+        Trigger.READY_BUSY: _R,
+        Trigger.BOOT_TIMEOUT: _S,
+        Trigger.DRAINED: _S,
+        Trigger.KILLED: _S,
+        Trigger.GONE: REMOVED,
+    },
+    _B: {
+        Trigger.READY_EMPTY: _I,
+        Trigger.READY_BUSY: _R,
+        Trigger.BOOT_TIMEOUT: _S,
+        Trigger.DRAINED: _S,
+        Trigger.KILLED: _S,
+        Trigger.GONE: REMOVED,
+    },
+    _I: {
+        Trigger.PLACED: _R,
+        Trigger.READY_EMPTY: _I,
+        Trigger.READY_BUSY: _R,
+        Trigger.PROBE_TIMEOUT: _S,
+        Trigger.IDLE_TIMEOUT: _S,
+        Trigger.UNWANTED: _S,
+        Trigger.DRAINED: _S,
+        Trigger.KILLED: _S,
+        Trigger.GONE: REMOVED,
+    },
+    _R: {
+        Trigger.PLACED: _R,
+        Trigger.READY_BUSY: _R,
+        Trigger.LAST_EXIT: _I,
+        Trigger.PROBE_TIMEOUT: _S,
+        Trigger.DRAINED: _S,
+        Trigger.KILLED: _S,
+        Trigger.GONE: REMOVED,
+    },
+    _S: {
+        Trigger.CREATED: _S,
+        Trigger.READY_EMPTY: _S,
+        Trigger.READY_BUSY: _S,
+        Trigger.LAST_EXIT: _S,
+        Trigger.KILLED: _S,
+        Trigger.GONE: REMOVED,
+    },
+}
+
+
+def next_state(state: WorkerState, trigger: Trigger) -> WorkerState | Removed:
+    """Return the state that follows; an illegal move raises `BugError` and nothing has changed."""
+    try:
+        return TABLE[state][trigger]
+    except KeyError:
+        raise BugError(f"a worker that is {state.value} cannot see: {trigger.value}") from None
