@@ -60,8 +60,9 @@ class SshdHost:
     `directory` is made when missing and holds everything: configuration, keys, log, and the
     runner's directory (`runner_directory`) with whatever is deployed. `authorized_key`
     ("TYPE BASE64") may log in as the user who runs the test, and nobody else. `environment` is
-    set for every command, over the defaults for the three `LONGSHORE_*` names. `configuration`
-    are further lines of `sshd_config`, which win over the ones here. Usable as a context manager.
+    set for every command, over the defaults for `HOME` (the directory) and `LONGSHORE_*`.
+    `configuration` are further lines of `sshd_config`, which win over the ones here. Usable as a
+    context manager.
     """
 
     def __init__(
@@ -88,6 +89,8 @@ class SshdHost:
         self.host_key = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         (directory / "authorized_keys").write_text(authorized_key + "\n")
         variables = {
+            # The developer's shell start-up files are no part of an instance, and may be slow.
+            "HOME": str(directory),
             "LONGSHORE_RUNNER_DIR": str(self.runner_directory),
             "LONGSHORE_HOST_KEYS": str(directory / "ssh_host_*_key.pub"),
             "LONGSHORE_INSTANCE_ID": directory.name,

@@ -1,0 +1,125 @@
+"""How the runner gets onto an instance, and is verified each time before it is executed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final, Protocol
+
+from drivers.errors import CommandFailed
+from pool.hostkey import RUNNER_DIRECTORY, void_command
+from pool.ssh import CommandResult, SshConnection
+
+_NOT_DEPLOYED: Final = 91
+_UPLOAD_FAILED: Final = 92
+_MESSAGE_BYTES: Final = 2048
+
+
+class Bundle(Protocol):
+    """The runner as one zipapp, and the SHA-256 of it in hex (`pool.bundle.RunnerBundle`)."""
+
+    @property
+    def data(self) -> bytes:
+        """Return the zipapp."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Return its digest, by which it is named and verified."""
+        ...
+
+
+def runner_command(bundle: Bundle, arguments: tuple[str, ...], *, void_secret: bool = False) -> str:
+    """Return shell that executes the deployed runner, if what is there has the right digest.
+
+    It ends with status 91, having executed nothing, when the runner is missing or altered. With
+    `void_secret` the instance secret is deleted first.
+    """
+    words = " ".join(shlex.quote(each) for each in arguments)
+    void = f"{void_command()}; " if void_secret else ""
+    verified = f"{_verified(bundle, _name(bundle))} || exit {_NOT_DEPLOYED}"
+    return _shell(f'{void}{verified}; exec python3 "$f" {words}')
+
+
+def deploy(connection: SshConnection, bundle: Bundle, *, deadline_s: float) -> None:
+    """Upload the runner, under a temporary name until its digest is right.
+
+    Harmless when it is there already, and when two do it at once. Raises `CommandFailed` when the
+    far side could not keep it (a full disk, say), and `Unreachable`.
+    """
+    upload = _shell(
+        f'{RUNNER_DIRECTORY}umask 077; mkdir -p "$d" && t="$(mktemp "$d/.upload-XXXXXX")" '
+        f"|| exit {_UPLOAD_FAILED}; "
+        f'if cat > "$t" && {_is_right(bundle, "$t")}; then exec mv -f "$t" "$d/{_name(bundle)}"; '
+        f'else rm -f "$t"; exit {_UPLOAD_FAILED}; fi'
+    )
+    result = connection.run(upload, stdin=bundle.data, deadline_s=deadline_s)
+    if result.exit_status != 0:
+        raise _failure("the runner could not be deployed", result)
+
+
+def run_runner(
+    connection: SshConnection,
+    bundle: Bundle,
+    arguments: tuple[str, ...],
+    *,
+    deadline_s: float,
+    output_limit_bytes: int,
+    void_secret: bool = False,
+) -> bytes | None:
+    """Run the deployed runner and return its standard output; None when it is not deployed.
+
+    One round trip, with the verification. Raises `CommandFailed` for any other exit status than
+    0, and `Unreachable` when it is not done within `deadline_s`.
+    """
+    command = runner_command(bundle, arguments, void_secret=void_secret)
+    result = connection.run(command, deadline_s=deadline_s, output_limit_bytes=output_limit_bytes)
+    if result.exit_status == _NOT_DEPLOYED:
+        return None
+    if result.exit_status != 0:
+        raise _failure("the runner failed", result)
+    return result.stdout
+
+
+def bounded_command(command: str, timeout_s: float) -> str:
+    """Return shell that runs `command` and ends it after `timeout_s` on the far side too.
+
+    Without this, a command that hangs would be left behind there with every try.
+    """
+    words = shlex.quote(command)
+    return _shell(
+        "if command -v timeout >/dev/null 2>&1; "
+        f"then exec timeout {max(1, round(timeout_s))} /bin/sh -c {words}; "
+        f"else exec /bin/sh -c {words}; fi"
+    )
+
+
+def failure_text(result: CommandResult) -> str:
+    """Return the end of what a failed command said, for people."""
+    said = (result.stderr or result.stdout)[-_MESSAGE_BYTES:].decode(errors="replace").strip()
+    return f"exit status {result.exit_status}" + (f": {said}" if said else "")
+
+
+def _failure(what: str, result: CommandResult) -> CommandFailed:
+    return CommandFailed(
+        f"{what}: {failure_text(result)}",
+        exit_status=result.exit_status,
+        stderr=result.stderr.decode(errors="replace"),
+    )
+
+
+def _shell(script: str) -> str:
+    """Wrap a POSIX script, since the user's login shell may be another."""
+    return f"exec /bin/sh -c {shlex.quote(script)}"
+
+
+def _name(bundle: Bundle) -> str:
+    return f"runner-{bundle.sha256}.pyz"
+
+
+def _verified(bundle: Bundle, name: str) -> str:
+    return f'{RUNNER_DIRECTORY}f="$d/{name}"; [ -f "$f" ] && {_is_right(bundle, "$f")}'
+
+
+def _is_right(bundle: Bundle, path: str) -> str:
+    digest = shlex.quote(bundle.sha256)
+    return f'[ "$(sha256sum < "{path}" | cut -c1-64)" = {digest} ]'

@@ -1,0 +1,105 @@
+"""Our own private key: made once, kept in a file, never looked for anywhere else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from drivers.errors import ConfigError
+
+_MAX_FILE_BYTES = 64 * 1024
+_REMEDY = "delete the file to have a new key made, or name another in ssh.private_key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateKey:
+    """An ed25519 key pair; its text is kept out of `repr`, and so out of logs.
+
+    Two are equal when the public halves are: the format puts a random number in the private text.
+    """
+
+    openssh_text: str = field(repr=False, compare=False)
+    public_text: str
+
+
+def public_key_text(key: PrivateKey) -> str:
+    """Return the public half as "ssh-ed25519 BASE64", as a driver puts it on an instance."""
+    return key.public_text
+
+
+def load_or_create_private_key(path: Path) -> PrivateKey:
+    """Return the key in the file `path`; when there is no such file, make a key and keep it there.
+
+    A new file has mode 0600 and missing directories are made. Two processes that do this at once
+    end up with the same key. Raises `ConfigError`, with the remedy, when the file cannot be read
+    or written, or holds no ed25519 private key without a passphrase.
+    """
+    try:
+        content = _read_or_create(path)
+    except OSError as error:
+        what = f"{path}: {error.strerror or error}; make it readable and writable by this user"
+        raise ConfigError([("ssh.private_key", what)]) from error
+    return _parse(path, content)
+
+
+def _read_or_create(path: Path) -> bytes:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_new_key())
+            file.flush()
+            os.fsync(file.fileno())
+        # A link, unlike a rename, leaves alone the key that another process made meanwhile.
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return _read(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MAX_FILE_BYTES)
+
+
+def _new_key() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+
+
+def _parse(path: Path, content: bytes) -> PrivateKey:
+    try:
+        key = serialization.load_ssh_private_key(content, password=None)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        what = f"{path} holds no OpenSSH private key ({error}); {_REMEDY}"
+        raise ConfigError([("ssh.private_key", what)]) from error
+    except TypeError as error:
+        what = f"{path} is protected by a passphrase, and nobody is there to type it; {_REMEDY}"
+        raise ConfigError([("ssh.private_key", what)]) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        what = f"{path} holds a key that is not ed25519; {_REMEDY}"
+        raise ConfigError([("ssh.private_key", what)])
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return PrivateKey(openssh_text=text.decode(), public_text=public.decode())
