@@ -42,6 +42,9 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
+        # `clear` alone leaves the closing to the garbage collector.
+        for key in self._pool.pools.keys():  # noqa: SIM118 - it is no dict, and cannot be iterated
+            self._pool.pools[key].close()
         self._pool.clear()
 
     def __enter__(self) -> Self:
@@ -127,7 +130,9 @@ class Client:
         repeatable: bool,
     ) -> Any:
         repeats = REPEATS_OF_SAFE_REQUESTS if repeatable else 0
-        status, content = self._exchange(method, path, query, body, headers or {}, repeats)
+        status, content = self._exchange(
+            method, path, query=query, body=body, headers=headers or {}, repeats=repeats
+        )
         if not 200 <= status < 300:
             raise self._refusal(status, content)
         try:
@@ -139,6 +144,7 @@ class Client:
         self,
         method: str,
         path: str,
+        *,
         query: Query,
         body: object,
         headers: Mapping[str, str],

@@ -93,7 +93,12 @@ def configuration(directory: Path) -> dict[str, Any]:
         "data_dir": str(directory / "data"),
         "driver": {
             "name": "simulated",
-            "parameters": {"boot_time_s": 1.5, "quota_instances": QUOTA_INSTANCES},
+            "parameters": {
+                "boot_time_s": 1.5,
+                "boot_jitter_s": 1.0,
+                "destroy_delay_s": 0.5,
+                "quota": QUOTA_INSTANCES,
+            },
         },
         "instance_types": INSTANCE_TYPES,
         "engine": {"name": "process"},

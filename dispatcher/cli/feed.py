@@ -122,8 +122,8 @@ class EventFeed:
 
 def shut_down(response: BaseHTTPResponse) -> None:
     """Make a read of `response` in another thread return; once it has ended this does nothing."""
-    # ValueError: it is closed already.
-    with contextlib.suppress(OSError, ValueError):
+    # ValueError: it is closed already. RuntimeError: it was read to its end a moment ago.
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
         response.shutdown()
 
 

@@ -1,0 +1,306 @@
+"""The parts of the command line that need no server: files, options, tables, events, sentences."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from dispatcher.cli import output
+from dispatcher.cli.client import checked_token, checked_url
+from dispatcher.cli.failure import Failure
+from dispatcher.cli.feed import Changed, parse
+from dispatcher.cli.progress import LineProgress, LiveProgress, most_telling, outcome_line
+from dispatcher.cli.submission import pairs, read_files
+from dispatcher.cli.views import ContainerView, InstanceView, ReasonView, view
+
+
+def container(identifier: str = "c-1", **others: object) -> ContainerView:
+    return view({"id": identifier, "state": "queued", **others}, ContainerView)
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+YAML_ONE = "command: [echo, hi]\nenv: {A: b}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (YAML_ONE, {"command": ["echo", "hi"], "env": {"A": "b"}}),
+        ('{"command": ["a"]}', {"command": ["a"]}),
+        ("{command: [a]}", {"command": ["a"]}),
+        ("- command: [a]\n- command: [b]\n", [{"command": ["a"]}, {"command": ["b"]}]),
+        ("- command: [a]\n", [{"command": ["a"]}]),
+        ("command: [a]\n---\ncommand: [b]\n", [{"command": ["a"]}, {"command": ["b"]}]),
+        ("labels: {day: 2024-01-31, 7: x}\n", {"labels": {"day": "2024-01-31", "7": "x"}}),
+    ],
+)
+def test_a_file_means_what_it_says(tmp_path: Path, text: str, expected: object) -> None:
+    path = tmp_path / "containers.yml"
+    path.write_text(text, encoding="utf-8")
+    assert read_files([str(path)]) == expected
+
+
+def test_several_files_are_one_list(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yml", tmp_path / "two.json"
+    one.write_text("command: [a]\n", encoding="utf-8")
+    two.write_text('[{"command": ["b"]}, {"command": ["c"]}]', encoding="utf-8")
+    assert read_files([str(one), str(two)]) == [
+        {"command": ["a"]},
+        {"command": ["b"]},
+        {"command": ["c"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "empty"),
+        (b"just words", "neither an object nor a list"),
+        (b"a: [1", "not YAML"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"cpus: .inf", "no such value"),
+        (b"!!python/object/apply:os.system ['true']", "not YAML"),
+    ],
+)
+def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "broken.yml"
+    path.write_bytes(content)
+    with pytest.raises(Failure, match=why) as caught:
+        read_files([str(path)])
+    assert caught.value.exit_code == 2
+    assert str(path) in caught.value.sentence
+
+
+def test_json_files_are_told_what_json_they_lack(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text("{command: [a]}", encoding="utf-8")
+    with pytest.raises(Failure, match="not JSON"):
+        read_files([str(path)])
+
+
+def test_a_missing_file_and_stdin_twice_are_usage_errors() -> None:
+    with pytest.raises(Failure, match="No such file") as caught:
+        read_files(["/nonexistent/x.yml"])
+    assert caught.value.exit_code == 2
+    with pytest.raises(Failure, match="twice"):
+        read_files(["-", "-"])
+
+
+def test_a_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.cli.submission.MAX_FILE_BYTES", 2**20)
+    path = tmp_path / "large.yml"
+    path.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(Failure, match="larger than 1 MiB"):
+        read_files([str(path)])
+
+
+# ---- options ------------------------------------------------------------------------------------
+
+
+def test_pairs_keep_everything_after_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_HERE", "mine")
+    got = pairs("--env", ["A=b=c", "EMPTY=", "FROM_HERE"], from_environment=True)
+    assert got == {"A": "b=c", "EMPTY": "", "FROM_HERE": "mine"}
+
+
+@pytest.mark.parametrize("argument", ["=x", "NOT_SET_ANYWHERE", ""])
+def test_a_pair_without_name_or_value_is_a_usage_error(argument: str) -> None:
+    with pytest.raises(Failure) as caught:
+        pairs("--env", [argument], from_environment=True)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8420", "ftp://x", "http://", "http://x:0", "http://[1"]
+)
+def test_what_is_no_url_is_a_usage_error(url: str) -> None:
+    with pytest.raises(Failure, match="not the URL") as caught:
+        checked_url(url)
+    assert caught.value.exit_code == 2
+
+
+def test_a_url_may_carry_a_path() -> None:
+    assert checked_url("https://host/longshore/") == "https://host/longshore"
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a b", "schlüssel", "\x00"])
+def test_a_token_that_no_header_can_hold_is_a_usage_error(token: str) -> None:
+    with pytest.raises(Failure) as caught:
+        checked_token(token)
+    assert caught.value.exit_code == 2
+
+
+# ---- views and tables ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "status"),
+    [
+        ("succeeded", 0, 0),
+        ("failed", 3, 3),
+        ("failed", 137, 137),
+        ("failed", None, 1),
+        ("failed", 0, 1),
+        ("failed", 256, 1),
+        ("cancelled", None, 1),
+        ("cancelled", 143, 143),
+        ("queued", None, 1),
+    ],
+)
+def test_the_status_is_the_containers(state: str, exit_code: int | None, status: int) -> None:
+    assert container(state=state, exit_code=exit_code).status == status
+
+
+def test_views_read_money_as_text_or_number_and_ignore_what_they_do_not_know() -> None:
+    seen = view({"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, InstanceView)
+    assert seen.price_usd_per_hour == Decimal("0.05")
+    assert container(cost_usd=0.25).cost_usd == Decimal("0.25")
+
+
+def test_another_dialect_is_one_sentence() -> None:
+    with pytest.raises(Failure, match="cannot read what the server says"):
+        container(attempts="none")
+
+
+def test_a_plain_table_is_aligned_and_never_cut_off() -> None:
+    lines = output.plain_table(("ID", "NAME"), [("c-" + "9" * 90, "x"), ("c-1", "")])
+    assert lines == ["ID" + " " * 92 + "NAME", "c-" + "9" * 90 + "  x", "c-1" + " " * 91 + "-"]
+
+
+def test_escape_sequences_of_others_never_reach_the_terminal() -> None:
+    lines = output.plain_table(("NAME",), [("\x1b[2J\nevil",)])
+    assert lines[1] == "\\x1b[2J\\nevil"
+    seen = container(state="failed", name="\x1b]0;x\x07", reason={"message": "\x1b[31m"})
+    assert outcome_line(seen).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (-5, "0s"), (59.4, "59s"), (60, "1m00s"), (3725, "1h02m"), (90000, "1d01h")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert output.duration(seconds) == text
+
+
+def test_sizes_money_and_prices() -> None:
+    assert output.size(0) == ""
+    assert output.size(512 * 2**20) == "512MiB"
+    assert output.size(3 * 2**29) == "1.5GiB"
+    assert output.size(100) == "100B"
+    assert output.money(Decimal("0.0000271")) == "$0.000027"
+    assert output.money(Decimal("12.346")) == "$12.35"
+    assert output.price(Decimal("0.10")) == "$0.1/h"
+    assert output.price(Decimal(100)) == "$100/h"
+
+
+def test_where_or_why() -> None:
+    assert container(waiting="no room").note() == "no room"
+    assert container(state="running", instance="i-1", waiting="old").note() == "i-1"
+    ended = container(state="failed", instance="i-1", reason={"code": "x", "message": "why"})
+    assert ended.note() == "why"
+    assert ended.reason == ReasonView(code="x", message="why")
+
+
+def test_the_outcome_line_tells_all() -> None:
+    began = datetime(2024, 1, 1, tzinfo=UTC)
+    seen = container(
+        state="failed",
+        name="sim",
+        exit_code=3,
+        instance="i-1",
+        cost_usd="0.01",
+        started_at=began.isoformat(),
+        finished_at=(began + timedelta(seconds=65)).isoformat(),
+        reason={"code": "exit", "message": "It exited with 3."},
+    )
+    assert outcome_line(seen) == (
+        "c-1 (sim) failed with exit code 3 after 1m05s on i-1 for $0.010000: It exited with 3."
+    )
+
+
+# ---- progress -----------------------------------------------------------------------------------
+
+
+def test_lines_are_written_for_news_only(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = LineProgress()
+    for seen in (
+        container(waiting="position 2"),
+        container(waiting="position 1"),
+        container(state="running", instance="i-1"),
+        container(state="running", instance="i-1"),
+        container(state="succeeded", instance="i-1"),
+    ):
+        progress.changed(seen)
+    progress.say("lost it")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "c-1 queued: position 2",
+        "c-1 running: i-1",
+        "longshore: lost it",
+    ]
+
+
+def test_with_little_room_what_runs_is_shown_first() -> None:
+    states = ("succeeded", "queued", "running", "locked")
+    seen = [container(f"c-{index}", state=state) for index, state in enumerate(states)]
+    assert [each.state for each in most_telling(seen, 3)] == ["running", "locked", "queued"]
+    assert most_telling(seen, 4) == seen
+
+
+def test_the_live_table_shows_states_reasons_and_what_is_hidden() -> None:
+    from rich.console import Console
+
+    progress = LiveProgress(["c-1", "c-2"])
+    progress.changed(container("c-1", state="running", instance="i-7"))
+    progress.changed(container("c-2", waiting="[red]no room[/red]"))
+    progress.say("trying again")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(progress._drawing(5))
+    console.print(progress._drawing(1))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "i-7" in text
+    assert "[red]no room[/red]" in text
+    assert "1 queued, 1 running" in text
+    assert "(1 not shown)" in text
+    assert "trying again" in text or "no room" in text
+
+
+# ---- events -------------------------------------------------------------------------------------
+
+
+def test_events_are_found_however_the_bytes_are_cut() -> None:
+    thing = {"number": 7, "kind": "container", "id": "c-1", "data": {"state": "running"}}
+    stream = (
+        b": hello\r\n\r\n"
+        b"id: 7\r\nevent: container\r\ndata: " + json.dumps(thing).encode() + b"\r\n\r\n"
+        b'event: instance\ndata: {"id":\ndata: "i-1"}\n\n'
+        b"event: container\ndata: not json\n\n"
+        b"event: container\ndata: [1]\n\n"
+        b"event: container\n\n"
+        b'data: {"id": "unfinished"}'
+    )
+    expected = [
+        Changed(kind="container", data={"id": "c-1", "state": "running"}),
+        Changed(kind="instance", data={"id": "i-1"}),
+    ]
+    assert list(parse([stream])) == expected
+    assert list(parse(bytes([byte]) for byte in stream)) == expected
+
+
+def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.cli.feed.MAX_LINE_BYTES", 1000)
+    with pytest.raises(Failure, match="without end"):
+        list(parse([b"data: "] + [b"x" * 100] * 20))
+
+
+def test_urllib3_can_end_a_read_of_another_thread() -> None:
+    assert hasattr(urllib3.HTTPResponse, "shutdown"), "urllib3 >= 2.3 is needed"

@@ -1,0 +1,194 @@
+"""The command line against servers that break, lie or are something else: always one sentence."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from dispatcher.cli.client import Client
+from dispatcher.cli.main import main
+
+Behaviour = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Does what the test says, once per request."""
+
+    protocol_version = "HTTP/1.1"
+    behaviours: ClassVar[list[Behaviour]] = []
+    seen: ClassVar[list[tuple[str, str, dict[str, str], bytes]]] = []
+
+    def handle_any(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        self.seen.append((self.command, self.path, dict(self.headers), body))
+        behaviours = self.behaviours
+        (behaviours.pop(0) if len(behaviours) > 1 else behaviours[0])(self)
+
+    do_GET = do_POST = do_PUT = do_PATCH = handle_any  # noqa: N815 - http.server fixes the names
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def answering(status: int, body: bytes, content_type: str = "application/json") -> Behaviour:
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Type", content_type)
+        handler.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            handler.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return behave
+
+
+def hanging_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+    handler.connection.close()
+
+
+def half_an_answer(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"items": [')
+    handler.close_connection = True
+
+
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Stranger]]:
+    Stranger.behaviours, Stranger.seen = [], []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    monkeypatch.setenv("LONGSHORE_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    yield Stranger
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "sentence"),
+    [
+        (answering(200, b"<html>", "text/html"), 1, "is not a Longshore server"),
+        (answering(200, b"[]"), 1, "is not a Longshore server"),
+        (answering(404, b"<html>", "text/html"), 1, "is not a Longshore server"),
+        (answering(302, b""), 1, "is not a Longshore server"),
+        (answering(502, b"Bad Gateway", "text/plain"), 1, "(status 502)"),
+        (answering(200, b'{"id": 5, "state": "queued"}'), 1, "cannot read what the server says"),
+        (answering(401, b'{"title": "Unauthorized", "status": 401}'), 1, "Set LONGSHORE_TOKEN"),
+        (answering(503, b'{"title": "x", "detail": "Inbox full."}'), 1, "full. Try again later"),
+        (hanging_up, 3, "broke"),
+        (half_an_answer, 3, "broke"),
+    ],
+)
+def test_whatever_answers_becomes_one_sentence(
+    stranger: type[Stranger],
+    behaviour: Behaviour,
+    code: int,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stranger.behaviours.append(behaviour)
+    assert main(["show", "c-1"]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert sentence in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_problem_details_are_printed_field_by_field(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = {
+        "title": "Bad Request",
+        "detail": "The request has 2 problems.",
+        "errors": [
+            {"path": "cpus", "message": "must be at least 0"},
+            {"path": "", "message": "name a command"},
+        ],
+    }
+    stranger.behaviours.append(answering(400, json.dumps(problem).encode()))
+    assert main(["submit", "--", "true"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "longshore: The request has 2 problems.",
+        "  cpus: must be at least 0",
+        "  name a command",
+    ]
+
+
+def test_a_submission_whose_answer_was_lost_is_sent_again_under_the_same_key(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    created = answering(201, b'{"id": "c-1", "state": "queued"}')
+    stranger.behaviours += [hanging_up, half_an_answer, created]
+    assert main(["submit", "--", "true"]) == 0
+    assert capsys.readouterr().out == "c-1\n"
+    keys = {headers["Idempotency-Key"] for _, _, headers, _ in stranger.seen}
+    assert len(stranger.seen) == 3
+    assert len(keys) == 1
+
+
+def test_what_may_not_be_repeated_is_not(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stranger.behaviours.append(hanging_up)
+    assert main(["priority", "c-1", "5"]) == 3
+    assert len(stranger.seen) == 1
+    assert "broke" in capsys.readouterr().err
+
+
+def test_the_token_is_sent_as_bearer_and_ids_are_quoted(
+    stranger: type[Stranger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGSHORE_TOKEN", "s3cret")
+    stranger.behaviours.append(answering(200, b'{"id": "c-1", "state": "queued"}'))
+    assert main(["show", "../../x?y"]) == 0
+    _, path, headers, _ = stranger.seen[0]
+    assert headers["Authorization"] == "Bearer s3cret"
+    assert path == "/v1/containers/..%2F..%2Fx%3Fy"
+
+
+def test_a_redirect_never_carries_the_token_elsewhere(
+    stranger: type[Stranger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGSHORE_TOKEN", "s3cret")
+    stranger.behaviours.append(answering(302, b""))
+    assert main(["ps"]) == 1
+    assert len(stranger.seen) == 1
+
+
+def test_a_path_in_the_url_is_kept(
+    stranger: type[Stranger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    monkeypatch.setenv("LONGSHORE_URL", os.environ["LONGSHORE_URL"] + "/longshore/")
+    stranger.behaviours.append(answering(200, b'{"items": []}'))
+    assert main(["ps"]) == 0
+    assert stranger.seen[0][1].startswith("/longshore/v1/containers?")
+
+
+def test_pages_are_fetched_until_the_limit(stranger: type[Stranger]) -> None:
+    import os
+
+    pages = [
+        {"items": [{"id": "c-3"}, {"id": "c-2"}], "next_cursor": "two"},
+        {"items": [{"id": "c-1"}], "next_cursor": None},
+    ]
+    stranger.behaviours += [answering(200, json.dumps(page).encode()) for page in pages]
+    with Client(os.environ["LONGSHORE_URL"], "") as client:
+        found = [item["id"] for item in client.pages("/v1/containers", [], 10)]
+    assert found == ["c-3", "c-2", "c-1"]
+    assert [path for _, path, _, _ in stranger.seen] == [
+        "/v1/containers?limit=10",
+        "/v1/containers?limit=8&cursor=two",
+    ]
