@@ -1,0 +1,293 @@
+"""What every driver whose instances are on this machine must do; over plain SSH, as clients do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from drivers import loopback, simulated
+from drivers.errors import CloudError, InstanceNotFound, QuotaError
+from drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType, Resources
+from drivers.local_processes import processes_of
+from drivers.registry import DriverContext, driver
+from drivers.ssh_server import host_key_in, public_key_text
+from tests import sshd_driver
+from tests.sshd_host import require_sshd, wait_until
+
+TYPE = InstanceType(
+    name="small",
+    provider_type="t1",
+    resources=Resources(cpu_millis=1000, memory_bytes=2**30),
+    price_usd_per_hour=Decimal("0.1"),
+)
+TAGS = {"longshore-cluster": "contract", "longshore-type": "small"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One driver, and in what the drivers are meant to differ."""
+
+    name: str
+    parameters: object
+    most: int
+    verdicts: tuple[HostKeyVerdict, HostKeyVerdict]
+    survives: bool
+
+
+FIRST = "token-1"
+UNKNOWN = (HostKeyVerdict.UNKNOWN, HostKeyVerdict.UNKNOWN)
+CASES = (
+    Case(
+        name="loopback",
+        parameters=loopback.LoopbackParameters(),
+        most=1,
+        verdicts=(HostKeyVerdict.GENUINE, HostKeyVerdict.WRONG),
+        survives=True,
+    ),
+    Case(
+        name="simulated",
+        parameters=simulated.SimulatedParameters(boot_time_s=0.1, quota=3),
+        most=3,
+        verdicts=UNKNOWN,
+        survives=False,
+    ),
+    Case(
+        name="tests.sshd_driver:DRIVER",
+        parameters=sshd_driver.SshdParameters(quota=3),
+        most=3,
+        verdicts=UNKNOWN,
+        survives=True,
+    ),
+)
+
+
+class Bench:
+    """One driver under test, with a client's key and a plain client."""
+
+    def __init__(self, case: Case, directory: Path) -> None:
+        self.case = case
+        self.key = host_key_in(_made(directory / "client"))
+        self.public_key = public_key_text(self.key)
+        self._state_dir = directory / "state"
+        self.set = self.open()
+
+    def open(self) -> InstanceSet:
+        """Return a new instance set over the same state, as a restarted dispatcher makes it."""
+        context = DriverContext(cluster="contract", state_dir=self._state_dir, clock=time.monotonic)
+        return driver(self.case.name).make(self.case.parameters, context)
+
+    def create(
+        self, token: str = FIRST, *, init: str = "", tags: Mapping[str, str] = TAGS
+    ) -> Instance:
+        return self.set.create(
+            instance_type=TYPE,
+            image="",
+            tags=tags,
+            init_command=init,
+            public_key=self.public_key,
+            token=token,
+        )
+
+    def listed(self, instance_id: str) -> Instance | None:
+        found = [each for each in self.set.instances({}) if each.id == instance_id]
+        return found[0] if found else None
+
+    @contextmanager
+    def connected(self, instance: Instance) -> Iterator[paramiko.Transport]:
+        """Yield a client's connection, once the instance lets clients in."""
+        reached: list[socket.socket] = []
+
+        def reach() -> bool:
+            now = self.listed(instance.id)
+            assert now is not None
+            host, _, port = now.address.rpartition(":")
+            try:
+                reached.append(socket.create_connection((host, int(port)), timeout=5.0))
+            except (ValueError, ConnectionRefusedError):
+                return False
+            return True
+
+        wait_until(reach, f"{instance.id} to accept a connection")
+        transport = paramiko.Transport(reached[0])
+        try:
+            transport.connect(username="root", pkey=self.key)
+            yield transport
+        finally:
+            transport.close()
+            transport.join()
+
+    def run(self, instance: Instance, command: str) -> str:
+        with self.connected(instance) as transport:
+            channel = transport.open_session()
+            channel.exec_command(command)
+            output = channel.makefile().read().decode()
+            assert channel.recv_exit_status() == 0
+            return output
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=case.name, marks=[pytest.mark.real] if "sshd" in case.name else [])
+        for case in CASES
+    ]
+)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    if "sshd" in request.param.name:
+        require_sshd()
+    made = Bench(request.param, tmp_path)
+    yield made
+    for instance in made.set.instances({}):
+        instance.destroy()
+    made.set.close()
+
+
+def test_a_new_instance_is_listed_with_its_tags_and_can_be_reached(bench: Bench) -> None:
+    instance = bench.create()
+    listed = bench.listed(instance.id)
+    assert listed is not None
+    assert dict(listed.tags) == TAGS
+    environment = bench.run(instance, "env").splitlines()
+    assert f"LONGSHORE_INSTANCE_ID={instance.id}" in environment
+    names = {line.partition("=")[0] for line in environment}
+    assert {"LONGSHORE_RUNNER_DIR", "LONGSHORE_HOST_KEYS", "PATH", "HOME"} <= names
+    assert "LONGSHORE_TEST_SESSION" not in names
+
+
+def test_the_host_key_is_that_of_its_public_file(bench: Bench) -> None:
+    instance = bench.create()
+    published = bench.run(instance, "cat $LONGSHORE_HOST_KEYS").split()[:2]
+    with bench.connected(instance) as transport:
+        shown = public_key_text(transport.get_remote_server_key())
+    assert shown == " ".join(published)
+    foreign = bench.public_key
+    verdicts = instance.verify_host_key(shown), instance.verify_host_key(foreign)
+    assert verdicts == bench.case.verdicts
+
+
+def test_the_init_script_has_ended_before_the_first_login(bench: Bench) -> None:
+    script = 'mkdir -p "$LONGSHORE_RUNNER_DIR"; printf sesame >"$LONGSHORE_RUNNER_DIR/s"'
+    instance = bench.create(init=script)
+    assert bench.run(instance, 'cat "$LONGSHORE_RUNNER_DIR/s"') == "sesame"
+
+
+def test_a_failing_init_script_does_not_keep_an_instance_from_booting(bench: Bench) -> None:
+    assert bench.run(bench.create(init="exit 3"), "echo up") == "up\n"
+
+
+def test_tags_are_set_over_the_others(bench: Bench) -> None:
+    instance = bench.create()
+    instance.set_tags({"longshore-idle-behavior": "hold", "longshore-type": "large"})
+    listed = bench.listed(instance.id)
+    assert listed is not None
+    assert dict(listed.tags) == {
+        "longshore-cluster": "contract",
+        "longshore-type": "large",
+        "longshore-idle-behavior": "hold",
+    }
+
+
+def test_only_instances_with_all_tags_are_listed(bench: Bench) -> None:
+    instance = bench.create()
+    assert [each.id for each in bench.set.instances(TAGS)] == [instance.id]
+    assert bench.set.instances({**TAGS, "other": "tag"}) == []
+    assert bench.set.instances({"longshore-cluster": "foreign"}) == []
+
+
+def test_a_token_makes_one_instance(bench: Bench) -> None:
+    assert bench.create("same").id == bench.create("same").id
+    assert len(bench.set.instances({})) == 1
+
+
+def test_concurrent_creates_make_one_instance_a_token(bench: Bench) -> None:
+    tokens = [f"token-{number}" for number in range(bench.case.most)] * 2
+    with ThreadPoolExecutor(len(tokens)) as threads:
+        ids = list(threads.map(lambda token: bench.create(token).id, tokens))
+    assert len(set(ids)) == len(tokens) // 2
+    assert ids[: len(ids) // 2] == ids[len(ids) // 2 :]
+    assert {each.id for each in bench.set.instances({})} == set(ids)
+
+
+def test_the_limit_of_instances_is_a_quota(bench: Bench) -> None:
+    ids = {bench.create(f"token-{number}").id for number in range(bench.case.most)}
+    assert len(ids) == bench.case.most
+    with pytest.raises(QuotaError):
+        bench.create("one too many")
+
+
+def test_destroying_ends_every_process_and_leaves_the_listing(bench: Bench) -> None:
+    instance = bench.create()
+    sleeper = "setsid sh -c 'exec sleep 600' </dev/null >/dev/null 2>&1 & echo $!"
+    assert bench.run(instance, sleeper).strip().isdecimal()
+    with bench.connected(instance) as transport:
+        # One that hangs on its session, beside the detached one.
+        transport.open_session().exec_command("exec sleep 601")
+        wait_until(lambda: len(processes_of(instance.id)) >= 2, "both sleepers to run")
+        instance.destroy()
+        wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
+        assert processes_of(instance.id) == []
+        wait_until(lambda: not transport.is_active(), "the session to end")
+    instance.destroy()
+    with pytest.raises(InstanceNotFound):
+        instance.set_tags({"longshore-type": "large"})
+    assert bench.create("another").id != instance.id
+
+
+def test_an_instance_can_be_destroyed_before_it_has_booted(bench: Bench) -> None:
+    def create() -> None:
+        # The driver that waits for the boot tells the caller; the others have returned by then.
+        with suppress(CloudError):
+            bench.create(init="exec sleep 602")
+
+    creator = threading.Thread(target=create)
+    creator.start()
+    wait_until(lambda: bool(bench.set.instances({})), "the instance to be listed")
+    (instance,) = bench.set.instances({})
+    if bench.case.name != "simulated":
+        wait_until(lambda: bool(processes_of(instance.id)), "its init script to run")
+    instance.destroy()
+    wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
+    creator.join()
+    assert processes_of(instance.id) == []
+
+
+def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
+    instance = bench.create(init='echo once >>"$LONGSHORE_RUNNER_DIR.runs"')
+    bench.run(instance, "setsid sleep 603 </dev/null >/dev/null 2>&1 &")
+    (sleeper,) = processes_of(instance.id)
+    instance.set_tags({"longshore-idle-behavior": "hold"})
+    bench.set.close()
+    if not bench.case.survives:
+        assert processes_of(instance.id) == []
+        bench.set = bench.open()
+        assert bench.set.instances({}) == []
+        return
+    assert processes_of(instance.id) == [sleeper]
+    bench.set = bench.open()
+    (again,) = bench.set.instances({**TAGS, "longshore-idle-behavior": "hold"})
+    assert again.id == instance.id
+    assert bench.run(again, 'cat "$LONGSHORE_RUNNER_DIR.runs"') == "once\n"
+    assert processes_of(instance.id) == [sleeper]
+    assert bench.create().id == instance.id
+
+
+def test_a_foreign_key_may_not_log_in(bench: Bench, tmp_path: Path) -> None:
+    instance = bench.create()
+    bench.run(instance, "true")
+    bench.key = host_key_in(_made(tmp_path / "stranger"))
+    with pytest.raises(paramiko.AuthenticationException):
+        bench.run(instance, "true")
