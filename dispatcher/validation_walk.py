@@ -50,6 +50,8 @@ def _walk_struct(info: inspect.StructType, value: Any, path: str, problems: Prob
             problems.add(path, f"has a key that is {described(key)}: keys must be text, quote it")
         elif key in fields:
             walk(fields[key].type, child, member(path, key), problems)
+        elif key in getattr(info.cls, "fields_of_later_versions", ()):
+            problems.add(member(path, key), "is not supported by this server yet: leave it out")
         elif info.forbid_unknown_fields and key != info.tag_field:
             problems.add(member(path, key), f"is not known: {did_you_mean(key, fields)}")
     for name, field in fields.items():

@@ -1,0 +1,158 @@
+"""From what the dispatcher knows to the JSON of the API."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from dispatcher.api.backend import InstanceView
+from dispatcher.api.wire import (
+    AttemptAnswer,
+    ConstraintsAnswer,
+    ContainerAnswer,
+    InstanceAnswer,
+    ReasonAnswer,
+    RetriesAnswer,
+)
+from dispatcher.model import Attempt, Container, Reason
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+_LAST_SECOND = 253_402_300_799.0
+
+
+def encode(value: Any) -> bytes:
+    """Return `value` as JSON, decimals as numbers."""
+    return _ENCODER.encode(value)
+
+
+def json_response(
+    value: Any, *, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return an answer that carries `value` as JSON."""
+    return web.Response(
+        body=encode(value), status=status, content_type="application/json", headers=headers
+    )
+
+
+def rfc3339(at: float | None) -> str | None:
+    """Return seconds since the epoch as RFC 3339 in UTC with milliseconds.
+
+    None and 0.0 (never) give None, as do times that no calendar has: an instance's clock may lie.
+    """
+    if not at or not math.isfinite(at) or not 0 < at <= _LAST_SECOND:
+        return None
+    moment = datetime.fromtimestamp(math.floor(at * 1000) / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def container_answer(container: Container, *, waiting: str = "") -> ContainerAnswer:
+    """Return a container as it is answered; `waiting` is "" when it does not wait."""
+    spec, resources, constraints = (
+        container.spec,
+        container.spec.resources,
+        container.spec.constraints,
+    )
+    last = container.attempts[-1] if container.attempts else None
+    return ContainerAnswer(
+        id=container.id,
+        name=spec.name,
+        image=spec.image,
+        command=spec.command,
+        env=dict(spec.env),
+        cpus=_cpus(resources.cpu_millis),
+        memory=resources.memory_bytes,
+        disk=resources.disk_bytes,
+        gpus=resources.gpus,
+        resources=dict(resources.custom),
+        priority=container.priority,
+        project=container.project,
+        labels=dict(spec.labels),
+        constraints=ConstraintsAnswer(
+            labels=dict(constraints.labels),
+            instance_types=constraints.instance_types,
+            preemptible=constraints.preemptible.value,
+            max_price_per_hour=constraints.max_price_usd_per_hour,
+        ),
+        retries=RetriesAnswer(lost=spec.retry_lost),
+        user=container.user,
+        job=None,
+        array_index=None,
+        state=container.state.value,
+        exit_code=container.exit_code,
+        reason=_reason(container.reason),
+        created_at=rfc3339(container.created_at),
+        started_at=rfc3339(container.started_at),
+        finished_at=rfc3339(container.finished_at),
+        instance=last.instance_id if last else None,
+        instance_type=last.instance_type if last else None,
+        attempts=tuple(_attempt(attempt) for attempt in container.attempts),
+        cost_usd=container.cost_usd,
+        waiting=waiting or None,
+    )
+
+
+def instance_answer(view: InstanceView) -> InstanceAnswer:
+    """Return an instance as it is answered."""
+    return InstanceAnswer(
+        id=view.id,
+        address=view.address,
+        state=view.state,
+        idle_behavior=view.idle_behavior,
+        instance_type=view.instance_type,
+        provider_type=view.provider_type,
+        price_usd_per_hour=view.price_usd_per_hour,
+        running=view.running,
+        last_container=view.last_container,
+        created_at=rfc3339(view.created_at),
+        last_busy_at=rfc3339(view.last_busy_at),
+        last_contact_at=rfc3339(view.last_contact_at),
+        broken=view.broken,
+        last_error=view.last_error,
+    )
+
+
+def how_many_fit(containers: Sequence[Container], page_bytes: int) -> int:
+    """Return how many of `containers`, from the first, make an answer of about `page_bytes`.
+
+    At least one: a page that makes no progress would be asked for for ever.
+    """
+    total = 0
+    for index, container in enumerate(containers):
+        spec = container.spec
+        total += sum(map(len, spec.command)) + 1000 * (1 + len(container.attempts))
+        total += sum(len(name) + len(value) for name, value in spec.env)
+        if total > page_bytes:
+            return max(index, 1)
+    return len(containers)
+
+
+def _cpus(cpu_millis: int) -> float:
+    return cpu_millis // 1000 if cpu_millis % 1000 == 0 else cpu_millis / 1000
+
+
+def _reason(reason: Reason | None) -> ReasonAnswer | None:
+    return None if reason is None else ReasonAnswer(code=reason.code, message=reason.message)
+
+
+def _attempt(attempt: Attempt) -> AttemptAnswer:
+    return AttemptAnswer(
+        id=attempt.id,
+        number=attempt.number,
+        instance=attempt.instance_id,
+        instance_type=attempt.instance_type,
+        price_per_hour=attempt.price_usd_per_hour,
+        outcome=attempt.outcome.value if attempt.outcome else None,
+        exit_code=attempt.exit_code,
+        reason=_reason(attempt.reason),
+        created_at=rfc3339(attempt.created_at),
+        started_at=rfc3339(attempt.started_at),
+        finished_at=rfc3339(attempt.finished_at),
+        stdout_bytes=attempt.stdout_bytes,
+        stderr_bytes=attempt.stderr_bytes,
+        log_complete=attempt.log_complete,
+    )

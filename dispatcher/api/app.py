@@ -1,0 +1,212 @@
+"""Putting the API together: one table of routes serves the router and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from dispatcher.api import wire
+from dispatcher.api.backend import Backend
+from dispatcher.api.bodies import Bodies
+from dispatcher.api.containers import ContainerRoutes
+from dispatcher.api.guards import open_mode_middleware
+from dispatcher.api.instances import InstanceRoutes
+from dispatcher.api.limits import ApiLimits, Defaults
+from dispatcher.api.openapi import Route, openapi_document
+from dispatcher.api.problem_details import problems_middleware
+from dispatcher.api.requests import SubmissionDecoder
+from dispatcher.api.server_routes import ServerRoutes
+from dispatcher.api.streams import StreamGate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    containers: ContainerRoutes
+    instances: InstanceRoutes
+    server: ServerRoutes
+
+
+def make_app(
+    backend: Backend,
+    *,
+    limits: ApiLimits,
+    defaults: Defaults,
+    instance_type_names: Collection[str],
+    version: str,
+) -> web.Application:
+    """Return the API as an aiohttp application, for `dispatcher.api.server.ApiRunner`.
+
+    `version` is told in the header `Server` and in the OpenAPI document. While it runs it uses the
+    event loop's default executor for large bodies; on shutdown it ends all streams within about a
+    second. `backend.events` should end when the server stops, but need not.
+    """
+    logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
+    subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
+    bodies = Bodies(limits)
+    decoder = SubmissionDecoder(
+        limits=limits, defaults=defaults, instance_type_names=instance_type_names
+    )
+    parts = _Parts(
+        containers=ContainerRoutes(
+            backend, bodies=bodies, decoder=decoder, gate=logs, limits=limits
+        ),
+        instances=InstanceRoutes(backend, bodies=bodies),
+        server=ServerRoutes(backend, gate=subscribers, limits=limits),
+    )
+    app = web.Application(
+        middlewares=[problems_middleware, open_mode_middleware],
+        client_max_size=limits.request_bytes,
+    )
+    routes = _routes(parts)
+    document = openapi_document(routes, version=version)
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return web.Response(body=document, content_type="application/json")
+
+    app.router.add_get("/openapi.json", openapi)
+    for route in routes:
+        if route.method == "GET":
+            app.router.add_get(route.path, route.handler, allow_head=not route.streams)
+        else:
+            app.router.add_route(route.method, route.path, route.handler)
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Server"] = f"longshore/{version}"
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+
+    async def end_streams(_app: web.Application) -> None:
+        await subscribers.close()
+        await logs.close()
+
+    app.on_response_prepare.append(add_headers)
+    app.on_shutdown.append(end_streams)
+    return app
+
+
+def _routes(parts: _Parts) -> list[Route]:
+    container, instance = "/v1/containers/{id}", "/v1/instances/{id}"
+    one: Any = wire.ContainerRequest
+    return [
+        Route(
+            method="POST",
+            path="/v1/containers",
+            handler=parts.containers.submit,
+            summary="Submit one container, or a list of them, all or nothing",
+            request=(one, list[one]),
+            answer=(wire.ContainerAnswer, wire.ContainerList),
+            status=201,
+            headers=("Idempotency-Key",),
+        ),
+        Route(
+            method="GET",
+            path="/v1/containers",
+            handler=parts.containers.list,
+            summary="List containers, newest first",
+            answer=(wire.ContainerList,),
+            parameters=("state", "user", "project", "name", "instance", "limit", "cursor"),
+        ),
+        Route(
+            method="GET",
+            path=container,
+            handler=parts.containers.show,
+            summary="Show one container",
+            answer=(wire.ContainerAnswer,),
+        ),
+        Route(
+            method="PATCH",
+            path=container,
+            handler=parts.containers.change,
+            summary="Change a container's priority",
+            request=(wire.PriorityRequest,),
+            answer=(wire.ContainerAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{container}/cancel",
+            handler=parts.containers.cancel,
+            summary="Ask for a container to be cancelled",
+            request=(wire.CancelRequest,),
+            answer=(wire.ContainerAnswer,),
+            status=202,
+        ),
+        Route(
+            method="GET",
+            path=f"{container}/logs",
+            handler=parts.containers.logs,
+            summary="Stream the bytes of stdout or stderr",
+            media_type="application/octet-stream",
+            parameters=("stream", "offset", "follow"),
+            streams=True,
+        ),
+        *_other_routes(parts, instance),
+    ]
+
+
+def _other_routes(parts: _Parts, instance: str) -> list[Route]:
+    return [
+        Route(
+            method="GET",
+            path="/v1/instances",
+            handler=parts.instances.list,
+            summary="List instances",
+            answer=(wire.InstanceList,),
+        ),
+        Route(
+            method="GET",
+            path=instance,
+            handler=parts.instances.show,
+            summary="Show one instance",
+            answer=(wire.InstanceAnswer,),
+        ),
+        Route(
+            method="PUT",
+            path=f"{instance}/idle-behavior",
+            handler=parts.instances.set_idle_behavior,
+            summary="Let an instance run, hold it or drain it",
+            request=(wire.IdleBehaviorRequest,),
+            answer=(wire.InstanceAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{instance}/kill",
+            handler=parts.instances.kill,
+            summary="Destroy an instance now, whatever runs on it",
+            request=(wire.KillRequest,),
+            answer=(wire.InstanceAnswer,),
+            status=202,
+        ),
+        Route(
+            method="GET",
+            path="/v1/events",
+            handler=parts.server.events,
+            summary="Follow what happens, as server-sent events",
+            media_type="text/event-stream",
+            headers=("Last-Event-ID",),
+            streams=True,
+        ),
+        Route(
+            method="GET",
+            path="/health/live",
+            handler=parts.server.live,
+            summary="Tell that the process answers",
+            answer=(wire.LiveAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/health/ready",
+            handler=parts.server.ready,
+            summary="Tell whether work is taken and placed",
+            answer=(wire.HealthAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/metrics",
+            handler=parts.server.metrics,
+            summary="The Prometheus text exposition",
+            media_type="text/plain",
+        ),
+    ]

@@ -1,0 +1,149 @@
+"""The routes of containers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from aiohttp import web
+
+from dispatcher.api.answers import container_answer, how_many_fit, json_response
+from dispatcher.api.backend import Backend, ContainerFilter, Page
+from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from dispatcher.api.limits import ApiLimits
+from dispatcher.api.path_ids import path_id
+from dispatcher.api.requests import SubmissionDecoder
+from dispatcher.api.streams import LogStream, StreamGate
+from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
+from dispatcher.model import Container, ContainerState
+from drivers.errors import InvalidRequest
+
+ANONYMOUS = "anonymous"
+_PAGE_DEFAULT = 100
+_MANY = 200
+_OFFSET_MAX = 2**53
+_STATES = {state.value: state for state in ContainerState}
+_WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
+
+
+class ContainerRoutes:
+    """Answers for `/v1/containers` and below."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        decoder: SubmissionDecoder,
+        gate: StreamGate,
+        limits: ApiLimits,
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._decoder = decoder
+        self._gate = gate
+        self._limits = limits
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Take one container or a list of them, all or nothing."""
+        key = idempotency_key(request)
+        submission = await self._bodies.decoded(request, self._decoder.decode)
+        made = await self._backend.submit(
+            submission.items,
+            user=ANONYMOUS,
+            idempotency_key=key,
+            fingerprint=submission.fingerprint,
+        )
+        if submission.listed:
+            return await _list_response(made, status=201)
+        headers = {"Location": f"/v1/containers/{made[0].id}"}
+        return json_response(container_answer(made[0]), status=201, headers=headers)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of containers, newest first."""
+        names = ("state", "user", "project", "name", "instance", "limit", "cursor")
+        query = Query(request, names)
+        which = ContainerFilter(
+            states=_states(query),
+            user=query.text("user"),
+            project=query.text("project"),
+            name=query.text("name"),
+            instance_id=query.text("instance"),
+        )
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+        waiting = {one.id: self._waiting(one) for one in page.items}
+        return await _list_response(page.items, waiting=waiting, next_cursor=page.next_cursor)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one container."""
+        return self._answer(await self._backend.container(path_id(request, "container")))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Change a container's priority."""
+        container_id = path_id(request, "container")
+        wanted = await self._bodies.decoded(request, partial(decode_one, PriorityRequest))
+        return self._answer(await self._backend.set_priority(container_id, wanted.priority))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Ask for a container to be cancelled."""
+        container_id = path_id(request, "container")
+        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
+        return self._answer(await self._backend.cancel(container_id), status=202)
+
+    async def logs(self, request: web.Request) -> web.StreamResponse:
+        """Stream the bytes of stdout or stderr."""
+        query = Query(request, ("stream", "offset", "follow"))
+        log = LogStream(
+            self._backend,
+            self._gate,
+            self._limits,
+            container_id=path_id(request, "container"),
+            stream=query.choice("stream", "stdout", ("stdout", "stderr")),
+            offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),
+            follow=query.choice("follow", "false", ("true", "false", "1", "0")) in {"true", "1"},
+        )
+        with self._gate.admit():
+            return await log.answer(request)
+
+    async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        page = await self._backend.containers(which, cursor=cursor, limit=limit)
+        fitting = how_many_fit(page.items, self._limits.page_bytes)
+        if fitting < len(page.items):
+            page = await self._backend.containers(which, cursor=cursor, limit=fitting)
+        return page
+
+    def _answer(self, container: Container, *, status: int = 200) -> web.Response:
+        answer = container_answer(container, waiting=self._waiting(container))
+        return json_response(answer, status=status)
+
+    def _waiting(self, container: Container) -> str:
+        if container.state not in _WAITING:
+            return ""
+        return self._backend.waiting_reason(container.id)
+
+
+async def _list_response(
+    containers: Sequence[Container],
+    *,
+    status: int = 200,
+    waiting: dict[str, str] | None = None,
+    next_cursor: str | None = None,
+) -> web.Response:
+    reasons = waiting or {}
+
+    def build() -> web.Response:
+        items = [container_answer(one, waiting=reasons.get(one.id, "")) for one in containers]
+        return json_response(ContainerList(items=items, next_cursor=next_cursor), status=status)
+
+    return build() if len(containers) <= _MANY else await asyncio.to_thread(build)
+
+
+def _states(query: Query) -> tuple[ContainerState, ...]:
+    words = [word for text in query.texts("state") for word in text.split(",") if word]
+    unknown = [word for word in words if word not in _STATES]
+    if unknown:
+        listed = ", ".join(_STATES)
+        raise InvalidRequest([("state", f"must be among {listed} (comma-separated)")])
+    return tuple(_STATES[word] for word in dict.fromkeys(words))

@@ -1,0 +1,80 @@
+"""What protects a server without tokens from web pages in a browser on the same machine.
+
+A page can make a browser send requests to 127.0.0.1: under a name of its own that resolves there
+(so Host must be a loopback address), from its own origin (so Origin must be ours), or as a form
+without asking (so a body must be declared as JSON, which no form can).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from aiohttp import web
+
+from dispatcher.api.problem_details import Handler, problem
+
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
+_ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)
+_JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@web.middleware
+async def open_mode_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what a browser may have been talked into."""
+    hosts = request.headers.getall("Host", [])
+    port = loopback_port(hosts[0], default=80) if len(hosts) == 1 else None
+    if port is None:
+        return problem(
+            403,
+            "This server has no tokens configured and answers only requests to localhost,"
+            " 127.0.0.1 or [::1]: its Host header must be one of them.",
+        )
+    if any(not _same_port(origin, port) for origin in request.headers.getall("Origin", [])):
+        return problem(
+            403,
+            "This server has no tokens configured and refuses requests made by pages of other"
+            " origins.",
+        )
+    if request.method in _METHODS_WITH_BODY and (refusal := _refuse_body(request)) is not None:
+        return refusal
+    return await handler(request)
+
+
+def loopback_port(authority: str, *, default: int) -> int | None:
+    """Return the port of `host[:port]` if the host is this machine, else None.
+
+    `default` is the port when none is written.
+    """
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or not _is_loopback(match.group(1)):
+        return None
+    port = default if match.group(2) is None else int(match.group(2))
+    return port if port <= 65535 else None
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _same_port(origin: str, port: int) -> bool:
+    match = _ORIGIN.fullmatch(origin)
+    if match is None:
+        return False
+    default = 443 if match.group(1).lower() == "https" else 80
+    return loopback_port(match.group(2), default=default) == port
+
+
+def _refuse_body(request: web.Request) -> web.Response | None:
+    types = request.headers.getall("Content-Type", [])
+    if len(types) != 1 or not _JSON.fullmatch(types[0]):
+        return problem(415, "Send the header Content-Type: application/json, and JSON in UTF-8.")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        return problem(415, "Send the body as it is, without a Content-Encoding.")
+    return None

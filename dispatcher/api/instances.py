@@ -1,0 +1,51 @@
+"""The routes of instances."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from dispatcher.api.answers import instance_answer, json_response
+from dispatcher.api.backend import Backend, NotFound
+from dispatcher.api.bodies import Bodies, Query, decode_one
+from dispatcher.api.path_ids import path_id
+from dispatcher.api.wire import IdleBehaviorRequest, InstanceList, KillRequest
+
+_REASON_DEFAULT = "asked for over the API"
+
+
+class InstanceRoutes:
+    """Answers for `/v1/instances` and below."""
+
+    def __init__(self, backend: Backend, *, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer all instances."""
+        Query(request, ())
+        items = [instance_answer(view) for view in self._backend.instances()]
+        return json_response(InstanceList(items=items))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one instance."""
+        instance_id = path_id(request, "instance")
+        for view in self._backend.instances():
+            if view.id == instance_id:
+                return json_response(instance_answer(view))
+        raise NotFound(f"there is no instance {instance_id}")
+
+    async def set_idle_behavior(self, request: web.Request) -> web.Response:
+        """Hold, drain or run an instance."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, IdleBehaviorRequest))
+        view = await self._backend.set_idle_behavior(instance_id, wanted.idle_behavior)
+        return json_response(instance_answer(view))
+
+    async def kill(self, request: web.Request) -> web.Response:
+        """Destroy an instance now."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, KillRequest))
+        view = await self._backend.kill_instance(instance_id, wanted.reason or _REASON_DEFAULT)
+        return json_response(instance_answer(view), status=202)

@@ -1,0 +1,49 @@
+"""What the API bounds and what it fills in, injected by whoever puts the server together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatcher.model import PRIORITY_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiLimits:
+    """Every limit of the API; sizes in bytes, times in seconds.
+
+    `order_bytes` bounds one container's image, command and environment as JSON, since they travel
+    to the runner in one line of at most 1 MiB. `page_bytes` shortens pages of large containers.
+    """
+
+    request_bytes: int = 16 * 2**20
+    list_items: int = 10_000
+    command_items: int = 10_000
+    command_bytes: int = 512 * 2**10
+    argument_bytes: int = 128 * 2**10 - 1
+    environment_items: int = 10_000
+    environment_bytes: int = 2**20
+    order_bytes: int = 2**20 - 16 * 2**10
+    labels: int = 64
+    page_items: int = 1000
+    page_bytes: int = 16 * 2**20
+    body_timeout_s: float = 60.0
+    large_body_bytes: int = 256 * 2**10
+    concurrent_large_bodies: int = 8
+    log_chunk_bytes: int = 256 * 2**10
+    concurrent_streams: int = 500
+    subscribers: int = 100
+    subscriber_backlog: int = 1000
+    write_timeout_s: float = 60.0
+    heartbeat_s: float = 15.0
+    watch_interval_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a request that does not say gets."""
+
+    cpu_millis: int = 1000
+    memory_bytes: int = 512 * 2**20
+    disk_bytes: int = 0
+    priority: int = PRIORITY_DEFAULT
+    project: str = "default"

@@ -1,0 +1,241 @@
+"""The JSON of the API: what requests may say and what answers say."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from dispatcher.model import PRIORITY_MAX, Preemptible
+from dispatcher.validation import CpuMillis, Price, Size
+from pool.model import IdleBehavior
+
+Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+Gpus = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A body that a client sends; unknown keys are refused."""
+
+    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset()
+
+
+class ConstraintsRequest(Request, frozen=True, kw_only=True):
+    """What the instance must be, beside large enough."""
+
+    labels: dict[str, str] = {}
+    instance_types: list[str] = []
+    preemptible: Preemptible = Preemptible.ALLOWED
+    max_price_per_hour: Price | None = None
+
+
+class RetriesRequest(Request, frozen=True, kw_only=True):
+    """Which failures are tried again: `lost` is the infrastructure's fault."""
+
+    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset(
+        {"max", "on", "exit_codes", "delay_s"}
+    )
+
+    lost: bool = True
+
+
+class ContainerRequest(Request, frozen=True, kw_only=True):
+    """One container to run; what is left out gets the server's default."""
+
+    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset(
+        {
+            "time_limit_s",
+            "grace_period_s",
+            "not_before",
+            "supervisor",
+            "after",
+            "inputs",
+            "outputs",
+        }
+    )
+
+    command: list[str]
+    name: str = ""
+    image: str = ""
+    env: dict[str, str] = {}
+    cpus: CpuMillis | None = None
+    memory: Size | None = None
+    disk: Size | None = None
+    gpus: Gpus = 0
+    resources: dict[str, Amount] = {}
+    priority: Priority | None = None
+    project: str | None = None
+    labels: dict[str, str] = {}
+    constraints: ConstraintsRequest = ConstraintsRequest()
+    retries: RetriesRequest = RetriesRequest()
+
+
+class PriorityRequest(Request, frozen=True, kw_only=True):
+    """A container's new priority."""
+
+    priority: Priority
+
+
+class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
+    """An instance's new idle behavior."""
+
+    idle_behavior: IdleBehavior
+
+
+class CancelRequest(Request, frozen=True, kw_only=True):
+    """A cancellation; it says nothing yet."""
+
+
+class KillRequest(Request, frozen=True, kw_only=True):
+    """Why an instance is to be destroyed."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A stable code and one sentence."""
+
+    code: str
+    message: str
+
+
+class ConstraintsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the instance must be, beside large enough."""
+
+    labels: dict[str, str]
+    instance_types: tuple[str, ...]
+    preemptible: str
+    max_price_per_hour: Decimal | None
+
+
+class RetriesAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Which failures are tried again."""
+
+    lost: bool
+
+
+class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One try on one instance; `outcome` is null until it is known."""
+
+    id: str
+    number: int
+    instance: str
+    instance_type: str
+    price_per_hour: Decimal
+    outcome: str | None
+    exit_code: int | None
+    reason: ReasonAnswer | None
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    stdout_bytes: int
+    stderr_bytes: int
+    log_complete: bool
+
+
+class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One container; sizes in bytes, times in RFC 3339, cost in US dollars."""
+
+    id: str
+    name: str
+    image: str
+    command: tuple[str, ...]
+    env: dict[str, str]
+    cpus: float
+    memory: int
+    disk: int
+    gpus: int
+    resources: dict[str, int]
+    priority: int
+    project: str
+    labels: dict[str, str]
+    constraints: ConstraintsAnswer
+    retries: RetriesAnswer
+    user: str
+    job: str | None
+    array_index: int | None
+    state: str
+    exit_code: int | None
+    reason: ReasonAnswer | None
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    instance: str | None
+    instance_type: str | None
+    attempts: tuple[AttemptAnswer, ...]
+    cost_usd: Decimal
+    waiting: str | None
+
+
+class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
+    """Containers; `next_cursor` is null on the last page."""
+
+    items: list[ContainerAnswer]
+    next_cursor: str | None = None
+
+
+class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance as admins see it; a time is null when it never happened."""
+
+    id: str
+    address: str
+    state: str
+    idle_behavior: str
+    instance_type: str
+    provider_type: str
+    price_usd_per_hour: Decimal
+    running: tuple[str, ...]
+    last_container: str
+    created_at: str | None
+    last_busy_at: str | None
+    last_contact_at: str | None
+    broken: str
+    last_error: str
+
+
+class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances, sorted by id."""
+
+    items: list[InstanceAnswer]
+    next_cursor: str | None = None
+
+
+class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether work is taken and placed, and what is wrong if not."""
+
+    ready: bool
+    problems: tuple[str, ...]
+
+
+class LiveAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers."""
+
+    live: bool = True
+
+
+class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The `data` of one server-sent event."""
+
+    number: int
+    kind: str
+    id: str
+    data: dict[str, object]
+
+
+class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a request is wrong, what is wrong and how to mend it."""
+
+    path: str
+    message: str
+
+
+class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """An error, by RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: tuple[FieldProblem, ...] = ()

@@ -1,0 +1,110 @@
+"""The real API server on a free port, over a fake backend, and what to send to it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from dispatcher.api.app import make_app
+from dispatcher.api.backend import Backend
+from dispatcher.api.limits import ApiLimits, Defaults
+from dispatcher.api.server import ApiRunner
+from tests.fake_backend import FakeBackend
+
+INSTANCE_TYPES = ("large", "small")
+
+MINIMAL: dict[str, Any] = {"command": ["true"]}
+FULL: dict[str, Any] = {
+    "name": "train",
+    "image": "docker.io/library/debian:12",
+    "command": ["sh", "-c", "echo hi"],
+    "env": {"B": "2", "A": "é"},
+    "cpus": 0.5,
+    "memory": "4GiB",
+    "disk": "10 GB",
+    "gpus": 1,
+    "resources": {"licence": 2, "none": 0},
+    "priority": 700,
+    "project": "vision",
+    "labels": {"team": "a"},
+    "constraints": {
+        "labels": {"zone": "eu"},
+        "instance_types": ["small", "large", "small"],
+        "preemptible": "forbidden",
+        "max_price_per_hour": 0.1,
+    },
+    "retries": {"lost": False},
+}
+
+
+class Client:
+    """Sends JSON and returns (status, decoded answer)."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, backend: FakeBackend) -> None:
+        self.session, self.url, self.backend = session, url, backend
+        self.port = int(url.rsplit(":", 1)[1])
+
+    async def call(self, method: str, path: str, **given: Any) -> tuple[int, Any]:
+        async with self.session.request(method, self.url + path, **given) as response:
+            body = await response.read()
+            expected = "application/json" if response.status < 400 else "application/problem+json"
+            if path != "/health/ready":
+                assert response.content_type == expected
+            answer = json.loads(body)
+            if response.status >= 400 and path != "/health/ready":
+                assert answer["status"] == response.status
+            return response.status, answer
+
+    async def post(self, path: str, value: object, **headers: str) -> tuple[int, Any]:
+        body = io.BytesIO(json.dumps(value).encode())
+        headers["Content-Type"] = "application/json"
+        return await self.call("POST", path, data=body, headers=headers)
+
+
+@asynccontextmanager
+async def serving(
+    backend: Backend, *, limits: ApiLimits | None = None
+) -> AsyncIterator[tuple[str, ApiRunner]]:
+    """Serve `backend` and yield the base URL and the runner, which may be cleaned up earlier."""
+    app = make_app(
+        backend,
+        limits=limits or ApiLimits(),
+        defaults=Defaults(),
+        instance_type_names=INSTANCE_TYPES,
+        version="0.0.1",
+    )
+    runner = ApiRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", runner
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(*, limits: ApiLimits | None = None) -> AsyncIterator[Client]:
+    """Serve a new fake backend and yield a client of it."""
+    backend = FakeBackend()
+    async with serving(backend, limits=limits) as (url, _), aiohttp.ClientSession() as session:
+        yield Client(session, url, backend)
+
+
+async def raw_exchange(port: int, data: bytes, *, timeout_s: float = 10.0) -> bytes:
+    """Send `data` as it is and return all that comes until the far end closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        await writer.drain()
+        async with asyncio.timeout(timeout_s):
+            return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()

@@ -1,0 +1,189 @@
+"""Containers over real HTTP: what is taken, answered and listed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dispatcher.api.limits import ApiLimits
+from tests.api_server import FULL, MINIMAL, Client, connected
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with connected() as client:
+        yield client
+
+
+async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
+    status, answer = await client.post("/v1/containers", MINIMAL)
+    assert status == 201
+    assert answer == {
+        "id": "c-00000001",
+        "name": "",
+        "image": "",
+        "command": ["true"],
+        "env": {},
+        "cpus": 1,
+        "memory": 512 * 2**20,
+        "disk": 0,
+        "gpus": 0,
+        "resources": {},
+        "priority": 500,
+        "project": "default",
+        "labels": {},
+        "constraints": {
+            "labels": {},
+            "instance_types": [],
+            "preemptible": "allowed",
+            "max_price_per_hour": None,
+        },
+        "retries": {"lost": True},
+        "user": "anonymous",
+        "job": None,
+        "array_index": None,
+        "state": "queued",
+        "exit_code": None,
+        "reason": None,
+        "created_at": "2023-11-14T22:13:20.000Z",
+        "started_at": None,
+        "finished_at": None,
+        "instance": None,
+        "instance_type": None,
+        "attempts": [],
+        "cost_usd": 0,
+        "waiting": None,
+    }
+
+
+async def test_a_full_container_comes_back_as_it_was_meant(client: Client) -> None:
+    status, answer = await client.post("/v1/containers", FULL)
+    assert status == 201
+    constraints = {**FULL["constraints"], "instance_types": ["large", "small"]}
+    asked = {**FULL, "memory": 4 * 2**30, "disk": 10**10, "resources": {"licence": 2}}
+    asked["constraints"] = constraints
+    assert {key: answer[key] for key in asked} == asked
+
+
+async def test_the_life_of_a_container_shows(client: Client) -> None:
+    backend = client.backend
+    await client.post("/v1/containers", MINIMAL)
+    backend.waiting["c-00000001"] = "It is number 1 in the queue."
+    _, answer = await client.call("GET", "/v1/containers/c-00000001")
+    assert answer["waiting"] == "It is number 1 in the queue."
+    backend.add_instance("i-1")
+    backend.start("c-00000001", "i-1")
+    backend.finish("c-00000001", 3)
+    _, answer = await client.call("GET", "/v1/containers/c-00000001")
+    assert (answer["state"], answer["exit_code"], answer["waiting"]) == ("failed", 3, None)
+    assert answer["reason"] == {"code": "exit_code", "message": "It exited with 3."}
+    assert (answer["instance"], answer["instance_type"]) == ("i-1", "small")
+    assert answer["cost_usd"] == 0.0001
+    attempt = answer["attempts"][0]
+    assert attempt["outcome"] == "failed"
+    assert attempt["price_per_hour"] == 0.34
+    assert attempt["started_at"].endswith(".000Z")
+
+
+async def test_a_list_is_all_or_nothing(client: Client) -> None:
+    status, answer = await client.post("/v1/containers", [MINIMAL, FULL])
+    assert status == 201
+    assert [one["id"] for one in answer["items"]] == ["c-00000001", "c-00000002"]
+    status, answer = await client.post(
+        "/v1/containers", [MINIMAL, {"command": [], "memory": "4G"}, {"commnd": 1}]
+    )
+    assert status == 400
+    assert [error["path"] for error in answer["errors"]] == [
+        "[1].memory",
+        "[1].command",
+        "[2].commnd",
+        "[2].command",
+    ]
+    assert client.backend.submissions == 1
+
+
+async def test_ten_thousand_containers_are_taken_at_once(client: Client) -> None:
+    status, answer = await client.post("/v1/containers", [MINIMAL] * 10_000)
+    assert status == 201
+    assert len(answer["items"]) == 10_000
+
+
+async def test_an_idempotency_key_makes_a_repeat_harmless(client: Client) -> None:
+    key = {"Idempotency-Key": "abc"}
+    _, first = await client.post("/v1/containers", FULL, **key)
+    _, again = await client.post("/v1/containers", dict(reversed(FULL.items())), **key)
+    assert first["id"] == again["id"]
+    status, answer = await client.post("/v1/containers", MINIMAL, **key)
+    assert status == 409
+    assert "abc" in answer["detail"]
+    for bad in ("", "x" * 201, "a b"):
+        status, answer = await client.post("/v1/containers", MINIMAL, **{"Idempotency-Key": bad})
+        assert status == 400
+        assert answer["errors"][0]["path"] == "Idempotency-Key"
+    assert client.backend.submissions == 1
+
+
+async def test_listing_filters_and_pages(client: Client) -> None:
+    backend = client.backend
+    await client.post("/v1/containers", [{**MINIMAL, "name": f"n{n}"} for n in range(5)])
+    await client.post("/v1/containers", FULL)
+    backend.add_instance("i-1")
+    backend.start("c-00000001", "i-1")
+    backend.start("c-00000002", "i-1")
+    backend.finish("c-00000002")
+
+    async def ids(query: str) -> list[int]:
+        status, answer = await client.call("GET", f"/v1/containers{query}")
+        assert status == 200
+        return [int(one["id"][2:]) for one in answer["items"]]
+
+    assert await ids("") == [6, 5, 4, 3, 2, 1]
+    assert await ids("?state=running") == [1]
+    assert await ids("?state=running&state=succeeded") == [2, 1]
+    assert await ids("?state=running,succeeded") == [2, 1]
+    assert await ids("?project=vision") == [6]
+    assert await ids("?name=n3") == [4]
+    assert await ids("?instance=i-1&user=anonymous") == [2, 1]
+    assert await ids("?user=nobody") == []
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        _, answer = await client.call("GET", f"/v1/containers?limit=4&cursor={cursor}")
+        seen += [one["id"] for one in answer["items"]]
+        cursor = answer["next_cursor"]
+    assert len(seen) == len(set(seen)) == 6
+
+
+async def test_pages_of_large_containers_are_shorter() -> None:
+    limits = ApiLimits(page_bytes=50_000)
+    async with connected(limits=limits) as client:
+        await client.post("/v1/containers", [{**MINIMAL, "env": {"A": "x" * 20_000}}] * 5)
+        pages: list[list[str]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            _, answer = await client.call("GET", f"/v1/containers?cursor={cursor}")
+            pages.append([one["id"] for one in answer["items"]])
+            cursor = answer["next_cursor"]
+        assert [len(page) for page in pages] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("state=runing", "state"),
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=x", "limit"),
+        ("limit=%D9%A4", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("cursor=x", "cursor"),
+        ("nme=x", "nme"),
+        ("name=%00", "name"),
+        ("name=" + "x" * 300, "name"),
+    ],
+)
+async def test_a_wrong_parameter_is_named(client: Client, query: str, path: str) -> None:
+    status, answer = await client.call("GET", f"/v1/containers?{query}")
+    assert status == 400
+    assert answer["errors"][0]["path"] == path

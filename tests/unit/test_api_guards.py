@@ -1,0 +1,131 @@
+"""Without tokens, a browser that was talked into a request must get nothing done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dispatcher.api.guards import loopback_port
+from tests.api_server import raw_exchange, serving
+from tests.fake_backend import FakeBackend
+
+BODY = b'{"command": ["true"]}'
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async with serving(FakeBackend()) as (url, _):
+        yield int(url.rsplit(":", 1)[1])
+
+
+async def status_of(port: int, method: str, path: str, *headers: str, body: bytes = b"") -> int:
+    lines = [f"{method} {path} HTTP/1.1", *headers, f"Content-Length: {len(body)}"]
+    data = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1") + body
+    answer = await raw_exchange(port, data)
+    if int(answer.split()[1]) >= 400:
+        assert b"application/problem+json" in answer
+    return int(answer.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8420", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1:8420", 200),
+        ("127.9.8.7:1", 200),
+        ("[::1]", 200),
+        ("[::1]:8420", 200),
+        ("evil.example", 403),
+        ("evil.example:8420", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("127.1", 403),
+        ("2130706433", 403),
+        ("10.0.0.1", 403),
+        ("0.0.0.0", 403),  # noqa: S104 - a header that must be refused, not an address to bind
+        ("[::]", 403),
+        ("[2001:db8::1]:80", 403),
+        ("", 403),
+        ("localhost:99999", 403),
+    ],
+)
+async def test_only_loopback_hosts_are_answered(port: int, host: str, status: int) -> None:
+    assert await status_of(port, "GET", "/health/live", f"Host: {host}") == status
+
+
+async def test_a_request_needs_exactly_one_host(port: int) -> None:
+    assert await status_of(port, "GET", "/health/live") in {400, 403}
+    twice = ("Host: localhost", "Host: evil.example")
+    assert await status_of(port, "GET", "/health/live", *twice) in {400, 403}
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8420", 200),
+        ("http://127.0.0.1:8420", 200),
+        ("http://[::1]:8420", 200),
+        ("http://localhost:8421", 403),
+        ("http://localhost", 403),
+        ("https://evil.example", 403),
+        ("http://evil.example:8420", 403),
+        ("http://localhost:8420.evil.example", 403),
+        ("http://localhost:8420/", 403),
+        ("file://", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_only_our_own_origin_is_answered(port: int, origin: str, status: int) -> None:
+    headers = ("Host: localhost:8420", f"Origin: {origin}")
+    assert await status_of(port, "GET", "/health/live", *headers) == status
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 201),
+        ("application/json; charset=utf-8", 201),
+        ('Application/JSON;charset="UTF-8"', 201),
+        ("application/json; charset=utf-16", 415),
+        ("application/jsonp", 415),
+        ("text/plain", 415),
+        ("text/plain; application/json", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("", 415),
+    ],
+)
+async def test_only_json_is_taken(port: int, content_type: str, status: int) -> None:
+    headers = ("Host: localhost", f"Content-Type: {content_type}")
+    assert await status_of(port, "POST", "/v1/containers", *headers, body=BODY) == status
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/containers"),
+        ("PATCH", "/v1/containers/c-1"),
+        ("POST", "/v1/containers/c-1/cancel"),
+        ("POST", "/v1/instances/i-1/kill"),
+        ("PUT", "/v1/instances/i-1/idle-behavior"),
+    ],
+)
+async def test_every_change_needs_a_declared_body(port: int, method: str, path: str) -> None:
+    assert await status_of(port, method, path, "Host: localhost") == 415
+
+
+async def test_encoded_bodies_are_refused(port: int) -> None:
+    headers = ("Host: localhost", "Content-Type: application/json", "Content-Encoding: gzip")
+    assert await status_of(port, "POST", "/v1/containers", *headers, body=b"\x1f\x8b\x08") == 415
+
+
+def test_ports_of_loopback_authorities() -> None:
+    assert loopback_port("localhost", default=80) == 80
+    assert loopback_port("[::1]:8420", default=80) == 8420
+    assert loopback_port("localhost:", default=80) is None
+    assert loopback_port("user@localhost", default=80) is None
+    assert loopback_port("localhost.", default=80) is None

@@ -1,0 +1,206 @@
+"""Submissions that are refused, each with the path of what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from dispatcher.api.limits import ApiLimits
+from tests.api_server import FULL, MINIMAL, Client, connected, serving
+from tests.fake_backend import FakeBackend
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with connected() as client:
+        yield client
+
+
+LATER = (
+    "time_limit_s",
+    "grace_period_s",
+    "not_before",
+    "supervisor",
+    "after",
+    "inputs",
+    "outputs",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "said"),
+    [
+        *[({name: 1}, name, "not supported by this server yet") for name in LATER],
+        *[
+            ({"retries": {name: 1}}, f"retries.{name}", "not supported by this server yet")
+            for name in ("max", "on", "exit_codes", "delay_s")
+        ],
+        ({"imag": "x"}, "imag", 'did you mean "image"?'),
+        ({"command": []}, "command", "must name a program"),
+        ({"command": [""]}, "command", "must name a program"),
+        ({"command": "true"}, "command", "must be a list, not text"),
+        ({"command": ["a", 1]}, "command[1]", "must be text, not 1"),
+        ({"command": ["a\0"]}, "command[0]", "NUL"),
+        ({"command": ["a" * 2**17]}, "command[0]", "more than Linux"),
+        ({"command": ["é" * 2**16]}, "command[0]", "more than Linux"),
+        ({"command": ["a" * 1000] * 1000}, "command", "bytes in all"),
+        ({"command": ["a"] * 10_001}, "command", "over 10000 entries"),
+        ({"env": {"": "x"}}, 'env[""]', "not a variable's name"),
+        ({"env": {"1A": "x"}}, "env.1A", "not a variable's name"),
+        ({"env": {"A=B": "x"}}, 'env["A=B"]', "not a variable's name"),
+        ({"env": {"LONGSHORE_ID": "x"}}, "env.LONGSHORE_ID", "reserved"),
+        ({"env": {"A": "x\0"}}, "env.A", "NUL"),
+        ({"env": {"A": 1}}, "env.A", "must be text"),
+        ({"env": {"A": "x" * 2**17}}, "env.A", "more than Linux"),
+        ({"env": {f"A{n}": "x" * 2**17 for n in range(16)}}, "env", "at most 1048576"),
+        ({"env": {f"A{n}": "x" * 10**5 for n in range(20)}}, "env", "at most 1048576"),
+        ({"env": {f"A{n}": "\x01" * 50_000 for n in range(6)}}, "env", "as JSON"),
+        ({"env": {f"A{n}": "" for n in range(10_001)}}, "env", "over 10000 variables"),
+        ({"priority": -1}, "priority", "at least 0"),
+        ({"priority": 1001}, "priority", "at most 1000"),
+        ({"priority": True}, "priority", "must be a whole number"),
+        ({"cpus": -0.5}, "cpus", "from 0 to 10000"),
+        ({"cpus": 10_001}, "cpus", "from 0 to 10000"),
+        ({"cpus": 0.0005}, "cpus", "three decimals"),
+        ({"cpus": "1"}, "cpus", "must be a number of cpus"),
+        ({"memory": "4G"}, "memory", "ambiguous"),
+        ({"memory": -1}, "memory", "must not be negative"),
+        ({"memory": 2**61}, "memory", "larger than any machine"),
+        ({"disk": 1.5}, "disk", "must be a size"),
+        ({"gpus": -1}, "gpus", "at least 0"),
+        ({"gpus": 10**30}, "gpus", "at most 1024"),
+        ({"resources": {"a b": 1}}, 'resources["a b"]', "not a name"),
+        ({"resources": {"a": -1}}, "resources.a", "at least 0"),
+        ({"resources": {f"r{n}": 1 for n in range(65)}}, "resources", "over 64 entries"),
+        ({"labels": {"": "x"}}, 'labels[""]', "not a name"),
+        ({"labels": {"a": "x" * 256}}, "labels.a", "at most 255"),
+        ({"labels": {"a": "x\n"}}, "labels.a", "control character"),
+        ({"labels": {f"l{n}": "" for n in range(65)}}, "labels", "over 64 entries"),
+        ({"name": "a\0"}, "name", "control character"),
+        ({"name": "a" * 201}, "name", "at most 200"),
+        ({"image": "a" * 513}, "image", "at most 512"),
+        ({"image": "a\nb"}, "image", "control character"),
+        ({"project": ""}, "project", "not a name"),
+        ({"project": "-x"}, "project", "not a name"),
+        (
+            {"constraints": {"instance_types": ["smal"]}},
+            "constraints.instance_types[0]",
+            'did you mean "small"?',
+        ),
+        ({"constraints": {"labels": {"/": ""}}}, 'constraints.labels["/"]', "not a name"),
+        ({"constraints": {"preemptible": "maybe"}}, "constraints.preemptible", "one of"),
+        (
+            {"constraints": {"max_price_per_hour": -1}},
+            "constraints.max_price_per_hour",
+            "US dollars",
+        ),
+        ({"retries": {"lost": "no"}}, "retries.lost", "true or false"),
+        ({"id": "c-1"}, "id", "is not known"),
+    ],
+)
+async def test_a_wrong_field_is_named(
+    client: Client, change: dict[str, Any], path: str, said: str
+) -> None:
+    status, answer = await client.post("/v1/containers", {**MINIMAL, **change})
+    assert status == 400
+    found = {error["path"]: error["message"] for error in answer["errors"]}
+    assert said in found[path]
+    assert client.backend.submissions == 0
+
+
+async def test_problems_of_shape_and_meaning_come_together(client: Client) -> None:
+    wrong = {"command": [], "priority": 2000, "env": {"LONGSHORE_X": "y"}, "nam": 1, "cpus": "x"}
+    _, answer = await client.post("/v1/containers", wrong)
+    assert sorted(error["path"] for error in answer["errors"]) == [
+        "command",
+        "cpus",
+        "env.LONGSHORE_X",
+        "nam",
+        "priority",
+    ]
+
+
+async def test_largest_values_that_are_allowed_are_taken(client: Client) -> None:
+    env = {f"A{n}": "x" * 100_000 for n in range(10)}
+    full = {
+        "command": ["a" * (2**17 - 1)],
+        "env": {"A": "x" * (2**17 - 1 - 3)},
+        "cpus": 10_000,
+        "memory": 2**60,
+    }
+    for value in ({**MINIMAL, "env": env}, full, {**MINIMAL, "cpus": 0, "memory": 0}):
+        status, _ = await client.post("/v1/containers", value)
+        assert status == 201
+
+
+async def test_an_environment_of_2_mib_is_refused_by_name(client: Client) -> None:
+    status, answer = await client.post("/v1/containers", {**MINIMAL, "env": {"A": "x" * 2**21}})
+    assert status == 400
+    assert {error["path"] for error in answer["errors"]} == {"env", "env.A"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff{}", "not UTF-8"),
+        (b'{"command": ["a"], "command": ["b"]}', "appears twice"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 1_000_000, "nested too deeply"),
+        (b'{"command": ["a"], "cpus": NaN}', "NaN"),
+        (b'{"command": ["a"], "cpus": 1e999}', "too large"),
+        (b'{"command": ["a"], "gpus": ' + b"1" * 10_000 + b"}", "over 40 digits"),
+        (b'{"command": ["\\ud800"]}', "surrogate"),
+        (b"[]", "send 1 to 10000"),
+        (b"[" + b"{}," * 10_000 + b"{}]", "send 1 to 10000"),
+        (b"3", "must be an object, not 3"),
+        (b"null", "must be an object, not null"),
+    ],
+)
+async def test_a_body_that_is_no_request_is_refused(client: Client, body: bytes, said: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    status, answer = await client.call("POST", "/v1/containers", data=body, headers=headers)
+    assert status == 400
+    assert said in answer["errors"][0]["message"]
+
+
+async def test_bodies_over_the_limit_are_refused() -> None:
+    limits = ApiLimits(request_bytes=10_000)
+    async with (
+        serving(FakeBackend(), limits=limits) as (url, _),
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, url, FakeBackend())
+        status, answer = await client.post("/v1/containers", {**MINIMAL, "name": "x" * 20_000})
+        assert (status, answer["title"]) == (413, "Request Entity Too Large")
+
+
+async def test_large_bodies_are_few_at_a_time() -> None:
+    limits = ApiLimits(concurrent_large_bodies=0)
+    async with (
+        serving(FakeBackend(), limits=limits) as (url, _),
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, url, FakeBackend())
+        status, answer = await client.post("/v1/containers", [MINIMAL] * 9000 + [{**FULL}] * 1000)
+        assert status == 503
+        assert "large requests" in answer["detail"]
+
+
+async def test_a_body_that_stalls_is_given_up() -> None:
+    limits = ApiLimits(body_timeout_s=0.2)
+    async with serving(FakeBackend(), limits=limits) as (url, _):
+        head = b"POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        head += b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+        writer.write(head)
+        async with asyncio.timeout(10):
+            line = await reader.readline()
+        assert line.startswith(b"HTTP/1.1 408")
+        writer.close()
+        await writer.wait_closed()

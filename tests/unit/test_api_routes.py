@@ -1,0 +1,209 @@
+"""The rest of the API over real HTTP: changes, instances, errors, documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from dispatcher.model import Container
+from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
+from tests.fake_backend import FakeBackend
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with connected() as client:
+        yield client
+
+
+async def test_priority_and_cancel(client: Client) -> None:
+    backend = client.backend
+    await client.post("/v1/containers", [MINIMAL] * 2)
+    one = "/v1/containers/c-00000001"
+    assert (await client.call("PATCH", one, json={"priority": 7}))[1]["priority"] == 7
+    refused: list[object] = [{}, {"priority": 1.5}, {"priority": 1001}, {"prio": 3}, []]
+    for bad in refused:
+        assert (await client.call("PATCH", one, json=bad))[0] == 400
+    status, answer = await client.post(f"{one}/cancel", {})
+    assert (status, answer["state"]) == (202, "cancelled")
+    status, answer = await client.post(f"{one}/cancel", {})
+    assert status == 409
+    assert "cancelled" in answer["detail"]
+    assert (await client.call("PATCH", one, json={"priority": 7}))[0] == 409
+    headers = {"Content-Type": "application/json"}
+    path = "/v1/containers/c-00000002/cancel"
+    assert (await client.call("POST", path, headers=headers))[0] == 202
+    stored: Container = await backend.container("c-00000002")
+    assert stored.cancel_requested
+
+
+async def test_instances_are_listed_and_steered(client: Client) -> None:
+    client.backend.add_instance("i-2")
+    client.backend.add_instance("i-1", instance_type="large")
+    _, answer = await client.call("GET", "/v1/instances")
+    assert [one["id"] for one in answer["items"]] == ["i-1", "i-2"]
+    assert answer["items"][1] == {
+        "id": "i-2",
+        "address": "127.0.0.1:2222",
+        "state": "idle",
+        "idle_behavior": "run",
+        "instance_type": "small",
+        "provider_type": "cloud.small",
+        "price_usd_per_hour": 0.34,
+        "running": [],
+        "last_container": "",
+        "created_at": "2023-11-14T22:13:20.000Z",
+        "last_busy_at": None,
+        "last_contact_at": "2023-11-14T22:13:20.000Z",
+        "broken": "",
+        "last_error": "",
+    }
+    one = "/v1/instances/i-1"
+    assert (await client.call("GET", one))[1]["instance_type"] == "large"
+    status, answer = await client.call(
+        "PUT", f"{one}/idle-behavior", json={"idle_behavior": "hold"}
+    )
+    assert (status, answer["idle_behavior"]) == (200, "hold")
+    status, answer = await client.call("PUT", f"{one}/idle-behavior", json={"idle_behavior": "x"})
+    assert status == 400
+    status, answer = await client.post(f"{one}/kill", {"reason": "too old"})
+    assert (status, answer["state"], answer["last_error"]) == (202, "shutdown", "too old")
+    headers = {"Content-Type": "application/json"}
+    assert (await client.call("POST", "/v1/instances/i-2/kill", headers=headers))[0] == 202
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/v1/container"),
+        ("GET", "/v1/containers/"),
+        ("GET", "/v1/containers/c-9"),
+        ("GET", "/v1/containers/%00"),
+        ("GET", "/v1/containers/" + "x" * 300),
+        ("GET", "/v1/containers/c-9/logs"),
+        ("GET", "/v1/instances/i-9"),
+        ("POST", "/v1/containers/c-9/cancel"),
+        ("POST", "/v1/instances/i-9/kill"),
+    ],
+)
+async def test_what_is_not_there_is_404(client: Client, method: str, path: str) -> None:
+    given: dict[str, Any] = {"json": {}} if method == "POST" else {}
+    assert (await client.call(method, path, **given))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/containers", "GET,HEAD,POST"),
+        ("PUT", "/v1/containers/c-1", "GET,HEAD,PATCH"),
+        ("GET", "/v1/containers/c-1/cancel", "POST"),
+        ("POST", "/v1/events", "GET"),
+        ("OPTIONS", "/v1/containers", "GET,HEAD,POST"),
+        ("MKCOL", "/metrics", "GET,HEAD"),
+    ],
+)
+async def test_a_wrong_method_is_405_and_told_the_right_ones(
+    client: Client, method: str, path: str, allowed: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with client.session.request(method, client.url + path, headers=headers) as response:
+        assert response.status == 405
+        assert response.headers["Allow"] == allowed
+        assert response.content_type == "application/problem+json"
+
+
+async def test_what_cannot_be_taken_now_is_503_with_a_time(client: Client) -> None:
+    client.backend.unavailable = "The inbox is full."
+    async with client.session.post(f"{client.url}/v1/containers", json=MINIMAL) as response:
+        assert response.status == 503
+        assert int(response.headers["Retry-After"]) > 0
+        assert (await response.json(content_type=None))["detail"] == "The inbox is full."
+
+
+class FailingBackend(FakeBackend):
+    async def container(self, container_id: str) -> Container:
+        raise RuntimeError(f"a secret of the inside of {container_id}")
+
+
+async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log() -> None:
+    backend = FailingBackend()
+    with capture_logs() as logs:
+        async with serving(backend) as (url, _), aiohttp.ClientSession() as session:
+            status, answer = await Client(session, url, backend).call("GET", "/v1/containers/c-1")
+    assert status == 500
+    assert "secret" not in str(answer)
+    assert "Traceback" not in str(answer)
+    assert [entry["event"] for entry in logs] == ["request_failed"]
+    assert logs[0]["error_id"] in answer["detail"]
+
+
+async def test_health_and_metrics(client: Client) -> None:
+    assert await client.call("GET", "/health/live") == (200, {"live": True})
+    assert await client.call("GET", "/health/ready") == (200, {"ready": True, "problems": []})
+    client.backend.problems = ("The store is not writable.",)
+    expected = {"ready": False, "problems": ["The store is not writable."]}
+    assert await client.call("GET", "/health/ready") == (503, expected)
+    async with client.session.get(f"{client.url}/metrics") as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert b"longshore_containers 0" in await response.read()
+        assert response.headers["Server"] == "longshore/0.0.1"
+
+
+async def test_the_openapi_document_names_every_route_and_resolves(client: Client) -> None:
+    _, document = await client.call("GET", "/openapi.json")
+    assert set(document["paths"]) == {
+        "/v1/containers",
+        "/v1/containers/{id}",
+        "/v1/containers/{id}/cancel",
+        "/v1/containers/{id}/logs",
+        "/v1/instances",
+        "/v1/instances/{id}",
+        "/v1/instances/{id}/idle-behavior",
+        "/v1/instances/{id}/kill",
+        "/v1/events",
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+    }
+    schemas = document["components"]["schemas"]
+    assert set(schemas["ContainerRequest"]["properties"]) == set(FULL)
+    references = {
+        part.split('"')[0] for part in json.dumps(document).split('"#/components/schemas/')[1:]
+    }
+    assert references <= set(schemas)
+    assert document["info"]["version"] == "0.0.1"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+    ],
+)
+async def test_malformed_http_is_a_problem_document_too(client: Client, data: bytes) -> None:
+    answer = await raw_exchange(client.port, data)
+    if data.startswith(b"\x16") and not answer:
+        return
+    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+    assert b"application/problem+json" in answer
+    assert b"Traceback" not in answer
+
+
+async def test_an_odd_expectation_is_a_problem_document_too(client: Client) -> None:
+    data = (
+        b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\nConnection: close\r\n\r\n"
+    )
+    answer = await raw_exchange(client.port, data)
+    assert answer.startswith(b"HTTP/1.1 417")
+    assert b"application/problem+json" in answer
