@@ -1,0 +1,379 @@
+"""One object per worker that ties its connection, proof, runner and session together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from drivers.errors import CloudError, CommandFailed, HostKeyMismatch, RemoteError, Unreachable
+from drivers.interface import HostKeyVerdict
+from pool.deploy import (
+    bounded_command,
+    deploy,
+    failure_text,
+    run_runner,
+    runner_command,
+)
+from pool.hostkey import ANSWER_LIMIT_BYTES, is_proof, proof_command
+from pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
+from pool.link_model import (
+    LinkReady,
+    LinkSettings,
+    ProbeStage,
+    ProbeStageError,
+    StartResult,
+    StartVerdict,
+)
+from pool.model import AttemptOrder, ProbeReport
+from pool.session import RequestFailed, Session, SessionSettings
+from pool.session_wire import (
+    MAX_LINE_BYTES,
+    MalformedMessageError,
+    Push,
+    Reply,
+    decode_listing,
+    order_fields,
+)
+from pool.ssh import SshConnection
+
+__all__ = [
+    "LinkListener",
+    "LinkReady",
+    "LinkSettings",
+    "ProbeStage",
+    "ProbeStageError",
+    "StartResult",
+    "StartVerdict",
+    "WorkerLink",
+]
+
+_COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
+
+
+class WorkerLink:
+    """The way to one worker; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        settings: LinkSettings,
+        listener: LinkListener,
+        log_offsets: LogOffsets,
+    ) -> None:
+        """Make a link that is not connected yet.
+
+        `log_offsets(attempt_id)` returns how many bytes of stdout and stderr are kept; it is
+        called from reader threads, for each attempt that the instance knows at an attach.
+        """
+        self._worker_id = worker_id
+        self._settings = settings
+        self._listener = listener
+        self._feed = AttemptFeed(worker_id, listener, log_offsets)
+        self._probing = threading.Lock()
+        self._lock = threading.Lock()
+        self._connection: SshConnection | None = None
+        self._session: Session | None = None
+        self._closed = False
+        self._secret_void = False
+        self._last_contact = 0.0
+
+    @property
+    def last_contact(self) -> float:
+        """Return when the instance was last heard, by the settings' clock; 0.0 for never."""
+        return self._last_contact
+
+    def probe(
+        self,
+        *,
+        address: str,
+        host_key: str,
+        secret: str,
+        boot: bool,
+        verify: Callable[[str], HostKeyVerdict],
+    ) -> LinkReady:
+        """Reach the worker, prove its key, list what runs there, and attach a session.
+
+        A live connection and session are used again. `host_key` is the pinned key or "", `secret`
+        what an unpinned host must prove to know, and `boot` asks for the boot probe. `verify` is
+        the driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a
+        pinned key, the secret is deleted on the host. Blocks; one probe runs at a time.
+
+        Raises `ProbeStageError`. A session that a failed probe shows to be dead ends as lost.
+        """
+        with self._probing:
+            connection = self._connected(address, host_key, secret, verify)
+            try:
+                if boot:
+                    self._boot(connection)
+                report = self._list(connection, void_secret=bool(host_key))
+                self._attach(connection)
+            except ProbeStageError as error:
+                if isinstance(error.__cause__, Unreachable) or error.stage is ProbeStage.ATTACH:
+                    self._drop(connection)
+                raise
+            return LinkReady(host_key=connection.host_key, report=report)
+
+    def start(self, order: AttemptOrder, on_result: Callable[[StartResult], None]) -> None:
+        """Start an attempt; `on_result` is called exactly once.
+
+        It is called from the session's reader thread, or at once from this one when there is no
+        session or the order cannot be sent. Never blocks.
+        """
+
+        def on_reply(reply: Reply | RequestFailed) -> None:
+            on_result(_start_result(reply))
+
+        session = self._session
+        if session is None:
+            on_result(StartResult(verdict=StartVerdict.UNKNOWN, message="there is no session"))
+            return
+        self._feed.expect(order)
+        session.request("start", {"attempt": order_fields(order)}, on_reply)
+
+    def signal(self, attempt_id: str, signal: str) -> None:
+        """Send TERM or KILL to an attempt, if there is a session; its exit tells the rest."""
+        session = self._session
+        if session is not None:
+            fields = {"attempt_id": attempt_id, "signal": signal}
+            session.request("kill", fields, ignore_reply)
+
+    def release(self, attempt_id: str) -> None:
+        """Have the runner forget an attempt; without a session its exit will be told again."""
+        self._feed.forget(attempt_id)
+        session = self._session
+        if session is not None:
+            session.request("release", {"attempt_id": attempt_id}, ignore_reply)
+
+    def close(self) -> None:
+        """End session and connection, without a word to the listener; a probe in flight fails.
+
+        Starts without a reply end UNKNOWN. May take seconds if the listener holds a thread up.
+        """
+        with self._lock:
+            self._closed = True
+            session, self._session = self._session, None
+            connection, self._connection = self._connection, None
+        if session is not None:
+            session.close()
+        if connection is not None:
+            connection.close()
+
+    # ---- the stages of a probe ----------------------------------------------------------------
+
+    def _connected(
+        self, address: str, host_key: str, secret: str, verify: Callable[[str], HostKeyVerdict]
+    ) -> SshConnection:
+        """Return the live connection if it will do, or a new one whose key is proven."""
+        with self._lock:
+            old, session = self._connection, self._session
+        if old is not None:
+            fits = old.alive and old.address == address and host_key in ("", old.host_key)
+            if fits:
+                return old
+            self._drop(old)
+            if session is not None:
+                session.join()
+        connection = self._connect(address, host_key, secret, verify)
+        with self._lock:
+            if not self._closed:
+                self._connection = connection
+                return connection
+        connection.close()
+        raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
+
+    def _connect(
+        self, address: str, host_key: str, secret: str, verify: Callable[[str], HostKeyVerdict]
+    ) -> SshConnection:
+        settings = self._settings
+
+        def judge(presented: str) -> HostKeyVerdict:
+            try:
+                verdict = verify(presented)
+            except CloudError:
+                verdict = HostKeyVerdict.UNKNOWN
+            if verdict is HostKeyVerdict.UNKNOWN and not host_key and not secret:
+                what = "no pinned key, no secret and no word of the driver to know its key by"
+                raise HostKeyMismatch(f"{address}: {what}")
+            return verdict
+
+        try:
+            connection = SshConnection.connect(
+                address,
+                user=settings.user,
+                private_key=settings.private_key,
+                expected_host_key=host_key,
+                deadline_s=settings.connect_timeout_s,
+                verify=judge,
+                handshakes=settings.handshakes,
+            )
+        except HostKeyMismatch as error:
+            raise ProbeStageError(ProbeStage.HOST_KEY, str(error)) from error
+        except Unreachable as error:
+            raise ProbeStageError(ProbeStage.CONNECT, str(error)) from error
+        if not connection.proven:
+            try:
+                self._prove(connection, secret)
+            except RemoteError as error:
+                connection.close()
+                raise ProbeStageError(ProbeStage.HOST_KEY, str(error)) from error
+        self._touch()
+        return connection
+
+    def _prove(self, connection: SshConnection, secret: str) -> None:
+        result = connection.run(
+            proof_command(),
+            deadline_s=self._settings.command_timeout_s,
+            output_limit_bytes=ANSWER_LIMIT_BYTES,
+        )
+        if not is_proof(secret, connection.host_key, result.stdout):
+            what = "it does not prove its host key with the instance's secret"
+            raise HostKeyMismatch(f"{connection.address}: {what}; {failure_text(result)}")
+
+    def _boot(self, connection: SshConnection) -> None:
+        timeout_s = self._settings.command_timeout_s
+        try:
+            result = connection.run(
+                bounded_command(self._settings.boot_probe_command, timeout_s),
+                deadline_s=timeout_s,
+                output_limit_bytes=_COMMAND_OUTPUT_BYTES,
+            )
+        except RemoteError as error:
+            raise ProbeStageError(ProbeStage.BOOT, str(error)) from error
+        self._touch()
+        if result.exit_status != 0:
+            raise ProbeStageError(ProbeStage.BOOT, failure_text(result))
+
+    def _list(self, connection: SshConnection, *, void_secret: bool) -> ProbeReport:
+        settings = self._settings
+        void_secret = void_secret and not self._secret_void
+        try:
+            output = self._run_list(connection, void_secret=void_secret)
+            if output is None:
+                self._deploy(connection)
+                output = self._run_list(connection, void_secret=False)
+        except RemoteError as error:
+            if isinstance(error, ProbeStageError):
+                raise
+            raise ProbeStageError(ProbeStage.LIST, str(error)) from error
+        if output is None:
+            what = "the runner is gone, or altered, right after it was deployed"
+            raise ProbeStageError(ProbeStage.DEPLOY, what)
+        self._secret_void = self._secret_void or void_secret
+        try:
+            listing = decode_listing(output, settings.cluster)
+        except MalformedMessageError as error:
+            raise ProbeStageError(ProbeStage.LIST, str(error)) from error
+        self._touch()
+        return ProbeReport(
+            attempts=listing.attempts,
+            boot_id=listing.boot_id,
+            engine=listing.engine,
+            broken=listing.broken,
+        )
+
+    def _run_list(self, connection: SshConnection, *, void_secret: bool) -> bytes | None:
+        return run_runner(
+            connection,
+            self._settings.bundle,
+            ("list", *self._runner_arguments()),
+            deadline_s=self._settings.command_timeout_s,
+            output_limit_bytes=MAX_LINE_BYTES,
+            void_secret=void_secret,
+        )
+
+    def _deploy(self, connection: SshConnection) -> None:
+        timeout_s = self._settings.command_timeout_s
+        try:
+            deploy(connection, self._settings.bundle, deadline_s=timeout_s)
+        except RemoteError as error:
+            raise ProbeStageError(ProbeStage.DEPLOY, str(error)) from error
+
+    def _attach(self, connection: SshConnection) -> None:
+        """Attach a session if none is live."""
+        if self._session is not None:
+            return
+        settings = self._settings
+        command = runner_command(settings.bundle, ("attach", *self._runner_arguments()))
+        try:
+            stream = connection.open_channel(command, deadline_s=settings.command_timeout_s)
+            session = Session.attach(stream, cut=connection.cut, settings=self._session_settings())
+        except (CommandFailed, Unreachable, MalformedMessageError) as error:
+            raise ProbeStageError(ProbeStage.ATTACH, str(error)) from error
+        self._touch()
+        with self._lock:
+            if self._closed:
+                raise ProbeStageError(ProbeStage.ATTACH, "the link was closed")
+            self._session = session
+            session.start(_Listener(self, connection, session))
+
+    def _session_settings(self) -> SessionSettings:
+        settings = self._settings
+        return SessionSettings(
+            cluster=settings.cluster,
+            epoch=settings.epoch,
+            runner_sha256=settings.bundle.sha256,
+            attach_timeout_s=settings.command_timeout_s,
+            request_timeout_s=settings.command_timeout_s,
+            heartbeat_interval_s=settings.heartbeat_interval_s,
+            heartbeat_timeout_s=settings.heartbeat_timeout_s,
+        )
+
+    def _runner_arguments(self) -> tuple[str, ...]:
+        settings = self._settings
+        return ("--cluster", settings.cluster, "--engine-json", settings.engine_json)
+
+    # ---- what sessions and stages leave --------------------------------------------------------
+
+    def _touch(self) -> None:
+        self._last_contact = self._settings.clock()
+
+    def _drop(self, connection: SshConnection) -> None:
+        with self._lock:
+            if self._connection is connection:
+                self._connection = None
+        connection.close()
+
+    def _ended(self, connection: SshConnection, session: Session, reason: str) -> None:
+        with self._lock:
+            if self._session is session:
+                self._session = None
+            closed = self._closed
+        self._drop(connection)
+        if not closed:
+            self._listener.lost(self._worker_id, self._last_contact, reason)
+
+
+class _Listener:
+    """What one session tells its link."""
+
+    def __init__(self, link: WorkerLink, connection: SshConnection, session: Session) -> None:
+        self._link = link
+        self._connection = connection
+        self._session = session
+
+    def opened(self) -> None:
+        self._link._feed.opened(self._session)
+
+    def pushed(self, message: Push) -> None:
+        self._link._feed.pushed(self._session, message)
+
+    def heard(self) -> None:
+        self._link._touch()
+
+    def ended(self, reason: str) -> None:
+        self._link._ended(self._connection, self._session, reason)
+
+
+def _start_result(reply: Reply | RequestFailed) -> StartResult:
+    match reply:
+        case Reply(ok=True):
+            return StartResult(verdict=StartVerdict.STARTED)
+        case Reply():
+            why = f"{reply.code}: {reply.message}"
+            return StartResult(verdict=StartVerdict.REFUSED, message=why)
+        case RequestFailed(impossible=True):
+            return StartResult(verdict=StartVerdict.REFUSED, message=reply.message)
+        case RequestFailed():
+            return StartResult(verdict=StartVerdict.UNKNOWN, message=reply.message)

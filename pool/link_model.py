@@ -1,0 +1,80 @@
+"""What a link to a worker is told, and what it answers: settings, stages, results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from drivers.errors import RemoteError
+from pool.deploy import Bundle
+from pool.model import ProbeReport
+from pool.ssh_keys import PrivateKey
+
+
+class ProbeStage(StrEnum):
+    """How far a probe got."""
+
+    CONNECT = "connect"
+    HOST_KEY = "host_key"
+    BOOT = "boot"
+    DEPLOY = "deploy"
+    LIST = "list"
+    ATTACH = "attach"
+
+
+class ProbeStageError(RemoteError):
+    """A probe got no further than `stage`; the pool tries again, or gives the worker up."""
+
+    def __init__(self, stage: ProbeStage, message: str) -> None:
+        super().__init__(f"{stage}: {message}")
+        self.stage = stage
+        self.message = message
+
+
+class StartVerdict(Enum):
+    """What is known of a start; UNKNOWN means that the attempt may run."""
+
+    STARTED = "started"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartResult:
+    """What came of a start, and why it was not STARTED."""
+
+    verdict: StartVerdict
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """What all links of a dispatcher share.
+
+    `handshakes` caps the key exchanges in flight; `clock` gives the time of `last_contact`, and
+    may be called from any thread. Each timeout bounds one step, not the whole probe.
+    """
+
+    user: str
+    private_key: PrivateKey
+    cluster: str
+    epoch: int
+    bundle: Bundle
+    engine_json: str
+    handshakes: threading.Semaphore
+    clock: Callable[[], float]
+    boot_probe_command: str = "true"
+    connect_timeout_s: float = 15.0
+    command_timeout_s: float = 30.0
+    heartbeat_interval_s: float = 5.0
+    heartbeat_timeout_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkReady:
+    """A worker that is reached: its proven key ("TYPE BASE64"), and what runs on it."""
+
+    host_key: str
+    report: ProbeReport

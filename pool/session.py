@@ -1,0 +1,392 @@
+"""The session with a runner: requests and replies by id, pushes, and loss by missing heartbeats.
+
+One thread reads and one writes. Nothing is sent on a caller's thread, nor on the reader's: a send
+to a frozen peer blocks, and a reader that blocks cannot notice that the peer is frozen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol, Self
+
+import msgspec
+import structlog
+
+from drivers.errors import CommandFailed, Unreachable
+from pool.session_outbox import Outbox
+from pool.session_wire import (
+    MAX_LINE_BYTES,
+    PROTOCOL,
+    Exited,
+    Heartbeat,
+    Hello,
+    LineSplitter,
+    LogChunk,
+    MalformedMessageError,
+    Push,
+    Refused,
+    Reply,
+    decode_message,
+    encode_line,
+)
+from pool.ssh_threads import small_stack
+from pool.ssh_watchdog import WATCHDOG
+
+_JOIN_S: Final = 10.0
+_REASON_BYTES: Final = 1024
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session needs to know; a request without a reply fails after `request_timeout_s`."""
+
+    cluster: str
+    epoch: int
+    runner_sha256: str
+    attach_timeout_s: float
+    request_timeout_s: float
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """No reply came, or will; `impossible` when it was not sent and never can be."""
+
+    message: str
+    impossible: bool = False
+
+
+OnReply = Callable[[Reply | RequestFailed], None]
+
+
+class Stream(Protocol):
+    """The bytes below a session (`pool.ssh_channel.SshChannel`)."""
+
+    def read(self, timeout_s: float | None) -> bytes | None:
+        """Return bytes, b"" at the end, None when none came in time or `wake` was called."""
+        ...
+
+    def wake(self) -> None:
+        """Make a waiting `read` return None."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send all of `data`; raises `Unreachable`."""
+        ...
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """Return the end of what the far side complained of."""
+        ...
+
+
+class SessionListener(Protocol):
+    """Who hears of a session; every call comes from its reader thread, one at a time."""
+
+    def opened(self) -> None:
+        """Hear that the reader has begun; the session's `hello` is there."""
+        ...
+
+    def pushed(self, message: Push) -> None:
+        """Take a message that nobody asked for; the reader waits until this returns."""
+        ...
+
+    def heard(self) -> None:
+        """Hear that any message came."""
+        ...
+
+    def ended(self, reason: str) -> None:
+        """Hear, once and last, why the session ended; not called after `Session.close`."""
+        ...
+
+
+class Session:
+    """An attached session; its methods may be called from any thread and never wait for a send."""
+
+    def __init__(self, stream: Stream, cut: Callable[[], None], settings: SessionSettings) -> None:
+        """Begin with nothing said yet; use `attach` instead."""
+        self.hello: Hello
+        self._stream = stream
+        self._cut = cut
+        self._settings = settings
+        self._splitter = LineSplitter()
+        self._early: list[bytes] = []
+        self._listener: SessionListener
+        self._outbox = Outbox()
+        self._changed = threading.Lock()
+        self._pending: dict[int, tuple[float, OnReply]] = {}
+        self._numbers = itertools.count(1)
+        self._ended = False
+        self._closing = False
+        self._late = False
+        self._delivering = True
+        self._heard_at = time.monotonic()
+        self._reader = threading.Thread(target=self._read, name="session-reader", daemon=True)
+        self._writer = threading.Thread(target=self._write, name="session-writer", daemon=True)
+
+    @classmethod
+    def attach(cls, stream: Stream, *, cut: Callable[[], None], settings: SessionSettings) -> Self:
+        """Exchange hellos on `stream` and return the session, which `start` brings to life.
+
+        `cut` must end every call that blocks on the stream, without blocking itself. Raises
+        `Unreachable` when no hello comes within `attach_timeout_s`, `CommandFailed` when the
+        runner refuses or ends, and `MalformedMessageError`. The caller closes the connection then.
+        """
+        session = cls(stream, cut, settings)
+        deadline = time.monotonic() + settings.attach_timeout_s
+
+        def give_up() -> float:
+            cut()
+            return time.monotonic() + 1.0
+
+        WATCHDOG.enlist()
+        try:
+            with WATCHDOG.alarm(deadline, give_up):
+                stream.write(session._own_hello())
+                session.hello = session._await_hello(deadline)
+        finally:
+            WATCHDOG.leave()
+        return session
+
+    def start(self, listener: SessionListener) -> None:
+        """Start both threads; `listener` hears of everything from now on."""
+        self._listener = listener
+        self._heard_at = time.monotonic()
+        WATCHDOG.enlist()
+        self._alarm = WATCHDOG.arm(
+            self._heard_at + self._settings.heartbeat_timeout_s, self._check_lateness
+        )
+        with small_stack():
+            self._writer.start()
+            self._reader.start()
+
+    def request(self, kind: str, fields: Mapping[str, object], on_reply: OnReply) -> None:
+        """Send a request; `on_reply` gets the reply or a `RequestFailed`, exactly once.
+
+        It is called from the reader thread, or at once from this one when nothing can be sent.
+        """
+        number = next(self._numbers)
+        message = {"type": kind, "id": number, "epoch": self._settings.epoch, **fields}
+        try:
+            line = encode_line(message)
+        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+            on_reply(RequestFailed(message=f"cannot be sent: {error}", impossible=True))
+            return
+        if len(line) > MAX_LINE_BYTES:
+            what = f"a {kind} of {len(line)} bytes; the limit is {MAX_LINE_BYTES}"
+            on_reply(RequestFailed(message=what, impossible=True))
+            return
+        failure = self._enqueue(number, line, on_reply)
+        if failure:
+            on_reply(RequestFailed(message=failure))
+
+    def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
+        """Tell the runner that all below `offset` is kept; a later one replaces an unsent one."""
+        self._outbox.acknowledge(attempt_id, stream, offset)
+
+    def close(self) -> None:
+        """End the session without a word to its listener; pending requests fail.
+
+        Waits for the threads (up to 10 s for one that its listener holds up), unless it is called
+        from one of them.
+        """
+        self._closing = True
+        self._cut()
+        self._stream.wake()
+        self.join()
+
+    def join(self) -> None:
+        """Wait (up to 10 s) until the session has ended and its listener knows."""
+        if self._reader.ident is not None and threading.current_thread() is not self._reader:
+            self._reader.join(_JOIN_S)
+
+    # ---- attaching ----------------------------------------------------------------------------
+
+    def _own_hello(self) -> bytes:
+        settings = self._settings
+        return encode_line(
+            {
+                "type": "hello",
+                "protocol": PROTOCOL,
+                "cluster": settings.cluster,
+                "epoch": settings.epoch,
+                "runner_sha256": settings.runner_sha256,
+                "heartbeat_interval_s": settings.heartbeat_interval_s,
+            }
+        )
+
+    def _await_hello(self, deadline: float) -> Hello:
+        lines: list[bytes] = []
+        while not lines:
+            remaining = deadline - time.monotonic()
+            data = self._stream.read(max(0.0, remaining))
+            if data == b"":
+                raise CommandFailed(self._how_it_ended(), exit_status=-1)
+            if data:
+                lines = self._splitter.feed(data)
+            elif remaining <= 0:
+                waited = self._settings.attach_timeout_s
+                raise Unreachable(f"the runner said nothing within {waited:g} s")
+        self._early = lines[1:]
+        return self._checked(decode_message(lines[0]))
+
+    def _checked(self, message: object) -> Hello:
+        match message:
+            case Refused():
+                what = f"the runner refuses the session: {message.code}: {message.message}"
+                raise CommandFailed(what, exit_status=-1)
+            case Hello():
+                pass
+            case _:
+                raise MalformedMessageError("the runner's first message is no hello")
+        wanted = (PROTOCOL, self._settings.cluster, self._settings.runner_sha256)
+        got = (message.protocol, message.cluster, message.runner_sha256)
+        if wanted != got:
+            raise MalformedMessageError(f"a hello of another runner: {got} instead of {wanted}")
+        return message
+
+    # ---- sending ------------------------------------------------------------------------------
+
+    def _enqueue(self, number: int, line: bytes, on_reply: OnReply) -> str:
+        """Queue a line and note who waits for its reply; return why not, or ""."""
+        with self._changed:
+            if self._ended:
+                return "the session has ended"
+            first = not self._pending
+            refused = self._outbox.put(line)
+            if refused:
+                return refused
+            deadline = time.monotonic() + self._settings.request_timeout_s
+            self._pending[number] = (deadline, on_reply)
+        if first:
+            # The reader may be waiting without a deadline.
+            self._stream.wake()
+        return ""
+
+    def _write(self) -> None:
+        try:
+            while batch := self._outbox.take():
+                self._stream.write(batch)
+        except Unreachable:
+            # The reader tells of the end; it must find one.
+            self._cut()
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            self._listener.opened()
+            for line in self._early:
+                self._deliver(line)
+            self._heard_at = time.monotonic()
+            self._delivering = False
+            reason = self._read_until_end()
+        except (MalformedMessageError, Unreachable) as error:
+            reason = self._late_reason() or str(error)
+        except Exception as error:  # noqa: BLE001 - above a thread there is nobody to catch it
+            _log.exception("a listener of a session failed")
+            reason = f"a listener failed: {error!r}"
+        self._finish(reason)
+
+    def _read_until_end(self) -> str:
+        while True:
+            data = self._stream.read(self._wait_s())
+            if data == b"" or self._closing:
+                return self._late_reason() or self._how_it_ended()
+            if data:
+                for line in self._splitter.feed(data):
+                    self._deliver(line)
+            self._expire()
+
+    def _deliver(self, line: bytes) -> None:
+        message = decode_message(line)
+        self._delivering = True
+        try:
+            self._listener.heard()
+            match message:
+                case Reply():
+                    self._answer(message)
+                case Exited() | LogChunk() | Heartbeat():
+                    self._listener.pushed(message)
+                case _:
+                    raise MalformedMessageError("a second hello")
+        finally:
+            self._heard_at = time.monotonic()
+            self._delivering = False
+
+    def _answer(self, reply: Reply) -> None:
+        with self._changed:
+            _, on_reply = self._pending.pop(reply.id, (0.0, None))
+        if on_reply is not None:
+            on_reply(reply)
+
+    def _wait_s(self) -> float | None:
+        with self._changed:
+            for deadline, _ in self._pending.values():
+                return max(0.0, deadline - time.monotonic())
+        return None
+
+    def _expire(self) -> None:
+        """Fail the requests whose time is up; all have the same, so the first is the oldest."""
+        waited = self._settings.request_timeout_s
+        while on_reply := self._pop_expired():
+            on_reply(RequestFailed(message=f"no reply within {waited:g} s"))
+
+    def _pop_expired(self) -> OnReply | None:
+        with self._changed:
+            for number, (deadline, on_reply) in self._pending.items():
+                if deadline <= time.monotonic():
+                    del self._pending[number]
+                    return on_reply
+                break
+        return None
+
+    def _check_lateness(self) -> float | None:
+        """Cut the session when nothing was heard for too long; a slow listener is not that."""
+        timeout_s = self._settings.heartbeat_timeout_s
+        now = time.monotonic()
+        due = now + timeout_s if self._delivering else self._heard_at + timeout_s
+        if due > now:
+            return due
+        self._late = True
+        self._cut()
+        return now + 1.0
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def _late_reason(self) -> str:
+        return f"no message for {self._settings.heartbeat_timeout_s:g} s" if self._late else ""
+
+    def _how_it_ended(self) -> str:
+        said = self._stream.stderr_tail[-_REASON_BYTES:].decode(errors="replace").strip()
+        return "the runner ended the session" + (f": {said}" if said else "")
+
+    def _finish(self, reason: str) -> None:
+        with self._changed:
+            self._ended = True
+            pending = [on_reply for _, on_reply in self._pending.values()]
+            self._pending.clear()
+        self._outbox.close()
+        WATCHDOG.disarm(self._alarm)
+        self._cut()
+        self._writer.join()
+        WATCHDOG.leave()
+        for on_reply in pending:
+            self._tell(partial(on_reply, RequestFailed(message=reason)))
+        if not self._closing:
+            self._tell(partial(self._listener.ended, reason))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Make a call that must not keep the others from being told."""
+        try:
+            call()
+        except Exception:  # noqa: BLE001 - above a thread there is nobody to catch it
+            _log.exception("a listener of a session failed")

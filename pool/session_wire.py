@@ -1,0 +1,165 @@
+"""The lines of the session between dispatcher and runner (docs/session-protocol.md), as types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from drivers.errors import LongshoreError
+from pool.model import AttemptExit, AttemptOrder, AttemptReport
+
+PROTOCOL: Final = 1
+MAX_LINE_BYTES: Final = 1024 * 1024
+
+Offset = Annotated[int, msgspec.Meta(ge=0)]
+Stream = Literal["stdout", "stderr"]
+
+
+class MalformedMessageError(LongshoreError):
+    """The far end sent what the protocol does not know; its session cannot go on."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="hello"):
+    """The runner's first message: who it is, and every attempt that it knows."""
+
+    protocol: int
+    cluster: str
+    epoch: int
+    runner_sha256: str
+    boot_id: str
+    engine: str
+    attempts: tuple[AttemptReport, ...]
+    broken: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
+    """The runner's first and last message when it does not take the session."""
+
+    code: str
+    message: str
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reply"):
+    """The answer to the request `id`; `code` and `message` say why it is not `ok`."""
+
+    id: int
+    ok: bool
+    code: str = ""
+    message: str = ""
+
+
+class Exited(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="exited"):
+    """An attempt has ended."""
+
+    attempt_id: str
+    container_id: str
+    exit: AttemptExit
+
+
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):
+    """A piece of an attempt's log that begins at `offset` of its stream."""
+
+    attempt_id: str
+    stream: Stream
+    offset: Offset
+    data: bytes
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat"):
+    """A sign of life; `broken` is "" or the reason to give the instance no more work."""
+
+    live: tuple[str, ...] = ()
+    load: float = 0.0
+    memory_free_bytes: int = 0
+    disk_free_bytes: int = 0
+    broken: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What `runner list` prints."""
+
+    protocol: int
+    cluster: str
+    boot_id: str
+    engine: str
+    attempts: tuple[AttemptReport, ...]
+    broken: str = ""
+
+
+Push = Exited | LogChunk | Heartbeat
+Message = Hello | Refused | Reply | Exited | LogChunk | Heartbeat
+
+_MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
+_LISTINGS: Final = msgspec.json.Decoder(Listing)
+
+
+def decode_message(line: bytes) -> Message:
+    """Return the message of one line; raises `MalformedMessageError` with what is wrong."""
+    try:
+        return _MESSAGES.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessageError(f"a malformed message ({error}): {line[:200]!r}") from error
+
+
+def decode_listing(output: bytes, cluster: str) -> Listing:
+    """Return what `runner list` printed.
+
+    Raises `MalformedMessageError` with what is wrong, also when it is not for `cluster`.
+    """
+    try:
+        listing = _LISTINGS.decode(output)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessageError(f"a malformed listing ({error}): {output[:200]!r}") from error
+    if listing.protocol != PROTOCOL:
+        raise MalformedMessageError(
+            f"a listing of protocol {listing.protocol} instead of {PROTOCOL}"
+        )
+    if listing.cluster != cluster:
+        raise MalformedMessageError(
+            f"a listing of cluster {listing.cluster!r} instead of {cluster!r}"
+        )
+    return listing
+
+
+def encode_line(fields: Mapping[str, object]) -> bytes:
+    """Return one line; the caller minds its length."""
+    return msgspec.json.encode(fields) + b"\n"
+
+
+def order_fields(order: AttemptOrder) -> dict[str, object]:
+    """Return the `attempt` of a start request."""
+    return {
+        "attempt_id": order.attempt_id,
+        "container_id": order.container_id,
+        "image": order.image,
+        "command": order.command,
+        "env": dict(order.env),
+        "cpu_millis": order.cpu_millis,
+        "memory_bytes": order.memory_bytes,
+    }
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines of bounded length."""
+
+    def __init__(self) -> None:
+        self._partial = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, without their ends.
+
+        Raises `MalformedMessageError` when a line gets longer than 1 MiB.
+        """
+        pieces = data.split(b"\n")
+        if len(self._partial) + len(pieces[0]) > MAX_LINE_BYTES:
+            raise MalformedMessageError(f"a line of more than {MAX_LINE_BYTES} bytes")
+        self._partial += pieces[0]
+        if len(pieces) == 1:
+            return []
+        lines = [bytes(self._partial), *pieces[1:-1]]
+        if any(len(line) > MAX_LINE_BYTES for line in (*lines, pieces[-1])):
+            raise MalformedMessageError(f"a line of more than {MAX_LINE_BYTES} bytes")
+        self._partial = bytearray(pieces[-1])
+        return lines
