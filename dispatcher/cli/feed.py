@@ -16,6 +16,7 @@ from dispatcher.cli.failure import Failure
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
+EVENTS_PATH = "/v1/events"
 SILENCE_LIMIT_S = 45.0
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 5.0
@@ -97,7 +98,7 @@ class EventFeed:
 
     def _connection(self) -> Iterator[FeedItem]:
         response = self._client.stream(
-            "/v1/events", read_timeout_s=SILENCE_LIMIT_S, accept="text/event-stream"
+            EVENTS_PATH, read_timeout_s=SILENCE_LIMIT_S, accept="text/event-stream"
         )
         try:
             with self._lock:

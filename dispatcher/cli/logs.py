@@ -110,8 +110,7 @@ class Tail:
         last_contact: float | None = None
         while not self._stopped.is_set():
             try:
-                # Whatever ends after this look has ended for good only if the look said so.
-                ended = self._look()
+                self._look()
                 last_contact = time.monotonic()
                 yield from self._read(follow=True)
             except Failure as failure:
@@ -121,10 +120,9 @@ class Tail:
                 if time.monotonic() - last_contact > PATIENCE_S:
                     raise
                 self._stopped.wait(PAUSE_S)
-                continue
-            if ended:
+            else:
+                # The server ends a stream properly only when nothing can follow.
                 return
-            self._stopped.wait(PAUSE_S / 10)
 
     def stop(self) -> None:
         """Make a reader in another thread return soon."""
@@ -133,14 +131,13 @@ class Tail:
             if self._response is not None:
                 shut_down(self._response)
 
-    def _look(self) -> bool:
+    def _look(self) -> None:
         now = view(self._client.get(container_path(self._id)), ContainerView)
         attempts = len(now.attempts)
         if self._attempts and attempts > self._attempts:
-            # Another attempt began: its log starts at its own first byte.
+            # Another attempt began, with a log of its own: rather some bytes twice than none.
             self._offset = 0
         self._attempts = attempts
-        return now.final
 
     def _read(self, *, follow: bool) -> Iterator[bytes]:
         query = [("stream", self.stream), ("offset", str(self._offset))]

@@ -75,6 +75,8 @@ class Watch:
                 self._connected = True
             case Changed(kind="container", data=data):
                 self._hear(data)
+            case Changed(kind="gap"):
+                self._look(self._open())
             case Disconnected(failure=failure):
                 if self._connected:
                     self._say(f"{failure.sentence}; trying again")

@@ -1,0 +1,268 @@
+"""The command line against the real API: what it prints, what it sends, how it exits."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.cli.main import main
+from dispatcher.model import Preemptible
+from tests.cli_server import CliServer, cli_server
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server() as running:
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        yield running
+
+
+def submitted(capsys: Capture, *arguments: str) -> str:
+    assert main(["submit", *arguments]) == 0
+    return capsys.readouterr().out.strip()
+
+
+# ---- submit -------------------------------------------------------------------------------------
+
+
+def test_submit_sends_every_option(server: CliServer, capsys: Capture) -> None:
+    container_id = submitted(
+        capsys,
+        *("--image", "debian:12", "--cpus", "1.5", "--memory", "4GiB", "--disk", "10GiB"),
+        *("--gpus", "2", "--priority", "700", "--env", "A=b=c", "--label", "team=x"),
+        *("--name", "train", "--project", "science", "--instance-type", "large"),
+        *("--constraint-label", "zone=a", "--preemptible", "forbidden", "--max-price", "0.5"),
+        *("--", "python3", "train.py", "--epochs", "3", "--help"),
+    )
+    (made,) = server.containers()
+    assert made.id == container_id
+    assert made.spec.command == ("python3", "train.py", "--epochs", "3", "--help")
+    assert made.spec.image == "debian:12"
+    assert made.spec.name == "train"
+    assert made.spec.env == (("A", "b=c"),)
+    assert made.spec.labels == (("team", "x"),)
+    assert made.spec.resources.cpu_millis == 1500
+    assert made.spec.resources.memory_bytes == 4 * 2**30
+    assert made.spec.resources.disk_bytes == 10 * 2**30
+    assert made.spec.resources.gpus == 2
+    assert made.spec.constraints.labels == (("zone", "a"),)
+    assert made.spec.constraints.instance_types == ("large",)
+    assert made.spec.constraints.preemptible is Preemptible.FORBIDDEN
+    assert str(made.spec.constraints.max_price_usd_per_hour) == "0.5"
+    assert (made.priority, made.project) == (700, "science")
+
+
+def test_submit_json_is_one_document(server: CliServer, capsys: Capture) -> None:
+    document = json.loads(submitted(capsys, "--json", "--", "true"))
+    assert document["id"] == server.containers()[0].id
+    assert document["state"] == "queued"
+
+
+def test_several_files_are_all_or_nothing(
+    server: CliServer, capsys: Capture, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good.yml", tmp_path / "bad.json"
+    good.write_text("- command: [a]\n- {command: [b], cpus: 2}\n", encoding="utf-8")
+    bad.write_text('{"command": [], "cpu": 1}', encoding="utf-8")
+    assert main(["submit", "-f", str(good), "-f", str(bad)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[2].command: " in captured.err
+    assert "[2].cpu: " in captured.err
+    assert server.containers() == []
+    assert main(["submit", "-f", str(good)]) == 0
+    assert capsys.readouterr().out.split() == [each.id for each in server.containers()]
+
+
+def test_a_list_stays_a_list_and_stdin_is_a_file(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b'[{"command": ["a"], "name": "x"}]'))
+    monkeypatch.setattr("sys.stdin", stdin)
+    document = json.loads(submitted(capsys, "--json", "-f", "-"))
+    assert [each["name"] for each in document["items"]] == ["x"]
+    assert len(server.containers()) == 1
+
+
+def test_a_refusal_is_told_field_by_field(server: CliServer, capsys: Capture) -> None:
+    assert main(["submit", "--memory", "4 potatoes", "--instance-type", "smal", "--", "x"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("longshore: ")
+    assert any(line.startswith("  memory: ") for line in lines)
+    assert any(
+        line.startswith("  constraints.instance_types[0]: ") and "small" in line for line in lines
+    )
+    assert server.containers() == []
+
+
+def test_a_server_that_cannot_take_work_says_so(server: CliServer, capsys: Capture) -> None:
+    server.backend.unavailable = "The inbox is full."
+    assert main(["submit", "--", "x"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "The inbox is full. Try again later" in captured.err
+
+
+# ---- ps and show --------------------------------------------------------------------------------
+
+
+def a_few(server: CliServer, capsys: Capture) -> tuple[str, str, str]:
+    """Return a queued, a running and a failed container."""
+    ids = [submitted(capsys, "--name", name, "--", "x") for name in ("one", "two", "three")]
+    server.do(lambda backend: backend.add_instance("i-1"))
+    server.do(lambda backend: backend.waiting.update({ids[0]: "No instance has room."}))
+    server.do(lambda backend: backend.start(ids[1], "i-1"))
+    server.do(lambda backend: backend.start(ids[2], "i-1"))
+    server.do(lambda backend: backend.finish(ids[2], 3))
+    return ids[0], ids[1], ids[2]
+
+
+def test_ps_lists_what_has_not_ended(server: CliServer, capsys: Capture) -> None:
+    queued, running, failed = a_few(server, capsys)
+    assert main(["ps"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == [
+        "ID",
+        "NAME",
+        "STATE",
+        "PRIO",
+        "CPUS",
+        "MEMORY",
+        "USER",
+        "AGE",
+        "EXIT",
+        "WHERE/WHY",
+    ]
+    assert [row.split()[0] for row in rows] == [running, queued]
+    assert rows[0].split()[:3] == [running, "two", "running"]
+    assert rows[0].endswith("i-1")
+    assert rows[1].endswith("No instance has room.")
+    assert main(["ps", "--all", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in document["items"]] == [failed, running, queued]
+
+
+def test_ps_filters(server: CliServer, capsys: Capture) -> None:
+    queued, _, failed = a_few(server, capsys)
+    listed = {
+        ("--state", "failed"): [failed],
+        ("--state", "queued", "--state", "failed"): [failed, queued],
+        ("--user", "nobody"): [],
+        ("--all", "--project", "default", "--limit", "1"): [failed],
+    }
+    for options, expected in listed.items():
+        assert main(["ps", "--json", *options]) == 0
+        captured = capsys.readouterr()
+        assert [each["id"] for each in json.loads(captured.out)["items"]] == expected
+        assert ("there are more" in captured.err) == ("--limit" in options)
+
+
+def test_ps_pages_through_everything(server: CliServer, capsys: Capture, tmp_path: Path) -> None:
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps([{"command": ["x"]}] * 1203), encoding="utf-8")
+    assert main(["submit", "-f", str(many)]) == 0
+    assert len(capsys.readouterr().out.split()) == 1203
+    assert main(["ps", "--limit", "2000", "--json"]) == 0
+    assert len({each["id"] for each in json.loads(capsys.readouterr().out)["items"]}) == 1203
+    assert len(server.containers()) == 1203
+
+
+def test_show_tells_all(server: CliServer, capsys: Capture) -> None:
+    queued, _, failed = a_few(server, capsys)
+    assert main(["show", failed]) == 0
+    text = capsys.readouterr().out
+    for wanted in (failed, "three", "exit code      3", "It exited with 3.", "i-1", "ATTEMPT"):
+        assert wanted in text
+    assert main(["show", queued]) == 0
+    assert "waiting   No instance has room." in capsys.readouterr().out
+    assert main(["show", "--json", failed]) == 0
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 3
+
+
+def test_what_does_not_exist_is_one_sentence(server: CliServer, capsys: Capture) -> None:
+    for arguments in (
+        ["show", "c-nope"],
+        ["logs", "c-nope"],
+        ["logs", "-f", "c-nope"],
+        ["wait", "c-nope"],
+        ["cancel", "c-nope"],
+        ["priority", "c-nope", "1"],
+        ["instance", "hold", "i-nope"],
+        ["instance", "kill", "i-nope"],
+    ):
+        assert main([*arguments, "--url", server.url]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert len(captured.err.splitlines()) == 1
+        assert "nope" in captured.err
+
+
+# ---- steering -----------------------------------------------------------------------------------
+
+
+def test_cancel_goes_on_after_one_that_has_ended(server: CliServer, capsys: Capture) -> None:
+    queued, running, failed = a_few(server, capsys)
+    assert main(["cancel", failed, queued, running, queued]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        f"{queued} is being cancelled",
+        f"{running} is being cancelled",
+    ]
+    assert failed in captured.err
+    assert [each.cancel_requested for each in server.containers()] == [True, True, False]
+
+
+def test_priority(server: CliServer, capsys: Capture) -> None:
+    container_id = submitted(capsys, "--", "x")
+    assert main(["priority", container_id, "900"]) == 0
+    assert capsys.readouterr().out == f"{container_id} has priority 900\n"
+    assert server.containers()[0].priority == 900
+
+
+def test_instances_and_what_admins_do_to_them(server: CliServer, capsys: Capture) -> None:
+    a_few(server, capsys)
+    for behavior in ("hold", "drain", "run"):
+        assert main(["instance", behavior, "i-1"]) == 0
+        assert capsys.readouterr().out == f"i-1 is set to {behavior}\n"
+        assert server.do(lambda backend: backend.instances()[0].idle_behavior) == behavior
+    assert main(["instances"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == [
+        "ID",
+        "TYPE",
+        "STATE",
+        "BEHAVIOR",
+        "PRICE",
+        "RUNNING",
+        "AGE",
+        "BUSY",
+        "NOTE",
+    ]
+    assert row.split()[:6] == ["i-1", "small", "running", "run", "$0.34/h", "1"]
+    assert main(["instance", "kill", "i-1", "--reason", "smells"]) == 0
+    assert capsys.readouterr().out == "i-1 is being destroyed\n"
+    assert main(["instances", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert (item["state"], item["last_error"]) == ("shutdown", "smells")
+
+
+# ---- logs ---------------------------------------------------------------------------------------
+
+
+def test_logs_go_where_they_were_written(
+    server: CliServer, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["submit", "--", "x"]) == 0
+    container_id = capsysbinary.readouterr().out.decode().strip()
+    server.do(lambda backend: backend.push_log(container_id, b"\x00\xffout\n"))
+    server.do(lambda backend: backend.push_log(container_id, b"err\n", stream="stderr"))
+    assert main(["logs", container_id]) == 0
+    assert capsysbinary.readouterr() == (b"\x00\xffout\n", b"err\n")
+    assert main(["logs", "--stream", "stderr", container_id]) == 0
+    assert capsysbinary.readouterr() == (b"err\n", b"")
