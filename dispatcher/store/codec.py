@@ -1,0 +1,185 @@
+"""Translating between the values of the model and rows of the tables, exactly both ways."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row
+
+from dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerSpec,
+    ContainerState,
+    InstanceRecord,
+    Reason,
+)
+from pool.model import Launch
+
+Values = dict[str, Any]
+
+_SPEC_ENCODER = msgspec.json.Encoder()
+_SPEC_DECODER = msgspec.json.Decoder(ContainerSpec)
+_IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
+_STATES = {state.value: state for state in ContainerState}
+_OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
+
+
+def container_values(container: Container) -> Values:
+    """Return the row of a new container; its attempts have rows of their own."""
+    return {
+        "id": container.id,
+        "sequence": container.sequence,
+        "name": container.spec.name,
+        "user": container.user,
+        "project": container.project,
+        "priority": container.priority,
+        "created_at": container.created_at,
+        "cancel_requested": container.cancel_requested,
+        "spec": _SPEC_ENCODER.encode(container.spec),
+        **progress_values(container),
+    }
+
+
+def progress_values(container: Container) -> Values:
+    """Return the columns that the engine owns and changes while a container goes its way."""
+    reason = container.reason
+    return {
+        "state": container.state.value,
+        "started_at": container.started_at,
+        "finished_at": container.finished_at,
+        "exit_code": container.exit_code,
+        "reason_code": None if reason is None else reason.code,
+        "reason_message": None if reason is None else reason.message,
+        "cost_usd": str(container.cost_usd),
+    }
+
+
+def container_from_row(row: Row[Any], attempts: tuple[Attempt, ...]) -> Container:
+    """Return the container of a row of `containers`, with `attempts` as its attempts."""
+    return Container(
+        id=row.id,
+        sequence=row.sequence,
+        spec=_SPEC_DECODER.decode(row.spec),
+        user=row.user,
+        project=row.project,
+        priority=row.priority,
+        created_at=row.created_at,
+        state=_STATES[row.state],
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        exit_code=row.exit_code,
+        reason=_reason(row.reason_code, row.reason_message),
+        cancel_requested=row.cancel_requested,
+        cost_usd=Decimal(row.cost_usd),
+        attempts=attempts,
+    )
+
+
+def _reason(code: str | None, message: str | None) -> Reason | None:
+    return None if code is None else Reason(code=code, message=message or "")
+
+
+def attempt_values(attempt: Attempt) -> Values:
+    """Return the row of an attempt; `of_container` is for finding its container's sequence."""
+    reason, outcome = attempt.reason, attempt.outcome
+    return {
+        "id": attempt.id,
+        "of_container": attempt.container_id,
+        "container_id": attempt.container_id,
+        "number": attempt.number,
+        "instance_id": attempt.instance_id,
+        "instance_type": attempt.instance_type,
+        "price_usd_per_hour": str(attempt.price_usd_per_hour),
+        "created_at": attempt.created_at,
+        "started_at": attempt.started_at,
+        "finished_at": attempt.finished_at,
+        "outcome": None if outcome is None else outcome.value,
+        "exit_code": attempt.exit_code,
+        "reason_code": None if reason is None else reason.code,
+        "reason_message": None if reason is None else reason.message,
+        "stdout_bytes": attempt.stdout_bytes,
+        "stderr_bytes": attempt.stderr_bytes,
+        "log_complete": attempt.log_complete,
+    }
+
+
+def attempt_from_row(row: Row[Any]) -> Attempt:
+    """Return the attempt of a row of `attempts`."""
+    return Attempt(
+        id=row.id,
+        container_id=row.container_id,
+        number=row.number,
+        instance_id=row.instance_id,
+        instance_type=row.instance_type,
+        price_usd_per_hour=Decimal(row.price_usd_per_hour),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        outcome=None if row.outcome is None else _OUTCOMES[row.outcome],
+        exit_code=row.exit_code,
+        reason=_reason(row.reason_code, row.reason_message),
+        stdout_bytes=row.stdout_bytes,
+        stderr_bytes=row.stderr_bytes,
+        log_complete=row.log_complete,
+    )
+
+
+def launch_values(launch: Launch) -> Values:
+    """Return the row of a launch intent."""
+    return {
+        "token": launch.token,
+        "type_name": launch.type_name,
+        "secret": launch.secret,
+        "created_at": launch.created_at,
+    }
+
+
+def launch_from_row(row: Row[Any]) -> Launch:
+    """Return the launch intent of a row of `launches`."""
+    return Launch(
+        token=row.token, type_name=row.type_name, secret=row.secret, created_at=row.created_at
+    )
+
+
+def instance_values(instance: InstanceRecord) -> Values:
+    """Return the row of an instance."""
+    return {
+        "id": instance.id,
+        "token": instance.token,
+        "type_name": instance.type_name,
+        "price_usd_per_hour": str(instance.price_usd_per_hour),
+        "created_at": instance.created_at,
+        "host_key": instance.host_key,
+        "address": instance.address,
+        "gone_at": instance.gone_at,
+        "gone_reason": instance.gone_reason,
+    }
+
+
+def instance_from_row(row: Row[Any]) -> InstanceRecord:
+    """Return the instance of a row of `instances`."""
+    return InstanceRecord(
+        id=row.id,
+        token=row.token,
+        type_name=row.type_name,
+        price_usd_per_hour=Decimal(row.price_usd_per_hour),
+        created_at=row.created_at,
+        host_key=row.host_key,
+        address=row.address,
+        gone_at=row.gone_at,
+        gone_reason=row.gone_reason,
+    )
+
+
+def encode_ids(ids: tuple[str, ...]) -> bytes:
+    """Return ids as JSON, in their order."""
+    return _SPEC_ENCODER.encode(ids)
+
+
+def decode_ids(text: bytes) -> tuple[str, ...]:
+    """Return the ids that `encode_ids` wrote."""
+    return _IDS_DECODER.decode(text)

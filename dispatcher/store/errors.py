@@ -1,0 +1,60 @@
+"""What the store raises, or puts into the future of a write that it refuses."""
+
+from __future__ import annotations
+
+from typing import final
+
+from dispatcher.model import ContainerState
+from drivers.errors import LongshoreError
+
+
+class StoreError(LongshoreError):
+    """The root of all errors of the store."""
+
+
+@final
+class StoreUnusable(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The store cannot be opened; the message says why and what an operator can do."""
+
+
+@final
+class StoreBusy(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """Too much waits to be written or read already; the caller may try again later."""
+
+
+@final
+class StoreClosed(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The store is closed, or was closed before it could write this; nothing was written."""
+
+
+@final
+class IdempotentRepeat(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The same request was committed before; `container_ids` are what it made, in order."""
+
+    def __init__(self, container_ids: tuple[str, ...]) -> None:
+        super().__init__("this request was committed before")
+        self.container_ids = container_ids
+
+
+@final
+class IdempotencyConflict(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The idempotency key was used for a different request; the caller must take another."""
+
+
+@final
+class NoSuchContainer(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """There is no container of this id."""
+
+    def __init__(self, container_id: str) -> None:
+        super().__init__(f"there is no container {container_id}")
+        self.container_id = container_id
+
+
+@final
+class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The container has ended, so that the change could have no effect; `state` says how."""
+
+    def __init__(self, container_id: str, state: ContainerState) -> None:
+        super().__init__(f"container {container_id} has {state.value} already")
+        self.container_id = container_id
+        self.state = state

@@ -1,0 +1,14 @@
+"""What Alembic loads to run migrations: they run on the connection that `schema` hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from dispatcher.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=False,
+)
+context.run_migrations()

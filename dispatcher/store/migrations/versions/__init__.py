@@ -1,0 +1,4 @@
+"""The revisions of the schema, one module each, named by their number.
+
+What may enter: a module with `revision`, `down_revision`, `upgrade` and `downgrade`.
+"""

@@ -1,0 +1,42 @@
+"""Bringing a store's schema up to this program's, once, whoever opens it."""
+
+from __future__ import annotations
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine
+
+from dispatcher.store.errors import StoreUnusable
+
+SCRIPTS = "dispatcher.store:migrations"
+
+
+def migrate(engine: Engine) -> None:
+    """Run the migrations that the store behind `engine` lacks, in one transaction.
+
+    `engine` must begin its transactions exclusively, so that of several openers one migrates and
+    the others find it done. Raises `StoreUnusable` when a newer Longshore wrote the store.
+    """
+    with engine.begin() as connection:
+        config = _config(connection)
+        script = ScriptDirectory.from_config(config)
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == script.get_current_head():
+            return
+        known = {revision.revision for revision in script.walk_revisions()}
+        if current is not None and current not in known:
+            raise StoreUnusable(
+                f"the store has schema {current}, but this Longshore knows only up to"
+                f" {script.get_current_head()}: run the newer Longshore that wrote it, or open"
+                " another store"
+            )
+        command.upgrade(config, "head")
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", SCRIPTS)
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,169 @@
+"""Everything that is true of SQLite only: where it lies, its lock, its pragmas, its error codes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import sqlite as dialect
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from dispatcher.store.errors import StoreUnusable
+
+BUSY_TIMEOUT_S = 5.0
+READ_CONNECTIONS = 4
+READ_TIMEOUT_S = 10.0
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+CACHE_KIB = 16 * 1024
+
+# What says nothing about the statement, only about the machine at this moment.
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_SCHEMA,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+
+
+def store_path(url: str) -> Path:
+    """Return the file that a store's URL names.
+
+    Raises `ValueError` with a sentence for anything but `sqlite:///PATH`.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ValueError("is not a URL: write sqlite:////an/absolute/path/longshore.db") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise ValueError("must be sqlite:///PATH; other databases are not supported yet")
+    if parsed.host or not parsed.database or parsed.database == ":memory:" or parsed.query:
+        raise ValueError("must name a file and nothing else, as sqlite:////var/lib/longshore.db")
+    return Path(parsed.database)
+
+
+class StoreLock:
+    """The exclusive right to use one store; the kernel gives it back when the process ends."""
+
+    def __init__(self, store: Path) -> None:
+        """Take the right to use `store`; raises `StoreUnusable` when another process has it."""
+        self.path = store.with_name(store.name + ".lock")
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            raise StoreUnusable(
+                f"{store} is in use by another Longshore (process {holder or 'unknown'}): stop it,"
+                " or give this one a store of its own"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the right back; twice is no error.
+
+        The file stays, since removing it would race with a new holder.
+        """
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def make_file(path: Path) -> None:
+    """Make the database file, and its directory, readable by nobody else; keep what is there."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def writing_engine(path: Path) -> Engine:
+    """Return an engine whose transactions hold the write lock from their start."""
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+    )
+    event.listen(engine, "connect", _prepare_writer)
+    event.listen(engine, "begin", _begin_writing)
+    return engine
+
+
+def reading_engine(path: Path) -> Engine:
+    """Return an engine with a few connections that can only read, each from one snapshot."""
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=QueuePool,
+        pool_size=READ_CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=READ_TIMEOUT_S,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+    )
+    event.listen(engine, "connect", _prepare_reader)
+    event.listen(engine, "begin", _begin_reading)
+    return engine
+
+
+def _prepare_writer(connection: sqlite3.Connection, _record: object) -> None:
+    # Transactions are begun by the listeners; sqlite3 must not begin any of its own.
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+        f"cache_size=-{CACHE_KIB}",
+        f"journal_size_limit={WAL_LIMIT_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _prepare_reader(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None
+    for pragma in ("query_only=ON", "temp_store=MEMORY", f"cache_size=-{CACHE_KIB}"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_writing(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether `error` says nothing about the statement, so that trying again may help."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    return isinstance(code, int) and (code & 0xFF) in _PASSING
+
+
+def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Insert:
+    """Return an insert into `table` that replaces the row with the same primary key.
+
+    `values` are columns computed by SQL; those named in `keep` stay what they were.
+    """
+    statement = dialect.insert(table).values(**values)
+    keys = [column.name for column in table.primary_key]
+    changed = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name not in (*keys, *keep)
+    }
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)

@@ -1,0 +1,156 @@
+"""The store as the rest of the dispatcher sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy.exc import DatabaseError
+
+from dispatcher.api.backend import ContainerFilter, Page
+from dispatcher.messages import Change
+from dispatcher.model import Attempt, Container, InstanceRecord
+from dispatcher.store import sqlite
+from dispatcher.store.errors import StoreUnusable
+from dispatcher.store.reader import Reader, Recovered
+from dispatcher.store.schema import migrate
+from dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
+
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Store:
+    """Containers, attempts, launches and instances, kept in SQL.
+
+    Every method may be called from any thread. `write`, `next_sequences` and the properties never
+    block on I/O; the reading methods do and belong into a thread (`asyncio.to_thread`).
+    """
+
+    def __init__(
+        self, path: Path, *, wall_clock: Callable[[], float], max_pending: int, group_limit: int
+    ) -> None:
+        """Open the store in `path`; use `open`."""
+        sqlite.make_file(path)
+        self._lock = sqlite.StoreLock(path)
+        self._writing = sqlite.writing_engine(path)
+        self._reading = sqlite.reading_engine(path)
+        try:
+            migrate(self._writing)
+            self._reader = Reader(self._reading)
+            self._next_sequence = self._reader.last_sequence() + 1
+        except BaseException:
+            self._let_go()
+            raise
+        self._sequence_lock = threading.Lock()
+        self._writer = Writer(
+            self._writing, wall_clock=wall_clock, max_pending=max_pending, group_limit=group_limit
+        )
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        max_pending: int = MAX_PENDING,
+        group_limit: int = GROUP_LIMIT,
+    ) -> Self:
+        """Open the store at `url` ("sqlite:///PATH"), making it and its directory when absent.
+
+        Missing migrations are run. `wall_clock` returns seconds since the epoch; `max_pending` is
+        how many changes may wait before `write` refuses more, `group_limit` how many share one
+        transaction. Starts a thread: the caller must `close` it.
+
+        Raises `StoreUnusable` when another process uses it, when a newer Longshore wrote it, or
+        when it cannot be read and written; the message says what an operator can do.
+        """
+        try:
+            path = sqlite.store_path(url)
+        except ValueError as error:
+            raise StoreUnusable(f"the store's URL {error}") from None
+        try:
+            return cls(
+                path.absolute(),
+                wall_clock=wall_clock,
+                max_pending=max_pending,
+                group_limit=group_limit,
+            )
+        except OSError as error:
+            raise StoreUnusable(f"cannot open the store {path}: {error.strerror}") from error
+        except (DatabaseError, sqlite3.DatabaseError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise StoreUnusable(f"cannot open the store {path}: {cause}") from error
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Write what is pending, then end the thread and let go of the files; blocks.
+
+        What cannot be written within `timeout_s` fails with `StoreClosed`. Twice is no error.
+        """
+        self._writer.close(timeout_s)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._reading.dispose()
+        self._writing.dispose()
+        self._lock.release()
+
+    @property
+    def problem(self) -> str:
+        """Return why nothing can be written at present, in one sentence; "" when all is well."""
+        return self._writer.problem
+
+    @property
+    def pending(self) -> int:
+        """Return how many containers and changes wait to be committed."""
+        return self._writer.pending
+
+    def write(self, changes: Sequence[Change], *, wait: bool = False) -> Future[None]:
+        """Queue `changes` to be written as one, all or nothing, and return at once.
+
+        The future is done only after the commit. It fails with what the changes are refused with
+        (`IdempotentRepeat`, `IdempotencyConflict`, `NoSuchContainer`, `AlreadyFinal`, an error of
+        the database about these very changes), or with `StoreClosed`. Calls are committed in the
+        order of their making; an accepted one is written even when nobody waits for it any more.
+
+        With `wait` the call queues however much is pending: for the engine, whose decisions are
+        made already. Without it, `StoreBusy` is raised when too much is. Raises `StoreClosed`.
+        """
+        return self._writer.write(changes, wait=wait)
+
+    def next_sequences(self, count: int) -> range:
+        """Reserve `count` sequence numbers, above all that any container ever got."""
+        with self._sequence_lock:
+            first = self._next_sequence
+            self._next_sequence += count
+            return range(first, first + count)
+
+    def container(self, container_id: str) -> Container | None:
+        """Return one container with all its attempts, or None; raises `StoreBusy`."""
+        return self._reader.container(container_id)
+
+    def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        """Return up to `limit` (1 to 1000) containers of `which`, newest first, with attempts.
+
+        `cursor` is "" for the first page, else the `next_cursor` of the page before. Raises
+        `InvalidRequest` for a cursor that is not ours, `StoreBusy` when it cannot be read now.
+        """
+        return self._reader.containers(which, cursor=cursor, limit=limit)
+
+    def recover(self) -> Recovered:
+        """Return what a restart must know: unfinished containers with all their attempts, all
+        launches, and the instances that are not gone; raises `StoreBusy`."""
+        return self._reader.recover()
+
+    def instance(self, instance_id: str) -> InstanceRecord | None:
+        """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
+        return self._reader.instance(instance_id)
+
+    def unreleased_attempts(self) -> tuple[Attempt, ...]:
+        """Return ended attempts whose log is not complete, on instances that are not gone, by id;
+        raises `StoreBusy`."""
+        return self._reader.unreleased_attempts()

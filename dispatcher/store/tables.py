@@ -1,0 +1,112 @@
+"""The tables, as SQLAlchemy Core sees them; the migrations make them.
+
+Amounts of money are text, so that they stay exact. An attempt repeats its container's `sequence`,
+so that what ran on one instance can be listed in the order of containers from one index.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+containers = Table(
+    "containers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("started_at", Double),
+    Column("finished_at", Double),
+    Column("exit_code", BigInteger),
+    Column("reason_code", Text),
+    Column("reason_message", Text),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("cost_usd", Text, nullable=False),
+    Column("spec", LargeBinary, nullable=False),
+    UniqueConstraint("sequence", name="containers_sequence"),
+)
+Index("containers_by_state", containers.c.state, containers.c.sequence)
+Index("containers_by_user", containers.c.user, containers.c.state, containers.c.sequence)
+Index("containers_by_project", containers.c.project, containers.c.state, containers.c.sequence)
+Index("containers_by_name", containers.c.name, containers.c.state, containers.c.sequence)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("container_id", Text, ForeignKey("containers.id"), nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("instance_id", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("price_usd_per_hour", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("finished_at", Double),
+    Column("outcome", Text),
+    Column("exit_code", BigInteger),
+    Column("reason_code", Text),
+    Column("reason_message", Text),
+    Column("stdout_bytes", BigInteger, nullable=False),
+    Column("stderr_bytes", BigInteger, nullable=False),
+    Column("log_complete", Boolean, nullable=False),
+    UniqueConstraint("container_id", "number", name="attempts_container_number"),
+)
+Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)
+Index("attempts_by_log", attempts.c.instance_id, attempts.c.log_complete)
+
+launches = Table(
+    "launches",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("type_name", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+instances = Table(
+    "instances",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("token", Text, nullable=False),
+    Column("type_name", Text, nullable=False),
+    Column("price_usd_per_hour", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("host_key", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("gone_at", Double),
+    Column("gone_reason", Text, nullable=False),
+)
+Index("instances_by_gone", instances.c.gone_at)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("user", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("container_ids", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    PrimaryKeyConstraint("user", "key"),
+)
+Index("idempotency_by_age", idempotency.c.created_at)

@@ -1,0 +1,223 @@
+"""The one thread that writes: it commits whatever is pending as one group, again and again.
+
+Each call is atomic by a savepoint, so that one that is refused takes no other with it. A failure
+of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the same group
+is tried again, in the same order, until it is committed or the writer is closed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection, Engine
+
+from dispatcher.messages import Change, InsertContainers
+from dispatcher.store.changes import apply_changes
+from dispatcher.store.errors import StoreBusy, StoreClosed
+from dispatcher.store.sqlite import is_passing
+
+MAX_PENDING = 20_000
+GROUP_LIMIT = 2_000
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 5.0
+
+_log = structlog.get_logger("longshore.store")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    changes: tuple[Change, ...]
+    weight: int
+    counted: bool
+    future: Future[None]
+    refusal: Exception | None = None
+
+
+class Writer:
+    """Commits changes in groups; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        wall_clock: Callable[[], float],
+        max_pending: int = MAX_PENDING,
+        group_limit: int = GROUP_LIMIT,
+    ) -> None:
+        """Start the thread.
+
+        `max_pending` is how many containers and changes may wait before calls that do not `wait`
+        are refused; `group_limit` how many go into one transaction, one call at least.
+        """
+        self._engine = engine
+        self._wall_clock = wall_clock
+        self._max_pending = max_pending
+        self._group_limit = group_limit
+        self._calls: deque[_Call] = deque()
+        self._pending = 0
+        self._changed = threading.Condition()
+        self._give_up_at: float | None = None
+        self._connection: Connection | None = None
+        self._problem = ""
+        # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str:
+        """Return why nothing can be written at present, in one sentence; "" when all is well."""
+        return self._problem
+
+    @property
+    def pending(self) -> int:
+        """Return how many containers and changes wait to be committed."""
+        return self._pending
+
+    def write(self, changes: Sequence[Change], *, wait: bool) -> Future[None]:
+        """Queue `changes` as one atomic call; see `Store.write`."""
+        call = _Call(
+            changes=tuple(changes),
+            weight=sum(_weight(change) for change in changes),
+            counted=not wait,
+            future=Future(),
+        )
+        # Whoever stops waiting does not take back what was accepted: it cannot be cancelled.
+        call.future.set_running_or_notify_cancel()
+        with self._changed:
+            if self._give_up_at is not None:
+                raise StoreClosed("the store is closed")
+            if not wait and self._pending >= self._max_pending:
+                raise StoreBusy(f"{self._pending} changes wait to be written: try again later")
+            self._calls.append(call)
+            self._pending += call.weight
+            self._changed.notify()
+        return call.future
+
+    def close(self, timeout_s: float) -> None:
+        """Commit what is pending and end the thread; twice is no error.
+
+        What cannot be committed within `timeout_s` fails with `StoreClosed`.
+        """
+        with self._changed:
+            if self._give_up_at is None:
+                self._give_up_at = time.monotonic() + timeout_s
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while group := self._take():
+            if not self._commit_somehow(group):
+                self._abandon(group)
+        self._drop_connection()
+
+    def _take(self) -> list[_Call]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._calls or self._give_up_at is not None)
+            group: list[_Call] = []
+            weight = 0
+            while self._calls and (
+                not group or weight + self._calls[0].weight <= self._group_limit
+            ):
+                group.append(self._calls.popleft())
+                weight += group[-1].weight
+            return group
+
+    def _commit_somehow(self, group: list[_Call]) -> bool:
+        """Return whether the group is committed; it is not only when the writer gave up."""
+        delay_s = FIRST_RETRY_S
+        while True:
+            try:
+                self._commit(group)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost by it
+                self._note(error)
+                if not self._pause(delay_s):
+                    return False
+                delay_s = min(2 * delay_s, LAST_RETRY_S)
+            else:
+                self._resolve(group)
+                return True
+
+    def _commit(self, group: list[_Call]) -> None:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        connection = self._connection
+        try:
+            with connection.begin():
+                for call in group:
+                    call.refusal = self._apply(connection, call)
+        except Exception:
+            if connection.invalidated or connection.in_transaction():
+                self._drop_connection()
+            raise
+
+    def _apply(self, connection: Connection, call: _Call) -> Exception | None:
+        connection.exec_driver_sql("SAVEPOINT call")
+        try:
+            apply_changes(connection, call.changes, now=self._wall_clock())
+        except Exception as error:
+            if is_passing(error):
+                raise
+            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT call")
+            connection.exec_driver_sql("RELEASE SAVEPOINT call")
+            return error
+        connection.exec_driver_sql("RELEASE SAVEPOINT call")
+        return None
+
+    def _resolve(self, group: list[_Call]) -> None:
+        if self._problem:
+            _log.info("store_writable_again")
+            self._problem = ""
+        self._count_off(group)
+        for call in group:
+            if call.refusal is None:
+                call.future.set_result(None)
+            else:
+                call.future.set_exception(call.refusal)
+
+    def _count_off(self, group: list[_Call]) -> None:
+        with self._changed:
+            self._pending -= sum(call.weight for call in group)
+
+    def _note(self, error: Exception) -> None:
+        cause = getattr(error, "orig", None) or error
+        problem = f"the store cannot be written, trying again: {cause}"
+        if problem != self._problem:
+            _log.error("store_not_writable", error=str(cause), pending=self._pending)
+        self._problem = problem
+
+    def _pause(self, delay_s: float) -> bool:
+        """Wait for `delay_s`; return whether another try is allowed."""
+        with self._changed:
+            self._changed.wait_for(self._must_give_up, timeout=delay_s)
+            return not self._must_give_up()
+
+    def _must_give_up(self) -> bool:
+        return self._give_up_at is not None and time.monotonic() >= self._give_up_at
+
+    def _abandon(self, group: list[_Call]) -> None:
+        with self._changed:
+            group += self._calls
+            self._calls.clear()
+        self._count_off(group)
+        _log.error("store_closed_unwritten", calls=len(group), problem=self._problem)
+        for call in group:
+            call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.close()
+        except Exception as error:  # noqa: BLE001 - it is thrown away; the next one is what counts
+            _log.warning("store_connection_lost", error=str(error))
+
+
+def _weight(change: Change) -> int:
+    return len(change.containers) if isinstance(change, InsertContainers) else 1
