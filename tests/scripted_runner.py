@@ -30,7 +30,7 @@ class Spool:
         self.root.mkdir(parents=True, exist_ok=True)
 
     def attempts(self) -> list[str]:
-        return sorted(each.name for each in self.root.iterdir())
+        return sorted(each.parent.name for each in self.root.glob("*/container"))
 
     def exit_of(self, attempt_id: str) -> dict[str, Any] | None:
         place = self.root / attempt_id
@@ -63,7 +63,6 @@ class Spool:
         place.mkdir()
         for stream in ("stdout", "stderr"):
             (place / stream).touch()
-        (place / "container").write_text(order["container_id"])
         script = '"$@" >stdout 2>stderr; echo $? >exit.new; mv exit.new exit'
         process = subprocess.Popen(
             ["/bin/sh", "-c", script, "sh", *order["command"]],
@@ -75,7 +74,16 @@ class Spool:
             start_new_session=True,
         )
         (place / "pid").write_text(str(process.pid))
+        (place / "container").write_text(order["container_id"])
         return False
+
+    def release(self, attempt_id: str) -> bool:
+        if self.exit_of(attempt_id) is None:
+            return False
+        trash = self.root.with_name(f"trash-{attempt_id}")
+        (self.root / attempt_id).rename(trash)
+        shutil.rmtree(trash)
+        return True
 
     def kill(self, attempt_id: str, name: str) -> None:
         process_group = int((self.root / attempt_id / "pid").read_text())
@@ -92,7 +100,10 @@ class Attach:
         self.input = b""
 
     def say(self, message: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(message) + "\n")
+        self.write(json.dumps(message))
+
+    def write(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def run(self) -> None:
@@ -116,9 +127,9 @@ class Attach:
             }
         )
         if self.misbehave == "garbage":
-            print("this is no message", flush=True)
+            self.write("this is no message")
         if self.misbehave == "long_line":
-            print("x" * (1024 * 1024 + 10), flush=True)
+            self.write("x" * (1024 * 1024 + 10))
         self.serve(hello["heartbeat_interval_s"])
 
     def serve(self, interval_s: float) -> None:
@@ -161,9 +172,10 @@ class Attach:
                 for stream in ("stdout", "stderr"):
                     self.tails[request["attempt_id"], stream] = request[stream]
             case "release":
-                for stream in ("stdout", "stderr"):
-                    self.tails.pop((request["attempt_id"], stream), None)
-                shutil.rmtree(self.spool.root / request["attempt_id"], ignore_errors=True)
+                answer["kept"] = not self.spool.release(request["attempt_id"])
+                if not answer["kept"]:
+                    self.tails.pop((request["attempt_id"], "stdout"), None)
+                    self.tails.pop((request["attempt_id"], "stderr"), None)
         self.say(answer)
 
     def push(self) -> None:
@@ -217,7 +229,7 @@ def main() -> None:
         "attempts": spool.reports(),
         "broken": "",
     }
-    print(json.dumps(listing))
+    sys.stdout.write(json.dumps(listing) + "\n")
 
 
 if __name__ == "__main__":
