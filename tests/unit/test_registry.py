@@ -1,0 +1,118 @@
+"""Finding drivers: built-in ones, plug-ins of installed packages, and objects named outright."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import ConfigError
+from drivers.loopback import LoopbackParameters
+from drivers.registry import DriverInfo, driver, driver_names
+from drivers.simulated import SimulatedParameters
+
+PLUG_IN = """
+import msgspec
+from drivers.registry import DriverInfo
+
+class Parameters(msgspec.Struct):
+    zone: str
+
+DRIVER = DriverInfo(name="acme", summary="the cloud of Acme", parameters=Parameters, make=print)
+NOT_A_DRIVER = 7
+"""
+
+ENTRY_POINTS = """
+[longshore.drivers]
+acme = acme_cloud:DRIVER
+broken = acme_broken:DRIVER
+loopback = acme_cloud:DRIVER
+odd = acme_cloud:NOT_A_DRIVER
+twice = acme_cloud:DRIVER
+"""
+
+
+@pytest.fixture
+def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two distributions, as pip would have put them there."""
+    tmp_path.joinpath("acme_cloud.py").write_text(PLUG_IN)
+    tmp_path.joinpath("acme_broken.py").write_text("import there_is_no_such_module")
+    for name, points in (
+        ("acme", ENTRY_POINTS),
+        ("rival", "[longshore.drivers]\ntwice = acme_cloud:DRIVER\n"),
+    ):
+        information = tmp_path / f"{name}-1.0.dist-info"
+        information.mkdir()
+        information.joinpath("METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+        information.joinpath("entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in ("acme_cloud", "acme_broken"):
+        sys.modules.pop(name, None)
+
+
+def problem_of(name: str) -> str:
+    """Return what is wrong with a driver, which must be one problem of `driver.name`."""
+    with pytest.raises(ConfigError) as caught:
+        driver(name)
+    ((path, what),) = caught.value.problems
+    assert path == "driver.name"
+    return what
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("loopback", LoopbackParameters), ("simulated", SimulatedParameters)]
+)
+def test_the_built_in_drivers(name: str, parameters: type) -> None:
+    found = driver(name)
+    assert (found.name, found.parameters) == (name, parameters)
+    assert found.summary
+    assert name in driver_names()
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    what = problem_of("loopbak")
+    assert "'loopbak'" in what
+    assert "loopback, simulated" in what
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_a_plug_in_is_found_by_its_entry_point() -> None:
+    assert driver_names() == ["acme", "broken", "loopback", "odd", "simulated", "twice"]
+    assert driver("acme").summary == "the cloud of Acme"
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_a_plug_in_cannot_take_over_a_built_in_name() -> None:
+    assert driver("loopback").parameters is LoopbackParameters
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_a_broken_plug_in_is_named_when_it_is_asked_for() -> None:
+    what = problem_of("broken")
+    assert "'broken' (acme_broken:DRIVER)" in what
+    assert "there_is_no_such_module" in what
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_a_plug_in_that_is_something_else_is_refused() -> None:
+    assert "but a int" in problem_of("odd")
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_two_plug_ins_of_one_name_are_refused() -> None:
+    assert "two plug-ins" in problem_of("twice")
+
+
+@pytest.mark.usefixtures("plug_ins")
+def test_an_object_can_be_named_outright() -> None:
+    found = driver("acme_cloud:DRIVER")
+    assert isinstance(found, DriverInfo)
+    assert found.name == "acme"
+
+
+@pytest.mark.parametrize("name", ["nowhere:DRIVER", "drivers.errors:DRIVER", ":", "a:", ":b"])
+def test_an_object_that_is_not_there_is_a_problem_not_a_crash(name: str) -> None:
+    assert "cannot be loaded" in problem_of(name)
