@@ -12,8 +12,10 @@ import os
 import select
 import shutil
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,9 +104,9 @@ class Picture:
         that one bad test does not litter the machine; a thread cannot be.
         """
         deadline = time.monotonic() + LEAK_GRACE_S
-        left = [f"thread {thread.name!r}" for thread in self._threads_left(deadline)]
+        left = [_describe_thread(thread) for thread in self._threads_left(deadline)]
         for pid in self._processes_left(deadline):
-            left.append(_describe(pid))
+            left.append(_describe_process(pid))
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if left:
@@ -162,7 +164,18 @@ def _wait_for_end(pid: int, deadline: float) -> None:
         os.close(descriptor)
 
 
-def _describe(pid: int) -> str:
+def _describe_thread(thread: threading.Thread) -> str:
+    """Return its name, its class and what it is doing: names alone are often "Thread-7"."""
+    kind = f"{type(thread).__module__}.{type(thread).__qualname__}"
+    frame = sys._current_frames().get(thread.ident or 0)
+    stack = traceback.extract_stack(frame)[-3:] if frame is not None else []
+    where = " < ".join(
+        f"{each.name} at {Path(each.filename).name}:{each.lineno}" for each in reversed(stack)
+    )
+    return f"thread {thread.name!r} ({kind}, in {where or 'nothing any more'})"
+
+
+def _describe_process(pid: int) -> str:
     process = Path("/proc", str(pid))
     try:
         command = (

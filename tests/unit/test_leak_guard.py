@@ -58,7 +58,7 @@ def test_a_thread_left_running_fails_the_test_by_name(tmp_path: Path) -> None:
             pass
         """,
     )
-    assert "this test left behind: thread 'forgotten'" in result.stdout
+    assert "this test left behind: thread 'forgotten' (threading.Thread, in wait" in result.stdout
     assert "2 passed, 2 errors" in result.stdout  # the second error is the session's own check
     assert result.returncode == 1
 

@@ -48,6 +48,7 @@ MAY_READ_CLOCKS_AND_DICE = {
     "dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
     "drivers.local_processes": "gives processes a bounded time to end",
     "drivers.loopback": "makes the id of the one instance when it is created",
+    "drivers.simulated": "is a cloud: it boots in real time, and its jitter is seeded dice",
     "drivers.ssh_server": "SSH is spoken with deadlines",
     "pool.clock": "is the clock",
     "pool.ssh": "SSH is spoken with deadlines",
