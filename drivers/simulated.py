@@ -199,6 +199,20 @@ class SimulatedCloud:
                 raise InstanceNotFound(f"there is no instance {instance_id}")
             self._machines[instance_id].tags.update(tags)
 
+    def run_due(self) -> float | None:
+        """Do what is due by now, and return in how many seconds something is again.
+
+        None when nothing is. On a real clock the cloud does this by itself; whoever gave it a
+        clock of his own calls this whenever he has moved it.
+        """
+        with self._changed:
+            while self._due:
+                wait_s = self._due[0][0] - self._clock()
+                if wait_s > 0:
+                    return wait_s
+                heapq.heappop(self._due)[2]()
+            return None
+
     def history(self) -> list[HistoryEntry]:
         """Return a copy of what happened, oldest first; the last 100,000 events are kept."""
         with self._changed:
@@ -299,22 +313,13 @@ class SimulatedCloud:
     def _schedule(self, delay_s: float, action: Callable[[], None]) -> None:
         self._scheduled += 1
         heapq.heappush(self._due, (self._clock() + delay_s, self._scheduled, action))
-        self._run_due()
+        self.run_due()
         self._changed.notify_all()
-
-    def _run_due(self) -> float | None:
-        """Do what is due, and return in how many seconds something is again; None: nothing is."""
-        while self._due:
-            wait_s = self._due[0][0] - self._clock()
-            if wait_s > 0:
-                return wait_s
-            heapq.heappop(self._due)[2]()
-        return None
 
     def _keep_time(self) -> None:
         with self._changed:
             while not self._closed:
-                self._changed.wait(self._run_due())
+                self._changed.wait(self.run_due())
 
 
 def _own_directory(state_dir: Path, name: str) -> Path:
