@@ -138,6 +138,8 @@ class PoolCore:
         self.workers[seen.id] = worker
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
+            if attempt.phase is AttemptPhase.ENDED:
+                worker.unreleased.add(attempt.id)
         self.timers.set("boot", seen.id, now + self.settings.boot_timeout_s)
         self.notices.append(WorkerChanged(worker_id=seen.id))
         return worker

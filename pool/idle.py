@@ -20,6 +20,7 @@ from pool.transitions import Trigger
 
 KILLS_BEFORE_DRAIN = 3
 _LISTING_AFTER_DESTROY_S = 0.5
+_LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
 
 
@@ -139,6 +140,7 @@ def destroy(core: PoolCore, worker: Worker, now: float) -> None:
     """Ask the cloud to destroy, and again after shutdown_timeout, until it is gone."""
     core.commands.append(DestroyInstance(op_id=core.next_op(), instance_id=worker.id))
     core.timers.set("destroy", worker.id, now + core.settings.shutdown_timeout_s)
+    core.timers.soonest("list", "", now + _LISTING_WHILE_DESTROYING_S)
 
 
 def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:

@@ -1,0 +1,272 @@
+"""The API's backend: the store for what is committed, the engine's memory for what is live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+from dispatcher.api.backend import (
+    Conflict,
+    ContainerFilter,
+    Health,
+    InstanceView,
+    NewContainer,
+    NotFound,
+    Page,
+    ServerEvent,
+    Unavailable,
+)
+from dispatcher.broker import Broker, Watchers
+from dispatcher.logs import LogStore
+from dispatcher.messages import (
+    BehaviorRequested,
+    CancelRequested,
+    Change,
+    InsertContainers,
+    InstanceKillRequested,
+    PriorityRequested,
+    RequestCancel,
+    RequestPriority,
+    Submitted,
+)
+from dispatcher.metrics import Metrics
+from dispatcher.model import Container
+from dispatcher.planner.fit import impossible
+from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.store.errors import (
+    AlreadyFinal,
+    IdempotencyConflict,
+    IdempotentRepeat,
+    NoSuchContainer,
+    StoreBusy,
+    StoreClosed,
+)
+from dispatcher.store.store import Store
+from dispatcher.views import instance_view
+from drivers.errors import InvalidRequest
+from drivers.interface import InstanceType
+from pool.model import IdleBehavior, Worker
+
+
+class DispatcherBackend:
+    """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
+
+    `new_id` gives the random part of container ids; `queue_limit` bounds how many may wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        store: Store,
+        logs: LogStore,
+        broker: Broker,
+        watchers: Watchers,
+        metrics: Metrics,
+        types: Sequence[InstanceType],
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        queue_limit: int,
+    ) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._store = store
+        self._logs = logs
+        self._broker = broker
+        self._watchers = watchers
+        self._metrics = metrics
+        self._types = tuple(types)
+        self._now = now
+        self._new_id = new_id
+        self._queue_limit = queue_limit
+
+    # ---- containers --------------------------------------------------------------------------
+
+    async def submit(
+        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Sequence[Container]:
+        """Commit new containers, then tell the engine; see the protocol for the errors."""
+        self._refuse_impossible(items)
+        if len(self._engine.ledger.containers) + len(items) > self._queue_limit:
+            raise Unavailable(f"the queue is full ({self._queue_limit} containers)")
+        sequences = self._store.next_sequences(len(items))
+        now = self._now()
+        containers = tuple(
+            Container(
+                id=f"c-{self._new_id()}",
+                sequence=sequence,
+                spec=item.spec,
+                user=user,
+                project=item.project,
+                priority=item.priority,
+                created_at=now,
+            )
+            for item, sequence in zip(items, sequences, strict=True)
+        )
+        change = InsertContainers(
+            containers=containers,
+            user=user,
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
+        )
+        try:
+            await self._write(change)
+        except IdempotentRepeat as repeat:
+            return [await self.container(container_id) for container_id in repeat.container_ids]
+        except IdempotencyConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        self._runtime.post(Submitted(containers=containers))
+        return containers
+
+    def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
+        problems = []
+        for index, item in enumerate(items):
+            sentence = impossible(self._types, item.spec.resources, item.spec.constraints)
+            if sentence:
+                path = f"[{index}]" if len(items) > 1 else "resources"
+                problems.append((path, sentence))
+        if problems:
+            raise InvalidRequest(problems)
+
+    async def _write(self, change: Change) -> None:
+        """Commit one change of the API's, or say why it cannot be."""
+        try:
+            self._runtime.check_room()
+            future = self._store.write((change,))
+        except (StoreBusy, StoreClosed, InboxFull) as error:
+            raise Unavailable(str(error)) from error
+        try:
+            # Shielded: a client that hangs up does not take back what it asked for.
+            await asyncio.shield(asyncio.wrap_future(future))
+        except StoreClosed as error:
+            raise Unavailable(str(error)) from error
+
+    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        """Return one page, newest first."""
+        try:
+            return await asyncio.to_thread(
+                self._store.containers, which, cursor=cursor, limit=limit
+            )
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    async def container(self, container_id: str) -> Container:
+        """Return one container as it is committed."""
+        try:
+            found = await asyncio.to_thread(self._store.container, container_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if found is None:
+            raise NotFound(f"there is no container {container_id}")
+        return found
+
+    def waiting_reason(self, container_id: str) -> str:
+        """Return why a container waits, "" when it does not."""
+        reason = self._engine.placing.reason(container_id)
+        return reason.message if reason is not None else ""
+
+    async def cancel(self, container_id: str) -> Container:
+        """Commit a cancellation, then tell the engine."""
+        await self._request(RequestCancel(container_id=container_id))
+        self._runtime.post(CancelRequested(container_id=container_id))
+        return await self.container(container_id)
+
+    async def set_priority(self, container_id: str, priority: int) -> Container:
+        """Commit a priority, then tell the engine."""
+        await self._request(RequestPriority(container_id=container_id, priority=priority))
+        self._runtime.post(PriorityRequested(container_id=container_id, priority=priority))
+        return await self.container(container_id)
+
+    async def _request(self, change: Change) -> None:
+        try:
+            await self._write(change)
+        except NoSuchContainer as error:
+            raise NotFound(str(error)) from error
+        except AlreadyFinal as error:
+            raise Conflict(str(error)) from error
+
+    # ---- instances ---------------------------------------------------------------------------
+
+    def instances(self) -> Sequence[InstanceView]:
+        """Return all instances, sorted by id."""
+        workers = self._engine.pool.workers
+        return [instance_view(self._engine, workers[id_]) for id_ in sorted(workers)]
+
+    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+        """Tell the engine; the answer shows what was asked for."""
+        view = instance_view(self._engine, self._worker(instance_id))
+        self._post(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        return replace(view, idle_behavior=behavior.value)
+
+    async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
+        """Tell the engine; the answer shows the instance as it was."""
+        view = instance_view(self._engine, self._worker(instance_id))
+        self._post(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        return view
+
+    def _post(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+        try:
+            self._runtime.post_request(event)
+        except InboxFull as error:
+            raise Unavailable(str(error)) from error
+
+    def _worker(self, instance_id: str) -> Worker:
+        worker = self._engine.pool.workers.get(instance_id)
+        if worker is None:
+            raise NotFound(f"there is no instance {instance_id}")
+        return worker
+
+    # ---- logs, events, health ----------------------------------------------------------------
+
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        """Return bytes of the last attempt's stream, and whether nothing can follow them."""
+        container = await self.container(container_id)
+        if not container.attempts:
+            return b"", container.state.final
+        attempt = container.attempts[-1]
+        data = await asyncio.to_thread(
+            self._logs.read, container_id, attempt.id, stream, offset, limit
+        )
+        return data, self._log_ended(container, stream, offset + len(data))
+
+    def _log_ended(self, container: Container, stream: str, reached: int) -> bool:
+        attempt = container.attempts[-1]
+        if not container.state.final:
+            return False
+        size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
+        # Of an instance that is gone nothing more can come, however much was promised.
+        expected = attempt.id in self._engine.ledger.unreleased
+        return reached >= size or not (expected or attempt.log_complete)
+
+    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+        """Return on news of the container or its log, or after `timeout_s`."""
+        await self._watchers.wait(container_id, timeout_s)
+
+    def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        """Yield events after a number."""
+        return self._broker.follow(after)
+
+    def last_event_number(self) -> int:
+        """Return the number of the newest event."""
+        return self._broker.last_number
+
+    def health(self) -> Health:
+        """Return whether work can be taken and placed."""
+        problems = []
+        if self._store.problem:
+            problems.append(f"the store cannot be written: {self._store.problem}")
+        pool = self._engine.pool
+        if not pool.listed_once:
+            problems.append("the cloud's first complete listing is not in yet")
+        elif pool.listing_failures:
+            problems.append(f"the last {pool.listing_failures} listings of the cloud failed")
+        if self._runtime.failure is not None:
+            problems.append("the dispatcher is stopping after an error; see its log")
+        return Health(ready=not problems, problems=tuple(problems))
+
+    def metrics(self) -> bytes:
+        """Return the Prometheus text exposition."""
+        return self._metrics.exposition(self._now())

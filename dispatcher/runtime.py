@@ -1,0 +1,166 @@
+"""The loop around the engine: events off the inbox, commands to the performers.
+
+One thread (the event loop's) calls the engine; everything else posts events. Between two wake-ups
+there is at most one planning pass, however many events came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+import structlog
+
+from dispatcher.engine import Engine
+from dispatcher.messages import (
+    Change,
+    Command,
+    Commit,
+    Event,
+    PublishContainer,
+    PublishInstance,
+    Woken,
+)
+from drivers.errors import LongshoreError
+from pool.messages import PoolCommand
+
+log = structlog.get_logger(__name__)
+
+WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
+Publish = Callable[[PublishContainer | PublishInstance], None]
+Perform = Callable[[PoolCommand], None]
+
+
+class InboxFull(LongshoreError):  # noqa: N818 - it becomes "try again later"
+    """More requests wait than the inbox holds; the caller should try again later."""
+
+
+class Runtime:
+    """Runs one engine on one event loop.
+
+    `write` commits changes (its future resolves on any thread), `perform` begins a pool command
+    without blocking, `publish` tells subscribers. The inbox refuses users' requests beyond
+    `inbox_limit`; the pool's own events are always taken, since each answers a command of ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        now: Callable[[], float],
+        write: WriteChanges,
+        perform: Perform,
+        publish: Publish,
+        inbox_limit: int,
+    ) -> None:
+        self.engine = engine
+        self._now = now
+        self._write = write
+        self._perform = perform
+        self._publish = publish
+        self._inbox: deque[Event] = deque()
+        self._inbox_limit = inbox_limit
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._commits = 0
+        self._stopping = False
+        self.failure: BaseException | None = None
+
+    def post(self, event: Event) -> None:
+        """Take in an event from any thread; after `stop` it is dropped: a restart finds out."""
+        try:
+            self._loop.call_soon_threadsafe(self._take, event)
+        except RuntimeError:
+            log.debug("event after the loop closed", event_kind=type(event).__name__)
+
+    def post_request(self, event: Event) -> None:
+        """Take in a user's event, on the loop's thread; raises `InboxFull` beyond the limit."""
+        self.check_room()
+        self._take(event)
+
+    def check_room(self) -> None:
+        """Raise `InboxFull` when no further request can be taken now."""
+        if len(self._inbox) >= self._inbox_limit or self._stopping:
+            raise InboxFull(f"{len(self._inbox)} events wait; try again in a moment")
+
+    def _take(self, event: Event) -> None:
+        self._inbox.append(event)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Run until `stop`; an error of our own code ends it and is raised."""
+        self._execute(self.engine.begin(self._now()))
+        while not self._stopping:
+            self._turn()
+            await self._sleep()
+        while self._commits:
+            self._wake.clear()
+            await self._wake.wait()
+
+    def stop(self) -> None:
+        """End `run` after the commits under way; what was not begun is found again at start."""
+        self._stopping = True
+        self._wake.set()
+
+    def _turn(self) -> None:
+        """Handle what the inbox held when the turn began, then plan if anything changed."""
+        now = self._now()
+        for _ in range(len(self._inbox)):
+            self._execute(self.engine.handle(self._inbox.popleft(), now))
+        due = self.engine.next_wakeup(now)
+        if due is not None and due <= now:
+            self._execute(self.engine.handle(Woken(), now))
+
+    async def _sleep(self) -> None:
+        """Wait for an event or for the one armed wake-up."""
+        due = self.engine.next_wakeup(self._now())
+        if self._inbox or self._stopping:
+            await asyncio.sleep(0)
+            return
+        self._wake.clear()
+        timer = None
+        if due is not None:
+            delay_s = max(0.0, due - self._now())
+            timer = self._loop.call_later(delay_s, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Commit):
+                self._commit(command)
+            else:
+                self._begin(command)
+
+    def _commit(self, command: Commit) -> None:
+        self._commits += 1
+        future = self._write(command.changes)
+
+        def on_written(done: Future[None]) -> None:
+            self._loop.call_soon_threadsafe(self._after_commit, command, done.exception())
+
+        future.add_done_callback(on_written)
+
+    def _after_commit(self, command: Commit, error: BaseException | None) -> None:
+        self._commits -= 1
+        if error is not None:
+            # Memory is ahead of the store and nothing that depends on it was done: start anew.
+            self.failure = error
+            log.error("the store refused what the engine decided; stopping", error=str(error))
+            self.stop()
+            return
+        for following in command.then:
+            self._begin(following)
+        if self._stopping:
+            self._wake.set()
+
+    def _begin(self, command: PoolCommand | PublishContainer | PublishInstance) -> None:
+        if isinstance(command, PublishContainer | PublishInstance):
+            self._publish(command)
+        elif not self._stopping:
+            self._perform(command)

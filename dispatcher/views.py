@@ -1,0 +1,76 @@
+"""What the engine's memory looks like from outside: instances and published events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dispatcher.api.answers import container_answer, instance_answer
+from dispatcher.api.backend import InstanceView
+from dispatcher.engine import Engine
+from dispatcher.model import Container, InstanceRecord
+from pool.model import Worker
+
+
+def instance_view(engine: Engine, worker: Worker) -> InstanceView:
+    """Return a worker as admins see it; the value is a copy."""
+    record = engine.records.get(worker.id)
+    ledger = engine.ledger
+    running = sorted(
+        ledger.open_attempts[attempt_id]
+        for attempt_id in worker.attempts
+        if attempt_id in ledger.open_attempts
+    )
+    return InstanceView(
+        id=worker.id,
+        address=worker.address,
+        state=worker.state.value,
+        idle_behavior=worker.behavior.value,
+        instance_type=worker.type.name,
+        provider_type=worker.type.provider_type,
+        price_usd_per_hour=worker.type.price_usd_per_hour,
+        running=tuple(running),
+        last_container=worker.last_container,
+        created_at=record.created_at if record is not None else worker.appeared_at,
+        last_busy_at=worker.last_busy,
+        last_contact_at=worker.last_contact,
+        broken=worker.broken,
+        last_error=worker.last_error,
+    )
+
+
+def gone_view(record: InstanceRecord) -> InstanceView:
+    """Return an instance that the cloud no longer lists, as its last event shows it."""
+    return InstanceView(
+        id=record.id,
+        address=record.address,
+        state="gone",
+        idle_behavior="run",
+        instance_type=record.type_name,
+        provider_type="",
+        price_usd_per_hour=record.price_usd_per_hour,
+        running=(),
+        last_container="",
+        created_at=record.created_at,
+        last_busy_at=0.0,
+        last_contact_at=0.0,
+        broken="",
+        last_error=record.gone_reason,
+    )
+
+
+def container_data(container: Container, waiting: str) -> dict[str, Any]:
+    """Return a container as the data of an event: the API's JSON, as built-in types."""
+    return _plain(container_answer(container, waiting=waiting))
+
+
+def instance_data(view: InstanceView) -> dict[str, Any]:
+    """Return an instance as the data of an event: the API's JSON, as built-in types."""
+    return _plain(instance_answer(view))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    plain = msgspec.to_builtins(value, enc_hook=float, builtin_types=())
+    assert isinstance(plain, dict)  # noqa: S101 - narrows the type; answers are structs
+    return plain

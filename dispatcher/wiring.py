@@ -1,0 +1,351 @@
+"""The only wiring: puts the parts of one dispatcher together, runs them, and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import structlog
+from aiohttp import web
+from pool.bundle import build_runner
+
+from dispatcher.api.app import make_app
+from dispatcher.api.server import ApiRunner
+from dispatcher.backend import DispatcherBackend
+from dispatcher.broker import Broker, Watchers
+from dispatcher.config import Config, driver_parameters, instance_types
+from dispatcher.engine import Engine, Recovered
+from dispatcher.logs import LogStore
+from dispatcher.messages import PublishContainer, PublishInstance
+from dispatcher.metrics import Metrics
+from dispatcher.runtime import Runtime
+from dispatcher.store.store import Store
+from dispatcher.views import container_data, gone_view, instance_data, instance_view
+from drivers.interface import InstanceSet, InstanceType
+from drivers.registry import DriverContext, driver
+from pool.clock import SteadyClock
+from pool.link import LinkSettings
+from pool.messages import PoolCommand
+from pool.performer import Launching, Performer
+from pool.ssh_keys import load_or_create_private_key, public_key_text
+
+log = structlog.get_logger(__name__)
+
+_ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH = 12
+
+
+class _AttemptLogs:
+    """The log store as the performer sees it: by attempt id, which begins with the container's."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+        """Keep bytes of a stream."""
+        self._store.append(attempt_id, container_of(attempt_id), stream, offset, data)
+
+    def offsets(self, attempt_id: str) -> tuple[int, int]:
+        """Return how many bytes of each stream are kept."""
+        return self._store.sizes(attempt_id, container_of(attempt_id))
+
+    def sync(self, attempt_id: str) -> None:
+        """Return when what is kept survives a loss of power."""
+        self._store.sync(attempt_id, container_of(attempt_id))
+
+
+class Server:
+    """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._clock = SteadyClock()
+        self._stack = contextlib.AsyncExitStack()
+        self._engine_task: asyncio.Task[None] | None = None
+        self.url = ""
+
+    async def start(self) -> None:
+        """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        config, now = self._config, self._clock.now
+        config.data_dir.mkdir(parents=True, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        watchers, broker = Watchers(), Broker()
+        store = await asyncio.to_thread(Store.open, config.store)
+        stack.callback(store.close)
+        logs = LogStore(
+            config.log_dir,
+            on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
+            max_log_bytes=config.limits.log_bytes_per_stream,
+        )
+        stack.callback(logs.close)
+        types = instance_types(config)
+        engine = await self._engine(store, {type_.name: type_ for type_ in types})
+        performer: Performer | None = None
+
+        def perform(command: PoolCommand) -> None:
+            assert performer is not None  # noqa: S101 - set before the runtime runs
+            performer.perform(command)
+
+        def publish(what: PublishContainer | PublishInstance) -> None:
+            _publish(what, engine=engine, broker=broker, watchers=watchers)
+
+        runtime = Runtime(
+            engine=engine,
+            now=now,
+            write=lambda changes: store.write(changes, wait=True),
+            perform=perform,
+            publish=publish,
+            inbox_limit=config.limits.inbox_events,
+        )
+        performer = await asyncio.to_thread(self._performer, logs, runtime)
+        stack.push_async_callback(asyncio.to_thread, performer.close)
+        backend = DispatcherBackend(
+            runtime=runtime,
+            store=store,
+            logs=logs,
+            broker=broker,
+            watchers=watchers,
+            metrics=Metrics(engine),
+            types=types,
+            now=now,
+            new_id=_new_id,
+            queue_limit=config.limits.queued_containers,
+        )
+        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        stack.push_async_callback(self._stop_engine, runtime)
+        await self._listen(stack, backend, [type_.name for type_ in types])
+        stack.callback(watchers.notify_all)
+        stack.callback(broker.close)
+        log.info("serving", url=self.url, driver=config.driver.name, store=config.store)
+
+    async def _engine(self, store: Store, types: dict[str, InstanceType]) -> Engine:
+        found = await asyncio.to_thread(store.recover)
+        unreleased = await asyncio.to_thread(store.unreleased_attempts)
+        return Engine(
+            cluster=self._config.cluster,
+            types=types,
+            pool_settings=self._config.pool,
+            settings=self._config.scheduler,
+            recovered=Recovered(
+                containers=found.containers,
+                unreleased=unreleased,
+                launches=found.launches,
+                instances=found.instances,
+            ),
+            new_token=lambda: secrets.token_hex(16),
+            new_secret=lambda: secrets.token_hex(32),
+        )
+
+    def _performer(self, logs: LogStore, runtime: Runtime) -> Performer:
+        config = self._config
+        key = load_or_create_private_key(config.ssh.private_key_path(config.data_dir))
+        link_settings = LinkSettings(
+            user=config.ssh.user,
+            private_key=key,
+            cluster=config.cluster,
+            epoch=1,
+            bundle=build_runner(),
+            engine_json=config.engine.to_json(),
+            handshakes=threading.Semaphore(config.ssh.max_handshakes),
+            clock=self._clock.now,
+            boot_probe_command=config.pool.boot_probe_command,
+            connect_timeout_s=config.ssh.connect_timeout_s,
+            command_timeout_s=config.ssh.command_timeout_s,
+            heartbeat_interval_s=config.ssh.heartbeat_interval_s,
+            heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
+        )
+        return Performer(
+            driver=self._driver(),
+            cluster=config.cluster,
+            launching=Launching(
+                image=config.pool.image,
+                init_command=config.pool.init_command,
+                public_key=public_key_text(key),
+            ),
+            link_settings=link_settings,
+            logs=_AttemptLogs(logs),
+            post=runtime.post,
+            now=self._clock.now,
+        )
+
+    def _driver(self) -> InstanceSet:
+        config = self._config
+        info = driver(config.driver.name)
+        context = DriverContext(
+            cluster=config.cluster,
+            state_dir=config.data_dir / "drivers" / info.name.replace(":", "-"),
+            clock=self._clock.now,
+        )
+        return info.make(driver_parameters(config), context)
+
+    async def _listen(
+        self,
+        stack: contextlib.AsyncExitStack,
+        backend: DispatcherBackend,
+        type_names: list[str],
+    ) -> None:
+        config = self._config
+        app = make_app(
+            backend,
+            limits=config.api_limits(),
+            defaults=config.request_defaults(),
+            instance_type_names=type_names,
+            version=version("longshore"),
+        )
+        runner = ApiRunner(app)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        host, port = config.listen_address()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.url = f"http://{shown}:{bound[1]}"
+
+    async def _stop_engine(self, runtime: Runtime) -> None:
+        runtime.stop()
+        assert self._engine_task is not None  # noqa: S101 - set just before this was pushed
+        await asyncio.wait([self._engine_task])
+
+    async def wait_failed(self) -> None:
+        """Return, or raise what went wrong, when the engine has ended of itself."""
+        assert self._engine_task is not None  # noqa: S101 - called after start only
+        await asyncio.shield(self._engine_task)
+
+    async def stop(self) -> None:
+        """End streams, take no more requests, commit what is pending, drop sessions, let go.
+
+        Instances and what runs on them go on; the next start adopts them.
+        """
+        await self._stack.aclose()
+
+
+def serve(config: Config) -> int:
+    """Run a dispatcher until SIGTERM or SIGINT; return the exit status (0, or 1 on a failure)."""
+    return asyncio.run(_serve(config))
+
+
+async def _serve(config: Config) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = Server(config)
+    await server.start()
+    sys.stderr.write(f"Longshore serves at {server.url}\n")
+    sys.stderr.flush()
+    failed = asyncio.create_task(server.wait_failed())
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    status = 0
+    if failed.done():
+        status = 1
+        error = failed.exception()
+        log.error("the engine has ended; start again", exc_info=error)
+    failed.cancel()
+    await server.stop()
+    return status
+
+
+@contextlib.contextmanager
+def running_server(config: Config) -> Iterator[str]:
+    """Run a whole dispatcher on a thread for the length of a `with`, and yield its URL.
+
+    What fails at start is raised here; an engine that fails later is raised at the end.
+    """
+    started = threading.Event()
+    box: dict[str, object] = {}
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        server = Server(config)
+        try:
+            await server.start()
+        except BaseException as error:
+            box["error"] = error
+            raise
+        finally:
+            box["stop"] = lambda: loop.call_soon_threadsafe(stop.set)
+            box["url"] = server.url
+            started.set()
+        failed = asyncio.create_task(server.wait_failed())
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if failed.done():
+            box["error"] = failed.exception() or RuntimeError("the engine has ended")
+        failed.cancel()
+        await server.stop()
+
+    def body() -> None:
+        with contextlib.suppress(BaseException):  # kept in the box, raised by the caller
+            asyncio.run(run())
+
+    thread = threading.Thread(target=body, name="server")
+    thread.start()
+    started.wait()
+    try:
+        if not box["url"]:
+            return_error = box["error"]
+            assert isinstance(return_error, BaseException)  # noqa: S101 - narrows the type
+            raise return_error
+        yield str(box["url"])
+    finally:
+        stop_now = box["stop"]
+        assert callable(stop_now)  # noqa: S101 - narrows the type
+        with contextlib.suppress(RuntimeError):  # the loop has ended of itself
+            stop_now()
+        thread.join()
+    failure = box.get("error")
+    if isinstance(failure, BaseException):
+        raise failure
+
+
+def _publish(
+    what: PublishContainer | PublishInstance,
+    *,
+    engine: Engine,
+    broker: Broker,
+    watchers: Watchers,
+) -> None:
+    if isinstance(what, PublishContainer):
+        container = what.container
+        reason = engine.placing.reason(container.id)
+        data = container_data(container, reason.message if reason is not None else "")
+        broker.publish("container", container.id, data)
+        watchers.notify(container.id)
+        return
+    worker = engine.pool.workers.get(what.worker_id)
+    if what.gone is not None:
+        broker.publish("instance", what.worker_id, instance_data(gone_view(what.gone)))
+    elif worker is not None:
+        broker.publish("instance", what.worker_id, instance_data(instance_view(engine, worker)))
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str
+) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
+        loop.call_soon_threadsafe(function, argument)
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
+
+
+def container_of(attempt_id: str) -> str:
+    """Return the id of the container that an attempt belongs to."""
+    return attempt_id.rpartition("-")[0]

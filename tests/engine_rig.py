@@ -1,0 +1,411 @@
+"""An engine with a made-up cloud around it: literal times, no event loop, every command kept.
+
+The rig answers commands as a well-behaved cloud would unless a test takes an answer into its own
+hands (`answers` off for that kind). `Engine.check()` runs after every event.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+from dispatcher.engine import Engine, Recovered
+from dispatcher.messages import (
+    CancelRequested,
+    Change,
+    Command,
+    Commit,
+    DeleteLaunch,
+    Event,
+    PriorityRequested,
+    PublishContainer,
+    PublishInstance,
+    SaveAttempt,
+    SaveContainer,
+    SaveInstance,
+    SaveLaunch,
+    Submitted,
+    Woken,
+)
+from dispatcher.model import (
+    Attempt,
+    Constraints,
+    Container,
+    ContainerSpec,
+    ContainerState,
+    InstanceRecord,
+    SchedulerSettings,
+)
+from drivers.errors import CloudError
+from drivers.interface import TOKEN_TAG, InstanceType, Resources
+from pool.messages import (
+    AttemptExited,
+    AttemptStarted,
+    CloseSession,
+    Created,
+    CreateFailed,
+    CreateInstance,
+    Destroyed,
+    DestroyInstance,
+    Listed,
+    ListInstances,
+    LogComplete,
+    PoolCommand,
+    Probe,
+    ProbeFailed,
+    ProbeSucceeded,
+    ReleaseAttempt,
+    SetTags,
+    SignalAttempt,
+    StartAttempt,
+    TagsSet,
+)
+from pool.model import (
+    AttemptExit,
+    AttemptReport,
+    ExitKind,
+    InstanceSeen,
+    Launch,
+    PoolSettings,
+    ProbeReport,
+)
+
+GIB = 2**30
+CLUSTER = "test"
+
+
+def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> InstanceType:
+    """Return type tN: N cpus, N x 1.1 GiB, $0.123 x N."""
+    return InstanceType(
+        name=name or f"t{cpus}",
+        provider_type=f"p{cpus}",
+        resources=Resources(cpu_millis=1000 * cpus, memory_bytes=cpus * GIB * 11 // 10),
+        price_usd_per_hour=Decimal(price) if price else Decimal("0.123") * cpus,
+        **more,  # type: ignore[arg-type]  # the few optional fields of InstanceType
+    )
+
+
+def make_container(
+    number: int, *, cpus: float = 1, priority: int = 500, **more: object
+) -> Container:
+    """Return container number N asking 1 GiB per cpu."""
+    resources = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
+    constraints = more.pop("constraints", Constraints())
+    assert isinstance(constraints, Constraints)
+    spec = ContainerSpec(
+        name=f"n{number}",
+        image="",
+        command=("true",),
+        env=(),
+        resources=resources,
+        constraints=constraints,
+        **more,  # type: ignore[arg-type]  # the few optional fields of ContainerSpec
+    )
+    return Container(
+        id=f"c-{number}",
+        sequence=number,
+        spec=spec,
+        user="u",
+        project="p",
+        priority=priority,
+        created_at=0.0,
+    )
+
+
+class Rig:
+    """One engine, the cloud it sees and the store it writes."""
+
+    def __init__(
+        self,
+        *types: InstanceType,
+        pool: PoolSettings | None = None,
+        settings: SchedulerSettings | None = None,
+        recovered: Recovered | None = None,
+        listed: bool = True,
+    ) -> None:
+        self.types = {type_.name: type_ for type_ in types or (make_type(1),)}
+        self.pool_settings = pool or PoolSettings()
+        self.settings = settings or SchedulerSettings()
+        self.now = 1000.0
+        self.cloud: dict[str, InstanceSeen] = {}
+        self.on_instance: dict[str, dict[str, AttemptReport]] = {}
+        self.sent: list[PoolCommand] = []
+        self.published: list[PublishContainer | PublishInstance] = []
+        self.containers: dict[str, Container] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.launches: dict[str, Launch] = {}
+        self.instances: dict[str, InstanceRecord] = {}
+        self.silent: set[type[PoolCommand]] = set()
+        self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
+        self._numbers = itertools.count(1)
+        self._instance_numbers = itertools.count(1)
+        self._boot(recovered or Recovered(), listed=listed)
+
+    def _boot(self, recovered: Recovered, *, listed: bool) -> None:
+        self.engine = Engine(
+            cluster=CLUSTER,
+            types=self.types,
+            pool_settings=self.pool_settings,
+            settings=self.settings,
+            recovered=recovered,
+            new_token=lambda: f"token-{next(self._numbers)}",
+            new_secret=lambda: "secret",
+        )
+        if not listed:
+            self.silent.add(ListInstances)
+        self._carry_out(self.engine.begin(self.now))
+        self.settle()
+
+    def crash(self, *, listed: bool = True) -> None:
+        """Lose all memory and start again from what was committed; the cloud goes on."""
+        unfinished = [c for c in self.containers.values() if not c.state.final]
+        recovered = Recovered(
+            containers=tuple(
+                replace(
+                    c,
+                    attempts=tuple(
+                        sorted(
+                            (a for a in self.attempts.values() if a.container_id == c.id),
+                            key=lambda a: a.number,
+                        )
+                    ),
+                )
+                for c in sorted(unfinished, key=lambda c: c.sequence)
+            ),
+            unreleased=tuple(
+                a
+                for a in self.attempts.values()
+                if a.outcome is not None
+                and not a.log_complete
+                and a.instance_id in self.instances
+                and self.instances[a.instance_id].gone_at is None
+            ),
+            launches=tuple(self.launches.values()),
+            instances=tuple(i for i in self.instances.values() if i.gone_at is None),
+        )
+        self.sent.clear()
+        self._boot(recovered, listed=listed)
+
+    # ---- driving ---------------------------------------------------------------------------
+
+    def send(self, event: Event) -> None:
+        """Give one event to the engine, carry out what it asks for, then let it settle."""
+        self._give(event)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wake the engine as long as it wants to be woken at this moment."""
+        for _ in range(10_000):
+            due = self.engine.next_wakeup(self.now)
+            if due is None or due > self.now:
+                return
+            self._give(Woken())
+        raise AssertionError("the engine never settles")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, waking the engine at each of its deadlines."""
+        end = self.now + seconds
+        while True:
+            due = self.engine.next_wakeup(self.now)
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            self.settle()
+        self.now = end
+        self.settle()
+
+    def submit(self, *containers: Container) -> None:
+        """Commit containers and tell the engine."""
+        for container in containers:
+            self.containers[container.id] = container
+        self.send(Submitted(containers=containers))
+
+    def cancel(self, container_id: str) -> None:
+        """Commit a cancellation and tell the engine."""
+        stored = self.containers[container_id]
+        self.containers[container_id] = replace(stored, cancel_requested=True)
+        self.send(CancelRequested(container_id=container_id))
+
+    def set_priority(self, container_id: str, priority: int) -> None:
+        """Commit a priority and tell the engine."""
+        stored = self.containers[container_id]
+        self.containers[container_id] = replace(stored, priority=priority)
+        self.send(PriorityRequested(container_id=container_id, priority=priority))
+
+    def exit(self, attempt_id: str, code: int = 0, kind: ExitKind = ExitKind.EXITED) -> None:
+        """Let an attempt end on its instance, its exit be pushed and its log be complete."""
+        worker_id = self.attempts[attempt_id].instance_id
+        how = AttemptExit(kind=kind, code=code)
+        report = AttemptReport(attempt_id=attempt_id, container_id="", exit=how)
+        self.on_instance[worker_id][attempt_id] = report
+        self.send(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
+        self.send(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
+
+    def boot(self, type_name: str, **tags: str) -> str:
+        """Let an instance of ours be in the cloud that nobody here created; return its id."""
+        instance_id = f"i-{next(self._instance_numbers):03}"
+        all_tags = {
+            "longshore-cluster": CLUSTER,
+            "longshore-type": type_name,
+            "longshore-idle-behavior": "run",
+            **{key.replace("_", "-"): value for key, value in tags.items()},
+        }
+        self.cloud[instance_id] = InstanceSeen(
+            id=instance_id, address=f"{instance_id}:22", tags=tuple(sorted(all_tags.items()))
+        )
+        self.on_instance[instance_id] = {}
+        return instance_id
+
+    # ---- looking ---------------------------------------------------------------------------
+
+    def kinds(self) -> list[str]:
+        """Return the names of the pool commands sent so far."""
+        return [type(command).__name__ for command in self.sent]
+
+    def states(self) -> dict[str, str]:
+        """Return the committed state of each container."""
+        return {id_: c.state.value for id_, c in sorted(self.containers.items())}
+
+    def started_on(self) -> dict[str, str]:
+        """Return where each container's attempts were started, the latest one's instance."""
+        return {c.order.container_id: c.worker_id for c in self.sent if isinstance(c, StartAttempt)}
+
+    def created_types(self) -> list[str]:
+        """Return the types of the instances that were asked for, in order."""
+        return [c.launch.type_name for c in self.sent if isinstance(c, CreateInstance)]
+
+    def worker_states(self) -> dict[str, str]:
+        """Return the state of each worker."""
+        return {id_: w.state.value for id_, w in sorted(self.engine.pool.workers.items())}
+
+    # ---- the world -------------------------------------------------------------------------
+
+    def _give(self, event: Event) -> None:
+        commands = self.engine.handle(event, self.now)
+        self.engine.check()
+        self._carry_out(commands)
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Commit):
+                for change in command.changes:
+                    self._commit(change)
+                self._carry_out(list(command.then))
+            elif isinstance(command, PublishContainer | PublishInstance):
+                self.published.append(command)
+            else:
+                self.sent.append(command)
+                if type(command) not in self.silent:
+                    self._answer(command)
+
+    def _commit(self, change: Change) -> None:
+        match change:
+            case SaveContainer():
+                old = self.containers[change.container.id]
+                assert not old.state.final or old.state is change.container.state
+                self.containers[old.id] = replace(
+                    change.container,
+                    priority=old.priority,
+                    cancel_requested=old.cancel_requested,
+                )
+            case SaveAttempt():
+                self.attempts[change.attempt.id] = change.attempt
+            case SaveLaunch():
+                self.launches[change.launch.token] = change.launch
+            case DeleteLaunch():
+                self.launches.pop(change.token, None)
+            case SaveInstance():
+                self.instances[change.instance.id] = change.instance
+            case _:
+                raise AssertionError(f"the engine does not write {change}")
+
+    def _answer(self, command: PoolCommand) -> None:
+        match command:
+            case ListInstances():
+                self.list_now(command.op_id)
+            case CreateInstance():
+                self.create_now(command)
+            case DestroyInstance():
+                self.cloud.pop(command.instance_id, None)
+                self.on_instance.pop(command.instance_id, None)
+                self._give(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
+            case SetTags():
+                seen = self.cloud.get(command.instance_id)
+                if seen is not None:
+                    self.cloud[seen.id] = replace(seen, tags=command.tags)
+                self._give(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
+            case Probe():
+                self.probe_now(command)
+            case StartAttempt():
+                self.start_now(command)
+            case ReleaseAttempt():
+                self.on_instance.get(command.worker_id, {}).pop(command.attempt_id, None)
+            case SignalAttempt() | CloseSession():
+                pass
+
+    def list_now(self, op_id: int) -> None:
+        """Answer a listing with what is in the cloud."""
+        instances = tuple(self.cloud[id_] for id_ in sorted(self.cloud))
+        self._give(Listed(op_id=op_id, began_at=self.now, instances=instances))
+
+    def create_now(self, command: CreateInstance) -> None:
+        """Answer a create call."""
+        error = self.create_error(command)
+        if error is not None:
+            self._give(CreateFailed(op_id=command.op_id, token=command.launch.token, error=error))
+            return
+        instance_id = f"i-{next(self._instance_numbers):03}"
+        assert dict(command.tags)[TOKEN_TAG] == command.launch.token
+        assert command.launch.token in self.launches, "created before it was journalled"
+        seen = InstanceSeen(id=instance_id, address=f"{instance_id}:22", tags=command.tags)
+        self.cloud[instance_id] = seen
+        self.on_instance[instance_id] = {}
+        self._give(Created(op_id=command.op_id, token=command.launch.token, instance=seen))
+
+    def probe_now(self, command: Probe) -> None:
+        """Answer a probe with what runs on the instance."""
+        if command.worker_id not in self.cloud:
+            self._give(
+                ProbeFailed(
+                    op_id=command.op_id,
+                    worker_id=command.worker_id,
+                    revision=command.revision,
+                    stage="connect",
+                    message="no route",
+                )
+            )
+            return
+        reports = self.on_instance[command.worker_id]
+        self._give(
+            ProbeSucceeded(
+                op_id=command.op_id,
+                worker_id=command.worker_id,
+                revision=command.revision,
+                began_at=self.now,
+                host_key="ssh-ed25519 AAAA",
+                report=ProbeReport(
+                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id="b"
+                ),
+            )
+        )
+
+    def start_now(self, command: StartAttempt) -> None:
+        """Answer a start: the attempt runs."""
+        attempt_id = command.order.attempt_id
+        assert self.attempts[attempt_id].outcome is None, "started before it was journalled"
+        self.on_instance[command.worker_id][attempt_id] = AttemptReport(
+            attempt_id=attempt_id, container_id=command.order.container_id
+        )
+        self._give(
+            AttemptStarted(op_id=command.op_id, worker_id=command.worker_id, attempt_id=attempt_id)
+        )
+
+
+def last_commands(rig: Rig, kind: type[PoolCommand]) -> list[PoolCommand]:
+    """Return the commands of one kind, oldest first."""
+    return [command for command in rig.sent if isinstance(command, kind)]
+
+
+FINAL = frozenset(state.value for state in ContainerState if state.final)

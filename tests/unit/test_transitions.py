@@ -1,0 +1,66 @@
+"""The worker's transition table: every legal move by name, every other one refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from drivers.errors import BugError
+from pool.model import WorkerState
+from pool.transitions import REMOVED, TABLE, Trigger, next_state
+
+UNKNOWN, BOOTING, IDLE, RUNNING, SHUTDOWN = (
+    WorkerState.UNKNOWN,
+    WorkerState.BOOTING,
+    WorkerState.IDLE,
+    WorkerState.RUNNING,
+    WorkerState.SHUTDOWN,
+)
+
+ROWS = [
+    (UNKNOWN, Trigger.CREATED, BOOTING),
+    (UNKNOWN, Trigger.READY_EMPTY, IDLE),
+    (UNKNOWN, Trigger.READY_BUSY, RUNNING),
+    (BOOTING, Trigger.READY_EMPTY, IDLE),
+    (BOOTING, Trigger.READY_BUSY, RUNNING),
+    (UNKNOWN, Trigger.BOOT_TIMEOUT, SHUTDOWN),
+    (BOOTING, Trigger.BOOT_TIMEOUT, SHUTDOWN),
+    (IDLE, Trigger.PLACED, RUNNING),
+    (RUNNING, Trigger.LAST_EXIT, IDLE),
+    (IDLE, Trigger.PROBE_TIMEOUT, SHUTDOWN),
+    (RUNNING, Trigger.PROBE_TIMEOUT, SHUTDOWN),
+    (IDLE, Trigger.IDLE_TIMEOUT, SHUTDOWN),
+    (BOOTING, Trigger.DRAINED, SHUTDOWN),
+    (IDLE, Trigger.DRAINED, SHUTDOWN),
+    (RUNNING, Trigger.DRAINED, SHUTDOWN),
+    (UNKNOWN, Trigger.DRAINED, SHUTDOWN),
+]
+
+
+@pytest.mark.parametrize(("state", "trigger", "expected"), ROWS)
+def test_rows_of_the_semantics(state: WorkerState, trigger: Trigger, expected: WorkerState) -> None:
+    assert next_state(state, trigger) is expected
+
+
+@pytest.mark.parametrize("state", list(WorkerState))
+def test_any_worker_may_be_gone_or_killed(state: WorkerState) -> None:
+    assert next_state(state, Trigger.GONE) is REMOVED
+    assert next_state(state, Trigger.KILLED) is S
+
+
+def test_every_other_move_raises() -> None:
+    refused = [
+        (state, trigger)
+        for state in WorkerState
+        for trigger in Trigger
+        if trigger not in TABLE[state]
+    ]
+    assert (BOOTING, Trigger.PLACED) in refused
+    assert (SHUTDOWN, Trigger.PLACED) in refused
+    assert (IDLE, Trigger.LAST_EXIT) in refused
+    for state, trigger in refused:
+        with pytest.raises(BugError):
+            next_state(state, trigger)
+
+
+def test_nothing_leaves_shutdown_but_removal() -> None:
+    assert set(TABLE[SHUTDOWN].values()) == {SHUTDOWN, REMOVED}
