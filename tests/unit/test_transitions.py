@@ -44,7 +44,7 @@ def test_rows_of_the_semantics(state: WorkerState, trigger: Trigger, expected: W
 @pytest.mark.parametrize("state", list(WorkerState))
 def test_any_worker_may_be_gone_or_killed(state: WorkerState) -> None:
     assert next_state(state, Trigger.GONE) is REMOVED
-    assert next_state(state, Trigger.KILLED) is S
+    assert next_state(state, Trigger.KILLED) is SHUTDOWN
 
 
 def test_every_other_move_raises() -> None:
