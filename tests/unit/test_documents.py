@@ -68,7 +68,7 @@ def wrong_arguments(line: str, command: click.Command, words: list[str]) -> str:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_in_documents_exist(document: Path) -> None:
     wrong = [what for line in command_lines(document.read_text()) if (what := wrong_command(line))]
-    assert wrong == []
+    assert not wrong, "\n".join(["", *wrong])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -80,7 +80,7 @@ def test_files_and_links_in_documents_exist(document: Path) -> None:
         *(link for link in links if not (document.parent / link.partition("#")[0]).exists()),
         *(name for name in files if not (ROOT / name).exists() and name != "longshore.yml"),
     ]
-    assert missing == []
+    assert not missing, "\n".join(["", *missing])
 
 
 @pytest.mark.parametrize(

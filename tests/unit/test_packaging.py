@@ -47,7 +47,7 @@ def test_every_import_is_declared_as_a_runtime_dependency() -> None:
         for name in sorted(imported_names(path) - own)
         if not declared & {distribution_of(each) for each in distributions.get(name, [name])}
     ]
-    assert undeclared == []
+    assert not undeclared, "\n".join(["", *undeclared])
 
 
 def test_the_runner_imports_the_standard_library_only() -> None:
