@@ -86,12 +86,12 @@ def steps_of(kind: str) -> list[Step]:
         return [*static_steps(), Step(name="unit and property tests", command=tests)]
     return [
         *static_steps(),
-        Step(name="tests", command=pytest_command("-n2", "-m", "not alone", "tests")),
         Step(
             name="tests that run alone",
             command=pytest_command("-m", "alone", "tests"),
             may_be_empty=True,
         ),
+        Step(name="all other tests", command=pytest_command("-n2", "-m", "not alone", "tests")),
     ]
 
 
