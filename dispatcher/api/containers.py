@@ -12,9 +12,10 @@ from dispatcher.api.answers import container_answer, how_many_fit, json_response
 from dispatcher.api.backend import Backend, ContainerFilter, Page
 from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from dispatcher.api.limits import ApiLimits
+from dispatcher.api.log_stream import LogStream
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import SubmissionDecoder
-from dispatcher.api.streams import LogStream, StreamGate
+from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
 from dispatcher.model import Container, ContainerState
 from drivers.errors import InvalidRequest

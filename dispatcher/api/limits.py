@@ -32,10 +32,10 @@ class ApiLimits:
     log_chunk_bytes: int = 256 * 2**10
     concurrent_streams: int = 500
     subscribers: int = 100
-    subscriber_backlog: int = 1000
     write_timeout_s: float = 60.0
     heartbeat_s: float = 15.0
     watch_interval_s: float = 0.5
+    log_recheck_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

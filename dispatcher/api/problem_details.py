@@ -6,7 +6,9 @@ request"; `errors` then lists every problem with its path.
 
 from __future__ import annotations
 
-import secrets
+import hashlib
+import itertools
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
@@ -22,6 +24,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 RETRY_AFTER_S = 2
 
+_faults = itertools.count(1)
 _log = structlog.get_logger(__name__)
 
 
@@ -70,9 +73,20 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
         case web.RequestPayloadError():
             return problem(400, "The body could not be read: it does not match its headers.")
         case _:
-            error_id = secrets.token_hex(8)
-            _log.error("request_failed", error_id=error_id, where=where, exc_info=error)
+            error_id = log_unexpected("request_failed", error, where=where)
             return problem(500, f"The server failed; its log tells why under {error_id}.")
+
+
+def log_unexpected(event: str, error: BaseException, *, where: str) -> str:
+    """Log an error that nobody expected and return the id under which it is found in the log.
+
+    Its first part is the same for the same fault, its second counts the faults of this process.
+    """
+    trace = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
+    fault = hashlib.sha256(trace.encode()).hexdigest()[:8]
+    error_id = f"{fault}-{next(_faults)}"
+    _log.error(event, error_id=error_id, where=where, exc_info=error)
+    return error_id
 
 
 def answer_for_http(error: web.HTTPException) -> web.Response:

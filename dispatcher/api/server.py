@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from dispatcher.api.problem_details import answer_for_http, problem
-
-_log = structlog.get_logger(__name__)
+from dispatcher.api.problem_details import answer_for_http, log_unexpected, problem
 
 
 class ApiRunner(web.AppRunner):
@@ -67,8 +64,9 @@ class _Connection(RequestHandler):
             detail = (message or "").splitlines()[0][:200] if message else ""
             response = problem(status, f"This is not a request in HTTP/1.1. {detail}".strip())
         else:
-            _log.error("request_failed_outside_the_application", exc_info=exc)
-            response = problem(status, "The server failed; its log tells why.")
+            error = exc or RuntimeError(message)
+            error_id = log_unexpected("connection_failed", error, where="outside the application")
+            response = problem(status, f"The server failed; its log tells why under {error_id}.")
         response.headers["Server"] = "longshore"
         response.force_close()
         return response

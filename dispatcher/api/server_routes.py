@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 
 from aiohttp import web
 
 from dispatcher.api.answers import json_response
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Query
+from dispatcher.api.event_stream import EventEncoder, EventStream
 from dispatcher.api.limits import ApiLimits
-from dispatcher.api.streams import EventStream, StreamGate
+from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import HealthAnswer, LiveAnswer
-from drivers.errors import InvalidRequest
-
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class ServerRoutes:
@@ -24,14 +22,27 @@ class ServerRoutes:
         self._backend = backend
         self._gate = gate
         self._limits = limits
+        self._encoder: EventEncoder | None = None
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream events, from the one after `Last-Event-ID` or from now on."""
         Query(request, ())
-        after = _last_event_id(request)
+        stream = EventStream(
+            self._backend,
+            self._gate,
+            self._limits,
+            self._shared_encoder(),
+            last_event_id=request.headers.get("Last-Event-ID", ""),
+        )
         with self._gate.admit():
-            stream = EventStream(self._backend, self._gate, self._limits, after=after)
             return await stream.answer(request)
+
+    def _shared_encoder(self) -> EventEncoder:
+        """Return the one encoder; its epoch is a number that another process gets only by a rare
+        chance, from the loop's clock at the first subscription: before, nobody knows an id."""
+        if self._encoder is None:
+            self._encoder = EventEncoder(int(asyncio.get_running_loop().time() * 1e6))
+        return self._encoder
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answer that the process answers."""
@@ -49,12 +60,3 @@ class ServerRoutes:
             body=self._backend.metrics(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
-
-
-def _last_event_id(request: web.Request) -> int | None:
-    texts = request.headers.getall("Last-Event-ID", [])
-    if not texts or texts == [""]:
-        return None
-    if len(texts) > 1 or not _NUMBER.fullmatch(texts[0]):
-        raise InvalidRequest([("Last-Event-ID", "must be the id of an event, a whole number")])
-    return int(texts[0])

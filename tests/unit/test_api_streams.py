@@ -1,0 +1,339 @@
+"""Logs and events over real HTTP: complete, resumable, bounded, and ended when they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from dispatcher.api.backend import ServerEvent
+from dispatcher.api.limits import ApiLimits
+from tests.api_server import MINIMAL, Client, connected, serving
+from tests.fake_backend import FakeBackend
+
+QUICK = ApiLimits(watch_interval_s=0.05, heartbeat_s=0.2)
+ONE = "/v1/containers/c-00000001"
+
+
+async def until(condition: Callable[[], bool], *, deadline_s: float = 10.0) -> None:
+    """Return when `condition` holds; fail when it does not in time."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110 - the condition is anything that a test can see
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with connected(limits=QUICK) as client:
+        yield client
+
+
+async def running(client: Client) -> FakeBackend:
+    await client.post("/v1/containers", MINIMAL)
+    client.backend.add_instance("i-1")
+    client.backend.start("c-00000001", "i-1")
+    return client.backend
+
+
+async def log(client: Client, query: str = "") -> bytes:
+    async with client.session.get(f"{client.url}{ONE}/logs{query}") as response:
+        assert response.status == 200
+        assert response.content_type == "application/octet-stream"
+        return await response.read()
+
+
+async def test_a_log_is_its_bytes_from_an_offset(client: Client) -> None:
+    backend = await running(client)
+    backend.push_log("c-00000001", b"\x00\xff\r\nabc")
+    backend.push_log("c-00000001", b"oops", stream="stderr")
+    assert await log(client) == b"\x00\xff\r\nabc"
+    assert await log(client, "?stream=stdout&offset=4&follow=false") == b"abc"
+    assert await log(client, "?stream=stderr") == b"oops"
+    assert await log(client, "?offset=1000") == b""
+
+
+async def test_a_long_log_comes_in_pieces_and_whole() -> None:
+    async with connected(limits=replace(QUICK, log_chunk_bytes=1000)) as client:
+        backend = await running(client)
+        data = bytes(range(256)) * 1000
+        backend.push_log("c-00000001", data)
+        assert await log(client) == data
+        backend.finish("c-00000001")
+        assert await log(client, "?follow=true") == data
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [("stream=both", "stream"), ("offset=-1", "offset"), ("follow=x", "follow"), ("a=b", "a")],
+)
+async def test_a_wrong_parameter_of_a_log_is_named(client: Client, query: str, path: str) -> None:
+    await running(client)
+    status, answer = await client.call("GET", f"{ONE}/logs?{query}")
+    assert status == 400
+    assert answer["errors"][0]["path"] == path
+
+
+async def test_following_gives_what_comes_and_ends_with_the_container(client: Client) -> None:
+    backend = await running(client)
+    backend.push_log("c-00000001", b"one ")
+    async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
+        assert await response.content.readexactly(4) == b"one "
+        backend.push_log("c-00000001", b"two ")
+        assert await response.content.readexactly(4) == b"two "
+        backend.push_log("c-00000001", b"three")
+        backend.finish("c-00000001")
+        assert await response.read() == b"three"
+
+
+async def test_following_starts_again_with_another_attempt(client: Client) -> None:
+    backend = await running(client)
+    backend.push_log("c-00000001", b"a long first try ")
+    async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
+        assert await response.content.readexactly(17) == b"a long first try "
+        backend.lose("c-00000001")
+        backend.start("c-00000001", "i-1")
+        backend.push_log("c-00000001", b"second")
+        backend.finish("c-00000001")
+        assert await response.read() == b"second"
+
+
+async def test_a_follower_that_hangs_up_is_forgotten() -> None:
+    async with connected(limits=replace(QUICK, concurrent_streams=1)) as client:
+        await running(client)
+        url = f"{client.url}{ONE}/logs?follow=1"
+        async with client.session.get(url) as response:
+            assert response.status == 200
+            async with client.session.get(url) as second:
+                assert second.status == 503
+                assert second.headers["Retry-After"]
+            response.close()
+        status = 503
+
+        async def again() -> int:
+            async with client.session.get(f"{client.url}{ONE}/logs") as response:
+                return response.status
+
+        async with asyncio.timeout(5):
+            while status == 503:
+                status = await again()
+        assert status == 200
+
+
+class BreakingBackend(FakeBackend):
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        if offset:
+            raise RuntimeError("the disk is gone")
+        return await super().read_log(container_id, stream=stream, offset=offset, limit=limit)
+
+
+async def test_a_stream_that_breaks_is_cut_not_ended() -> None:
+    backend = BreakingBackend()
+    with capture_logs() as logs:
+        async with serving(backend, limits=QUICK) as (url, _), aiohttp.ClientSession() as session:
+            await running(Client(session, url, backend))
+            backend.push_log("c-00000001", b"some")
+            async with session.get(f"{url}{ONE}/logs?follow=1") as response:
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await response.read()
+    assert [entry["event"] for entry in logs] == ["stream_failed"]
+
+
+class Events:
+    """Reads server-sent events as (kind, id, data)."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+        self.comments: list[str] = []
+
+    async def next(self) -> tuple[str, str, Any]:
+        fields: dict[str, str] = {}
+        async with asyncio.timeout(10):
+            while True:
+                raw = await self.response.content.readline()
+                if not raw:
+                    raise EOFError
+                line = raw.decode().rstrip("\n")
+                if line.startswith(":"):
+                    self.comments.append(line)
+                elif line:
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif "data" in fields:
+                    return fields["event"], fields.get("id", ""), json.loads(fields["data"])
+                else:
+                    fields = {}
+
+
+@asynccontextmanager
+async def subscribed(client: Client, last_event_id: str = "") -> AsyncIterator[Events]:
+    headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
+    async with client.session.get(f"{client.url}/v1/events", headers=headers) as response:
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        yield Events(response)
+
+
+async def test_events_come_from_now_on_and_resume_without_a_gap(client: Client) -> None:
+    client.backend.publish("container", "c-0", {"state": "earlier"})
+    async with subscribed(client) as events:
+        client.backend.publish("container", "c-1", {"state": "queued"})
+        kind, event_id, data = await events.next()
+        assert kind == "container"
+        assert data == {"number": 2, "kind": "container", "id": "c-1", "data": {"state": "queued"}}
+        assert event_id.endswith("-2")
+    client.backend.publish("instance", "i-1", {})
+    client.backend.publish("instance", "i-2", {})
+    async with subscribed(client, event_id) as events:
+        assert [(await events.next())[2]["id"] for _ in range(2)] == ["i-1", "i-2"]
+
+
+@pytest.mark.parametrize("last", ["999", "1-1"])
+async def test_an_id_of_an_earlier_server_is_told_as_a_gap(client: Client, last: str) -> None:
+    for _ in range(5):
+        client.backend.publish("container", "c-1", {})
+    async with subscribed(client, last) as events:
+        kind, event_id, _ = await events.next()
+        assert kind == "gap"
+        assert event_id.endswith("-5")
+        client.backend.publish("container", "c-2", {})
+        assert (await events.next())[2]["number"] == 6
+
+
+async def test_events_that_are_no_longer_kept_are_told_as_a_gap(client: Client) -> None:
+    for _ in range(10_005):
+        client.backend.publish("container", "c-1", {})
+    async with subscribed(client, "2") as events:
+        assert (await events.next())[0] == "gap"
+        assert (await events.next())[2]["number"] == 6
+
+
+async def test_a_wrong_last_event_id_is_refused(client: Client) -> None:
+    for bad in ("x", "-1", "1-", "9" * 30):
+        headers = {"Last-Event-ID": bad}
+        status, answer = await client.call("GET", "/v1/events", headers=headers)
+        assert status == 400
+        assert answer["errors"][0]["path"] == "Last-Event-ID"
+
+
+async def test_a_quiet_stream_has_a_heartbeat(client: Client) -> None:
+    async with subscribed(client) as events:
+        reading = asyncio.ensure_future(events.next())
+        await until(lambda: events.comments.count(": heartbeat") >= 2)
+        client.backend.publish("container", "c-1", {})
+        assert (await reading)[2]["id"] == "c-1"
+
+
+async def test_subscribers_are_few_and_hanging_up_makes_room() -> None:
+    async with connected(limits=replace(QUICK, subscribers=1)) as client:
+        async with subscribed(client):
+            status, answer = await client.call("GET", "/v1/events")
+            assert status == 503
+            assert "1 event subscribers at most" in answer["detail"]
+        async with asyncio.timeout(5):
+            while True:
+                async with client.session.get(f"{client.url}/v1/events") as response:
+                    if response.status == 200:
+                        break
+
+
+async def test_a_burst_reaches_a_reader_whole(client: Client) -> None:
+    async with subscribed(client) as events:
+        for number in range(5000):
+            client.backend.publish("container", f"c-{number}", {})
+        got = [(await events.next())[2]["id"] for _ in range(5000)]
+        assert got == [f"c-{number}" for number in range(5000)]
+
+
+class ForgetfulBackend(FakeBackend):
+    """Ends those that are further behind than one event, as a bounded window does."""
+
+    async def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        position = self.last_event_number() if after is None else after
+        async for event in super().events(after=position):
+            if event.number > position + 1 or self.last_event_number() > event.number + 1000:
+                return
+            position = event.number
+            yield event
+
+
+async def test_who_falls_out_of_the_window_is_told_and_can_go_on() -> None:
+    backend = ForgetfulBackend()
+    async with serving(backend, limits=QUICK) as (url, _), aiohttp.ClientSession() as session:
+        client = Client(session, url, backend)
+        async with subscribed(client) as events:
+            for _ in range(2000):
+                backend.publish("container", "c-1", {})
+            kind, event_id, _ = await events.next()
+            assert kind == "gap"
+            with pytest.raises(EOFError):
+                await events.next()
+        async with subscribed(client, event_id) as events:
+            backend.publish("container", "c-2", {})
+            assert (await events.next())[2]["number"] == 2001
+
+
+class BrokenEvents(FakeBackend):
+    async def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        async for event in super().events(after=after):
+            yield event
+            raise RuntimeError("the window is gone")
+
+
+async def test_events_that_break_are_logged_and_cut() -> None:
+    backend = BrokenEvents()
+    with capture_logs() as logs:
+        async with (
+            serving(backend, limits=QUICK) as (url, _),
+            aiohttp.ClientSession() as session,
+            subscribed(Client(session, url, backend)) as events,
+        ):
+            backend.publish("container", "c-1", {})
+            assert (await events.next())[2]["number"] == 1
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await events.next()
+    assert [entry["event"] for entry in logs] == ["stream_failed"]
+
+
+async def test_a_subscriber_that_reads_nothing_is_cut_off() -> None:
+    async with connected(limits=replace(QUICK, subscribers=1, write_timeout_s=0.2)) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1024)
+        writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readline()
+        for _ in range(500):
+            client.backend.publish("container", "c-1", {"padding": "x" * 100_000})
+        async with asyncio.timeout(10):
+            while True:
+                async with client.session.get(f"{client.url}/v1/events") as response:
+                    if response.status == 200:
+                        break
+        writer.close()
+
+
+async def test_streams_end_soon_when_the_server_stops() -> None:
+    backend = FakeBackend()
+    async with serving(backend, limits=QUICK) as (url, runner), aiohttp.ClientSession() as session:
+        client = Client(session, url, backend)
+        await running(client)
+        async with subscribed(client) as events:
+            following = asyncio.ensure_future(log(client, "?follow=1"))
+            stuck, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1024)
+            writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await stuck.readline()
+            await until(lambda: len(runner.server.connections if runner.server else []) >= 3)
+            clock = asyncio.get_running_loop().time
+            before = clock()
+            await runner.cleanup()
+            assert clock() - before < 4
+            assert (await events.next())[0] == "stopped"
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await following
+            writer.close()
