@@ -132,14 +132,15 @@ def _all_processes() -> list[int]:
 def _is_ours(pid: int) -> bool:
     """Return whether this run started `pid` and it still runs, or has ended and is not reaped.
 
-    A zombie has no environment to read, but as long as it is our child, reaping it is our duty.
+    A zombie has no environment to read, but as long as it is our child, reaping it is our duty;
+    unless we are process 1 (of a container), which is the parent of everybody's orphans.
     """
     process = Path("/proc", str(pid))
     try:
         parent = process.joinpath("stat").read_text().rpartition(")")[2].split()[1]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return int(parent) == os.getpid() or _is_marked(process)
+    return int(parent) == os.getpid() != 1 or _is_marked(process)
 
 
 def _is_marked(process: Path) -> bool:
