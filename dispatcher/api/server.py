@@ -15,11 +15,13 @@ class ApiRunner(web.AppRunner):
     """An `AppRunner` whose errors are problem details at every level, malformed HTTP included.
 
     `settings` are those of `aiohttp.web.AppRunner`; unlike there, requests are not logged one by
-    one unless an `access_log` is given, and connections have 5 s to end on shutdown.
+    one unless an `access_log` is given, connections have 5 s to end on shutdown, and bodies are
+    never decompressed (encoded ones are refused).
     """
 
     def __init__(self, app: web.Application, **settings: Any) -> None:
-        super().__init__(app, **{"access_log": None, "shutdown_timeout": 5.0, **settings})
+        ours = {"access_log": None, "shutdown_timeout": 5.0, "auto_decompress": False}
+        super().__init__(app, **{**ours, **settings})
 
     async def _make_server(self) -> web.Server:
         plain = await super()._make_server()
