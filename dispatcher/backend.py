@@ -230,16 +230,13 @@ class DispatcherBackend:
         data = await asyncio.to_thread(
             self._logs.read, container_id, attempt.id, stream, offset, limit
         )
-        return data, self._log_ended(container, stream, offset + len(data))
-
-    def _log_ended(self, container: Container, stream: str, reached: int) -> bool:
-        attempt = container.attempts[-1]
-        if not container.state.final:
-            return False
+        if not container.state.final or len(data) >= limit:
+            return data, False
         size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
-        # Of an instance that is gone nothing more can come, however much was promised.
+        # What is not expected any more never comes, however much was promised: the instance is
+        # gone, or the log was cut at its limit.
         expected = attempt.id in self._engine.ledger.unreleased
-        return reached >= size or not (expected or attempt.log_complete)
+        return data, offset + len(data) >= size or not expected
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         """Return on news of the container or its log, or after `timeout_s`."""
@@ -258,6 +255,8 @@ class DispatcherBackend:
         problems = []
         if self._store.problem:
             problems.append(f"the store cannot be written: {self._store.problem}")
+        if self._logs.problem:
+            problems.append(self._logs.problem)
         pool = self._engine.pool
         if not pool.listed_once:
             problems.append("the cloud's first complete listing is not in yet")

@@ -112,4 +112,4 @@ def category(worker: Worker) -> str:
         return "hold"
     if worker.state is WorkerState.RUNNING:
         return "in_use"
-    return worker.state.value
+    return str(worker.state.value)

@@ -10,16 +10,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 
+import msgspec
 import structlog
 from aiohttp import web
 from pool.bundle import build_runner
 
 from dispatcher.api.app import make_app
+from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
 from dispatcher.backend import DispatcherBackend
 from dispatcher.broker import Broker, Watchers
-from dispatcher.config import Config, driver_parameters, instance_types
+from dispatcher.config import Config, driver_parameters, instance_types, listen_address
 from dispatcher.engine import Engine, Recovered
 from dispatcher.logs import LogStore
 from dispatcher.messages import PublishContainer, PublishInstance
@@ -78,13 +81,16 @@ class Server:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
-        config.data_dir.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         loop = asyncio.get_running_loop()
         watchers, broker = Watchers(), Broker()
-        store = await asyncio.to_thread(Store.open, config.store)
+        store = await asyncio.to_thread(
+            Store.open, config.store, max_pending=config.limits.pending_writes
+        )
         stack.callback(store.close)
         logs = LogStore(
-            config.log_dir,
+            Path(config.log_dir),
+            max_open_files=config.limits.open_log_files,
             on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
             max_log_bytes=config.limits.log_bytes_per_stream,
         )
@@ -149,14 +155,14 @@ class Server:
 
     def _performer(self, logs: LogStore, runtime: Runtime) -> Performer:
         config = self._config
-        key = load_or_create_private_key(config.ssh.private_key_path(config.data_dir))
+        key = load_or_create_private_key(Path(config.ssh.private_key))
         link_settings = LinkSettings(
             user=config.ssh.user,
             private_key=key,
             cluster=config.cluster,
             epoch=1,
             bundle=build_runner(),
-            engine_json=config.engine.to_json(),
+            engine_json=msgspec.json.encode(config.engine).decode(),
             handshakes=threading.Semaphore(config.ssh.max_handshakes),
             clock=self._clock.now,
             boot_probe_command=config.pool.boot_probe_command,
@@ -184,7 +190,7 @@ class Server:
         info = driver(config.driver.name)
         context = DriverContext(
             cluster=config.cluster,
-            state_dir=config.data_dir / "drivers" / info.name.replace(":", "-"),
+            state_dir=Path(config.data_dir) / "drivers" / info.name.replace(":", "-"),
             clock=self._clock.now,
         )
         return info.make(driver_parameters(config), context)
@@ -198,15 +204,24 @@ class Server:
         config = self._config
         app = make_app(
             backend,
-            limits=config.api_limits(),
-            defaults=config.request_defaults(),
+            limits=ApiLimits(
+                request_bytes=config.limits.request_bytes,
+                list_items=config.limits.list_items,
+                environment_bytes=config.limits.environment_bytes,
+                subscribers=config.limits.event_subscribers,
+            ),
+            defaults=Defaults(
+                cpu_millis=config.defaults.cpus,
+                memory_bytes=config.defaults.memory,
+                disk_bytes=config.defaults.disk,
+            ),
             instance_type_names=type_names,
             version=version("longshore"),
         )
         runner = ApiRunner(app)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        host, port = config.listen_address()
+        host, port = listen_address(config)
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
@@ -340,6 +355,10 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+def _make_private_directory(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _new_id() -> str:

@@ -60,6 +60,7 @@ from pool.messages import (
     SetTags,
     SignalAttempt,
     StartAttempt,
+    StartUnknown,
     TagsSet,
 )
 from pool.model import (
@@ -395,6 +396,16 @@ class Rig:
         """Answer a start: the attempt runs."""
         attempt_id = command.order.attempt_id
         assert self.attempts[attempt_id].outcome is None, "started before it was journalled"
+        if command.worker_id not in self.cloud:
+            self._give(
+                StartUnknown(
+                    op_id=command.op_id,
+                    worker_id=command.worker_id,
+                    attempt_id=attempt_id,
+                    message="no session",
+                )
+            )
+            return
         self.on_instance[command.worker_id][attempt_id] = AttemptReport(
             attempt_id=attempt_id, container_id=command.order.container_id
         )
