@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -70,6 +70,8 @@ def check(*, config_path: str | None) -> None:
 @json_option
 def show(*, config_path: str | None, as_json: bool) -> None:
     """Print the configuration as it takes effect, with defaults filled in."""
+    from dispatcher.config import plain  # noqa: PLC0415 - most commands need none
+
     effective = plain(load(config_path))
     if as_json:
         output.print_json(effective)
@@ -111,21 +113,13 @@ def example() -> str:
         raise Failure(f"{EXAMPLE} is missing from this installation: install it again") from error
 
 
-def plain(loaded: Config) -> dict[str, Any]:
-    """Return the configuration as JSON or YAML can say it."""
-    import msgspec  # noqa: PLC0415 - `config init` needs none
-
-    effective: dict[str, Any] = msgspec.to_builtins(loaded, enc_hook=str)
-    return effective
-
-
 def summary(loaded: Config) -> list[tuple[str, str]]:
     """Return what an operator checks at a glance."""
-    effective = plain(loaded)
-    types = effective.get("instance_types") or {}
+    types = sorted(loaded.instance_types)
     return [
-        ("listen", str(effective.get("listen", ""))),
-        ("store", str(effective.get("store") or "")),
-        ("driver", str((effective.get("driver") or {}).get("name", ""))),
-        ("instance types", ", ".join(sorted(types)) if isinstance(types, dict) else ""),
+        ("listen", loaded.listen),
+        ("data_dir", loaded.data_dir),
+        ("driver", loaded.driver.name),
+        ("instance types", ", ".join(types) if types else "this machine"),
+        ("engine", loaded.engine.name.value),
     ]

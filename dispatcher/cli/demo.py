@@ -6,8 +6,11 @@ machine. Only the cloud is simulated, so that it costs nothing.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -31,6 +34,8 @@ from dispatcher.cli.logs import Tail
 from dispatcher.cli.views import UNFINISHED_STATES
 from drivers.errors import ConfigError, LongshoreError
 
+LOG_NAME = "server.log"
+LOG_LINES_SHOWN = 30
 PAUSE_S = 0.25
 LOOK_INTERVAL_S = 1.0
 CLEAN_UP_S = 15.0
@@ -51,30 +56,49 @@ def demo() -> int:
     """See it work on this machine, in less than a minute, with nothing set up."""
     click.echo(INTRODUCTION)
     with tempfile.TemporaryDirectory(prefix="longshore-demo-") as directory:
+        log = Path(directory) / LOG_NAME
         try:
             story, broken = play(Path(directory))
         except ConfigError as error:
             raise config_failure(error) from error
         except (LongshoreError, OSError) as error:
             raise Failure(f"the demo's server cannot run: {error}") from error
+        except Failure as failure:
+            raise with_log(failure, log) from failure
         except KeyboardInterrupt:
             raise Failure(
                 "interrupted; the demo's containers and instances are ended",
                 exit_code=INTERRUPTED,
             ) from None
-    print_tables(story)
-    if broken:
-        raise Failure(
-            "the demo did not go as promised",
-            remedy="Please report this",
-            problems=[("", sentence) for sentence in broken],
-        )
+        print_tables(story)
+        if broken:
+            failure = Failure(
+                "the demo did not go as promised",
+                remedy="Please report this",
+                problems=[("", sentence) for sentence in broken],
+            )
+            raise with_log(failure, log)
     click.echo(
         f"\nAs promised: every exit code as expected, {len(story.instances)} instances created, "
         "idled, shut down and gone."
     )
     click.echo(HOW_TO_GO_ON)
     return 0
+
+
+def with_log(failure: Failure, log: Path) -> Failure:
+    """Return `failure` with the last lines of the server's log, which is about to be deleted."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return failure
+    told = [("log", output.safe(line)) for line in lines[-LOG_LINES_SHOWN:]]
+    return Failure(
+        failure.sentence,
+        remedy=failure.remedy,
+        exit_code=failure.exit_code,
+        problems=[*failure.problems, *told],
+    )
 
 
 def play(directory: Path) -> tuple[Story, list[str]]:
@@ -87,6 +111,7 @@ def play(directory: Path) -> tuple[Story, list[str]]:
     path = directory / "longshore.yml"
     path.write_text(yaml.safe_dump(configuration(directory)), encoding="utf-8")
     with (
+        logging_to(directory / LOG_NAME),
         running_server(load_config(str(path))) as url,
         Client(url, "") as client,
         EventFeed(client) as feed,
@@ -97,6 +122,32 @@ def play(directory: Path) -> tuple[Story, list[str]]:
         finally:
             stage.clean_up()
         return stage.story, stage.story.broken_promises()
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Keep the server's log out of the picture, in a file."""
+    import structlog  # noqa: PLC0415 - slow to import, and only the server needs it
+
+    root = logging.getLogger()
+    handler = logging.FileHandler(path, encoding="utf-8")
+    root.addHandler(handler)
+    with path.open("a", encoding="utf-8") as file:
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso"),
+                structlog.processors.format_exc_info,
+                structlog.processors.LogfmtRenderer(),
+            ],
+            logger_factory=structlog.WriteLoggerFactory(file=file),
+        )
+        try:
+            yield
+        finally:
+            structlog.reset_defaults()
+            root.removeHandler(handler)
+            handler.close()
 
 
 class Stage:

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import click
 
-from dispatcher.cli.configuration import config_failure
+from dispatcher.cli.configuration import config_failure, load
 from dispatcher.cli.failure import FAILED, Failure
 from dispatcher.cli.options import config_option, json_option
 from dispatcher.cli.output import print_json
@@ -20,11 +20,11 @@ def serve(*, config_path: str | None) -> int:
 
     Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
     """
-    from dispatcher.config import load_config  # noqa: PLC0415 - only the server needs all this
+    loaded = load(config_path)
     from dispatcher.wiring import serve as serve_until_told  # noqa: PLC0415 - the whole server
 
     try:
-        return serve_until_told(load_config(config_path))
+        return serve_until_told(loaded)
     except ConfigError as error:
         raise config_failure(error) from error
     except (LongshoreError, OSError) as error:
