@@ -63,8 +63,8 @@ def demo() -> int:
             raise config_failure(error) from error
         except (LongshoreError, OSError) as error:
             raise Failure(f"the demo's server cannot run: {error}") from error
-        except Failure as failure:
-            raise with_log(failure, log) from failure
+        except Failure as caught:
+            raise with_log(caught, log) from caught
         except KeyboardInterrupt:
             raise Failure(
                 "interrupted; the demo's containers and instances are ended",
