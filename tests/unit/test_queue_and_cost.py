@@ -1,0 +1,91 @@
+"""The queue by request class, and what attempts cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.cost import attempt_cost, share_of
+from dispatcher.model import Placement
+from dispatcher.queue import Queue
+from drivers.interface import Resources
+from tests.engine_rig import GIB, make_container, make_type
+
+
+def empty_queue() -> Queue:
+    return Queue(lambda _resources, _constraints: ())
+
+
+def test_classes_group_equal_requests_and_come_by_their_first_container() -> None:
+    queue = empty_queue()
+    queue.add(make_container(1, cpus=1, priority=5))
+    queue.add(make_container(2, cpus=1, priority=9))
+    queue.add(make_container(3, cpus=2, priority=7))
+    assert [len(c) for c in queue.classes()] == [2, 1]
+    assert [c.first() for c in queue.classes()] == [((-9, 2), "c-2"), ((-7, 3), "c-3")]
+
+
+def test_a_new_priority_moves_a_container_and_leaves_no_ghost() -> None:
+    queue = empty_queue()
+    for number in (1, 2, 3):
+        queue.add(make_container(number))
+    queue.add(replace(make_container(3), priority=900))
+    (request_class,) = queue.classes()
+    taken = [request_class.take() for _ in range(3)]
+    assert [container_id for _, container_id in taken] == ["c-3", "c-1", "c-2"]
+    with pytest.raises(IndexError):
+        request_class.take()
+
+
+def test_what_leaves_while_taken_does_not_come_back() -> None:
+    queue = empty_queue()
+    for number in (1, 2):
+        queue.add(make_container(number))
+    (request_class,) = queue.classes()
+    taken = [request_class.take(), request_class.take()]
+    queue.discard("c-1")
+    request_class.put_back(taken)
+    assert request_class.first() == ((-500, 2), "c-2")
+    assert len(queue) == 1
+
+
+def test_an_empty_class_is_forgotten_and_discarding_twice_is_no_error() -> None:
+    queue = empty_queue()
+    queue.add(make_container(1))
+    queue.discard("c-1")
+    queue.discard("c-1")
+    assert queue.classes() == []
+    assert "c-1" not in queue
+
+
+def test_ten_thousand_of_a_class_leave_in_order_whatever_order_they_left_the_middle() -> None:
+    queue = empty_queue()
+    for number in range(2000):
+        queue.add(make_container(number, priority=1 + number % 3))
+    for number in range(0, 2000, 2):
+        queue.discard(f"c-{number}")
+    (request_class,) = queue.classes()
+    orders = [request_class.take()[0] for _ in range(1000)]
+    assert orders == sorted(orders)
+
+
+def test_cost_is_the_largest_share_of_the_price_for_the_time() -> None:
+    type_ = make_type(4, price="0.40")
+    share = share_of(Resources(cpu_millis=1000, memory_bytes=2 * GIB), type_, Placement.PACKED)
+    assert Decimal("0.45") < share < Decimal("0.46"), "memory is the larger share"
+    half = share_of(Resources(cpu_millis=2000), type_, Placement.PACKED)
+    cost = attempt_cost(
+        started_at=100.0, finished_at=1900.0, price_usd_per_hour=Decimal("0.40"), share=half
+    )
+    assert cost == Decimal("0.10000000")
+    assert share_of(Resources(), type_, Placement.EXCLUSIVE) == 1
+    assert share_of(Resources(), type_, Placement.PACKED) == 0
+
+
+def test_a_clock_that_went_back_costs_nothing() -> None:
+    cost = attempt_cost(
+        started_at=10.0, finished_at=5.0, price_usd_per_hour=Decimal(1), share=Decimal(1)
+    )
+    assert cost == 0

@@ -1,0 +1,153 @@
+"""The loop around the engine: commit before act, one pass a wake-up, back-pressure, clean end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import pytest
+
+from dispatcher.engine import Engine, Recovered
+from dispatcher.messages import (
+    Change,
+    InsertContainers,
+    PublishContainer,
+    PublishInstance,
+    SaveLaunch,
+    Submitted,
+)
+from dispatcher.model import SchedulerSettings
+from dispatcher.runtime import InboxFull, Runtime
+from pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
+from pool.model import PoolSettings
+from tests.engine_rig import make_container, make_type
+
+
+class World:
+    """Everything around a runtime, under the test's control."""
+
+    def __init__(self, *, inbox_limit: int = 100) -> None:
+        type_ = make_type(1)
+        self.engine = Engine(
+            cluster="test",
+            types={type_.name: type_},
+            pool_settings=PoolSettings(),
+            settings=SchedulerSettings(),
+            recovered=Recovered(),
+            new_token=lambda: "token",
+            new_secret=lambda: "secret",
+        )
+        self.time = 100.0
+        self.writes: list[tuple[Sequence[Change], Future[None]]] = []
+        self.performed: list[PoolCommand] = []
+        self.published: list[PublishContainer | PublishInstance] = []
+        self.runtime = Runtime(
+            engine=self.engine,
+            now=lambda: self.time,
+            write=self.write,
+            perform=self.performed.append,
+            publish=self.published.append,
+            inbox_limit=inbox_limit,
+        )
+
+    def write(self, changes: Sequence[Change]) -> Future[None]:
+        future: Future[None] = Future()
+        self.writes.append((changes, future))
+        return future
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that is ready run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def begin(world: World) -> asyncio.Task[None]:
+    task = asyncio.create_task(world.runtime.run())
+    await turns()
+    assert [type(c) for c in world.performed] == [ListInstances]
+    world.runtime.post(Listed(op_id=1, began_at=100.0, instances=()))
+    await turns()
+    return task
+
+
+async def test_nothing_is_done_before_it_is_committed() -> None:
+    world = World()
+    task = await begin(world)
+    world.runtime.post(Submitted(containers=(make_container(1),)))
+    await turns()
+    assert [type(c) for c in world.performed] == [ListInstances]
+    changes, future = world.writes[-1]
+    assert any(isinstance(change, SaveLaunch) for change in changes)
+    future.set_result(None)
+    await turns()
+    assert [type(c) for c in world.performed] == [ListInstances, CreateInstance]
+    world.runtime.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_twenty_submissions_in_one_wake_up_make_one_pass() -> None:
+    world = World()
+    task = await begin(world)
+    passes = world.engine.placing.passes
+    for number in range(20):
+        world.runtime.post_request(Submitted(containers=(make_container(number),)))
+    await turns()
+    assert world.engine.placing.passes == passes + 1
+    for _, future in world.writes:
+        future.set_result(None)
+    world.runtime.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_stopping_waits_for_the_commits_under_way_and_begins_nothing_new() -> None:
+    world = World()
+    task = await begin(world)
+    world.runtime.post(Submitted(containers=(make_container(1),)))
+    await turns()
+    world.runtime.stop()
+    await turns()
+    assert not task.done()
+    world.writes[-1][1].set_result(None)
+    await asyncio.wait_for(task, 1)
+    assert CreateInstance not in {type(c) for c in world.performed}
+
+
+async def test_a_store_that_refuses_stops_the_dispatcher_instead_of_acting() -> None:
+    world = World()
+    task = await begin(world)
+    world.runtime.post(Submitted(containers=(make_container(1),)))
+    await turns()
+    world.writes[-1][1].set_exception(ValueError("no"))
+    await asyncio.wait_for(task, 1)
+    assert isinstance(world.runtime.failure, ValueError)
+    assert CreateInstance not in {type(c) for c in world.performed}
+
+
+async def test_a_full_inbox_refuses_requests_but_takes_the_pools_events() -> None:
+    world = World(inbox_limit=2)
+    for number in (1, 2):
+        world.runtime.post_request(Submitted(containers=(make_container(number),)))
+    with pytest.raises(InboxFull):
+        world.runtime.post_request(Submitted(containers=(make_container(3),)))
+    world.runtime.post(Listed(op_id=1, began_at=100.0, instances=()))
+    await turns()
+    task = asyncio.create_task(world.runtime.run())
+    await turns()
+    assert len(world.engine.ledger.containers) == 2
+    assert world.engine.pool.listed_once
+    for _, future in world.writes:
+        future.set_result(None)
+    world.runtime.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_an_error_of_our_own_code_ends_the_loop_and_is_raised() -> None:
+    world = World()
+    container = make_container(1)
+    task = await begin(world)
+    change = InsertContainers(containers=(container,), user="u")
+    world.runtime.post(change)  # type: ignore[arg-type]  # a bug on purpose: this is no event
+    with pytest.raises(AssertionError):
+        await asyncio.wait_for(task, 1)
