@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH = 12
+_OTHER_CLOUD_THREADS = 8
 
 
 class _AttemptLogs:
@@ -183,6 +184,7 @@ class Server:
             logs=_AttemptLogs(logs),
             post=runtime.post,
             now=self._clock.now,
+            cloud_threads=config.pool.max_concurrent_creates + _OTHER_CLOUD_THREADS,
         )
 
     def _driver(self) -> InstanceSet:

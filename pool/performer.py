@@ -138,8 +138,9 @@ class Launching:
 class Performer:
     """Begins commands without blocking and posts what came of them.
 
-    Driver calls run on `cloud_threads` threads, probes on `probe_threads`; everything else goes
-    through the sessions' own threads. `close` ends all of them.
+    Driver calls run on `cloud_threads` threads (more than `max_concurrent_creates`, so that creates
+    that hang do not keep a destroy waiting), listings on one of their own, probes on
+    `probe_threads`; everything else goes through the sessions' own threads. `close` ends them.
     """
 
     def __init__(
@@ -152,8 +153,8 @@ class Performer:
         logs: LogSink,
         post: Post,
         now: Callable[[], float],
-        cloud_threads: int = 8,
-        probe_threads: int = 16,
+        cloud_threads: int,
+        probe_threads: int = 64,
     ) -> None:
         self._driver = driver
         self._cluster = cluster
@@ -166,6 +167,7 @@ class Performer:
         self._instances_lock = threading.Lock()
         self._links: dict[str, tuple[WorkerLink, _Reports]] = {}
         self._cloud = ThreadPoolExecutor(cloud_threads, thread_name_prefix="cloud")
+        self._listings = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._probes = ThreadPoolExecutor(probe_threads, thread_name_prefix="probe")
         self._closed = False
 
@@ -175,7 +177,7 @@ class Performer:
             return
         match command:
             case ListInstances():
-                self._cloud.submit(self._guarded, self._list, command)
+                self._listings.submit(self._guarded, self._list, command)
             case CreateInstance():
                 self._cloud.submit(self._guarded, self._create, command)
             case DestroyInstance():
@@ -398,6 +400,7 @@ class Performer:
             self._links[worker_id][0].close()
         self._links.clear()
         self._cloud.shutdown(wait=True)
+        self._listings.shutdown(wait=True)
         self._probes.shutdown(wait=True)
         self._driver.close()
 
