@@ -1,0 +1,47 @@
+"""A real file system of 1 MiB, for what happens when a disk is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SIZE = "1m"
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Path]:
+    """Mount 1 MiB on a new `directory`; without the right to, fail in CI, else skip loudly."""
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "longshore-test", directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        message = f"NOT TESTED: a full disk; mounting a tmpfs failed: {mounted.stderr.strip()}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+def fill(directory: Path) -> Path:
+    """Write a file until the disk is full; return it, for making room again."""
+    ballast = directory / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(bytes(4096))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                return ballast

@@ -1,0 +1,247 @@
+"""The log store: offsets mean the same to everybody, and what is missing is never silent."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.logs import LogStore
+from tests.small_disk import fill, small_disk
+
+C, A = "c-1", "a-1"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[LogStore]:
+    store = LogStore(tmp_path / "logs")
+    yield store
+    store.close()
+
+
+def whole(logs: LogStore, stream: str = "stdout", *, step: int = 7) -> bytes:
+    """Read a stream as a follower does: from where the last read ended, until nothing comes."""
+    text = b""
+    while piece := logs.read(C, A, stream, len(text), step):
+        assert len(piece) <= step
+        text += piece
+    return text
+
+
+def reopened(tmp_path: Path, *, max_log_bytes: int = 2**30, max_open_files: int = 512) -> LogStore:
+    return LogStore(tmp_path / "logs", max_log_bytes=max_log_bytes, max_open_files=max_open_files)
+
+
+def test_streams_are_kept_apart_and_read_from_any_offset(logs: LogStore) -> None:
+    assert logs.append(A, C, "stdout", 0, b"hello ") == 6
+    assert logs.append(A, C, "stderr", 0, b"oh") == 2
+    assert logs.append(A, C, "stdout", 6, b"world") == 11
+    assert logs.sizes(A, C) == (11, 2)
+    assert whole(logs) == b"hello world"
+    assert logs.read(C, A, "stdout", 6, 3) == b"wor"
+    assert logs.read(C, A, "stdout", 11, 3) == b""
+    assert logs.read(C, A, "stderr", 0, 100) == b"oh"
+
+
+def test_what_nobody_wrote_is_empty_and_makes_no_file(logs: LogStore, tmp_path: Path) -> None:
+    assert logs.sizes(A, C) == (0, 0)
+    assert logs.read(C, A, "stdout", 0, 10) == b""
+    logs.sync(A, C)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_repeating_and_overlapping_change_nothing(logs: LogStore) -> None:
+    logs.append(A, C, "stdout", 0, b"abcdef")
+    assert logs.append(A, C, "stdout", 0, b"abcdef") == 6
+    assert logs.append(A, C, "stdout", 2, b"cd") == 6
+    assert logs.append(A, C, "stdout", 4, b"efgh") == 8
+    assert logs.append(A, C, "stdout", 3, b"") == 8
+    assert whole(logs) == b"abcdefgh"
+
+
+def test_a_gap_is_marked_and_offsets_stay(logs: LogStore, tmp_path: Path) -> None:
+    logs.append(A, C, "stdout", 0, b"abc")
+    assert logs.append(A, C, "stdout", 103, b"xyz") == 106
+    text = whole(logs)
+    assert len(text) == 106
+    assert text.startswith(b"abc\n[longshore: 100 bytes of this log are missing here]\n\0")
+    assert text.endswith(b"\0xyz")
+    (notes,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout.notes")
+    assert notes.read_text().split() == ['{"gap":[3,103]}']
+    logs.close()
+    again = reopened(tmp_path)
+    assert again.sizes(A, C) == (106, 0)
+    assert again.append(A, C, "stdout", 106, b"!") == 107
+    again.close()
+
+
+def test_a_gap_smaller_than_its_mark_is_marked_as_far_as_it_goes(logs: LogStore) -> None:
+    logs.append(A, C, "stdout", 4, b"xyz")
+    assert whole(logs) == b"\n[loxyz"
+
+
+def test_a_stream_is_cut_at_the_limit_and_says_so(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_log_bytes=10)
+    assert logs.append(A, C, "stdout", 0, b"0123456") == 7
+    assert logs.append(A, C, "stdout", 7, b"789abc") == 13
+    assert logs.append(A, C, "stdout", 13, b"def") == 16
+    mark = b"\n[longshore: this log is cut off here, after 10 bytes]\n"
+    assert whole(logs) == b"0123456789" + mark
+    assert logs.sizes(A, C) == (16, 0)
+    logs.sync(A, C)
+    logs.close()
+    again = reopened(tmp_path, max_log_bytes=10)
+    assert again.sizes(A, C) == (16, 0)
+    assert again.append(A, C, "stdout", 16, b"ghi") == 19
+    assert whole(again) == b"0123456789" + mark
+    again.close()
+
+
+def test_exactly_the_limit_is_not_cut(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_log_bytes=4)
+    logs.append(A, C, "stdout", 0, b"0123")
+    assert whole(logs) == b"0123"
+    logs.close()
+
+
+def test_a_gap_beyond_the_limit_takes_no_room(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_log_bytes=100)
+    assert logs.append(A, C, "stdout", 2**50, b"x") == 2**50 + 1
+    (path,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout")
+    assert path.stat().st_size == 100
+    assert b"bytes of this log are missing" in whole(logs)
+    assert whole(logs).endswith(b"after 100 bytes]\n")
+    logs.close()
+
+
+def test_a_file_that_lost_its_end_is_asked_for_again(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_log_bytes=10)
+    logs.append(A, C, "stdout", 0, b"0123456789abc")
+    logs.close()
+    (path,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout")
+    os.truncate(path, 5)
+    again = reopened(tmp_path, max_log_bytes=10)
+    assert again.sizes(A, C) == (5, 0)
+    assert again.append(A, C, "stdout", 5, b"56789abc") == 13
+    assert whole(again).startswith(b"0123456789\n[longshore: this log is cut off")
+    again.close()
+
+
+def test_a_torn_note_is_passed_over(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_log_bytes=10)
+    logs.append(A, C, "stdout", 0, b"0123456789abc")
+    logs.close()
+    (notes,) = (tmp_path / "logs").glob("*/c-1/*.notes")
+    with notes.open("ab") as file:
+        file.write(b'{"end":1')
+    again = reopened(tmp_path, max_log_bytes=10)
+    again.append(A, C, "stdout", 0, b"0123456789abcdef")
+    again.sync(A, C)
+    again.close()
+    last = reopened(tmp_path, max_log_bytes=10)
+    assert last.sizes(A, C) == (16, 0)
+    last.close()
+
+
+@pytest.mark.parametrize("bad", ["", ".", "..", "a/b", "../x", "a\0b", "a.stdout", "-a", "a" * 81])
+def test_ids_are_no_paths(logs: LogStore, tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ValueError, match="is no id"):
+        logs.append(bad, C, "stdout", 0, b"x")
+    with pytest.raises(ValueError, match="is no id"):
+        logs.read(bad, A, "stdout", 0, 1)
+    with pytest.raises(ValueError, match="no stream"):
+        logs.append(A, C, "../stdout", 0, b"x")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_negative_offset_is_refused(logs: LogStore) -> None:
+    with pytest.raises(ValueError, match="offset -1"):
+        logs.append(A, C, "stdout", -1, b"x")
+
+
+def test_followers_hear_of_growth_only(tmp_path: Path) -> None:
+    heard: list[str] = []
+    logs = LogStore(tmp_path / "logs", on_change=heard.append)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.append("a-2", "c-2", "stderr", 0, b"abc")
+    assert heard == ["c-1", "c-2"]
+    logs.close()
+
+
+def test_files_and_directories_are_private(logs: LogStore, tmp_path: Path) -> None:
+    logs.append(A, C, "stdout", 3, b"abc")
+    for path in (tmp_path / "logs").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def open_files(directory: Path) -> int:
+    links = list(Path("/proc/self/fd").iterdir())
+    return sum(str(link.resolve()).startswith(str(directory)) for link in links)
+
+
+def test_few_files_stay_open(tmp_path: Path) -> None:
+    logs = reopened(tmp_path, max_open_files=8)
+    for number in range(40):
+        logs.append(f"a-{number}", C, "stdout", 0, b"abc")
+    for number in range(40):
+        assert logs.append(f"a-{number}", C, "stdout", 3, b"def") == 6
+        logs.sync(f"a-{number}", C)
+        assert open_files(tmp_path) <= 8
+    assert logs.read(C, "a-0", "stdout", 0, 10) == b"abcdef"
+    logs.close()
+    assert open_files(tmp_path) == 0
+
+
+def test_many_threads_write_repeat_and_read_at_once(tmp_path: Path) -> None:
+    """Sessions of many workers append with repeats, with fewer open files than streams."""
+    logs = reopened(tmp_path, max_open_files=5)
+    expected = {n: random.Random(n).randbytes(20_000) for n in range(12)}
+    failures: list[str] = []
+
+    def write(number: int, seed: int) -> None:
+        dice = random.Random(seed)
+        data, sent = expected[number], 0
+        while sent < len(data):
+            start = max(0, sent - dice.randrange(50))
+            end = logs.append(f"a-{number}", C, "stdout", start, data[start : sent + 300])
+            sent = max(sent, end)
+            seen = logs.read(C, f"a-{number}", "stdout", start, 300)
+            if seen != data[start : start + len(seen)]:
+                failures.append(f"{number} at {start}")
+
+    threads = [
+        threading.Thread(target=write, args=(number, seed))
+        for number in expected
+        for seed in (1, 2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for number, data in expected.items():
+        assert logs.read(C, f"a-{number}", "stdout", 0, 30_000) == data
+    logs.close()
+
+
+def test_a_full_disk_is_an_error_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(300_000)
+    with small_disk(tmp_path / "small") as disk:
+        logs = LogStore(disk / "logs")
+        logs.append(A, C, "stdout", 0, b"start ")
+        ballast = fill(disk)
+        with pytest.raises(OSError, match="No space"):
+            logs.append(A, C, "stdout", 6, data)
+        assert "No space" in logs.problem
+        kept, _ = logs.sizes(A, C)
+        assert 6 <= kept < 300_006
+        ballast.unlink()
+        assert logs.append(A, C, "stdout", kept, data[kept - 6 :]) == 300_006
+        assert logs.problem == ""
+        assert logs.read(C, A, "stdout", 0, 400_000) == b"start " + data
+        logs.close()
