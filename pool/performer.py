@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -17,7 +17,6 @@ from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, Longsh
 from drivers.interface import CLUSTER_TAG, HostKeyVerdict, Instance, InstanceSet
 from pool.hostkey import init_fragment
 from pool.link import (
-    LinkListener,
     LinkSettings,
     ProbeStageError,
     StartResult,
@@ -25,9 +24,7 @@ from pool.link import (
     WorkerLink,
 )
 from pool.messages import (
-    AttemptExited,
     AttemptStarted,
-    BrokenReported,
     CloseSession,
     Created,
     CreateFailed,
@@ -38,14 +35,12 @@ from pool.messages import (
     Listed,
     ListingFailed,
     ListInstances,
-    LogComplete,
     PoolCommand,
     PoolEvent,
     Probe,
     ProbeFailed,
     ProbeSucceeded,
     ReleaseAttempt,
-    SessionLost,
     SetTags,
     SignalAttempt,
     StartAttempt,
@@ -54,76 +49,10 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import AttemptExit, InstanceSeen
+from pool.model import InstanceSeen
+from pool.worker_reports import LogSink, Post, WorkerReports
 
 log = structlog.get_logger(__name__)
-
-Post = Callable[[PoolEvent], None]
-
-
-class LogSink(Protocol):
-    """Where log bytes go; called from many threads at once."""
-
-    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        """Keep bytes of a stream; returns when they are kept."""
-        ...
-
-    def offsets(self, attempt_id: str) -> tuple[int, int]:
-        """Return how many bytes of stdout and of stderr are kept."""
-        ...
-
-    def sync(self, attempt_id: str) -> None:
-        """Return when what is kept survives a loss of power."""
-        ...
-
-
-class _Reports(LinkListener):
-    """Turns what one worker's session pushes into events.
-
-    A loss that is noticed while a probe is still to report is held back until it has: the engine
-    must hear "ready" before "lost", or it would trust a session that is gone.
-    """
-
-    def __init__(self, post: Post, logs: LogSink) -> None:
-        self._post = post
-        self._logs = logs
-        self._lock = threading.Lock()
-        self._probing = False
-        self._held_back: SessionLost | None = None
-
-    def probe_begins(self) -> None:
-        with self._lock:
-            self._probing = True
-
-    def probe_ends(self, outcome: ProbeSucceeded | ProbeFailed) -> None:
-        with self._lock:
-            self._probing = False
-            self._post(outcome)
-            if self._held_back is not None:
-                self._post(self._held_back)
-                self._held_back = None
-
-    def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
-        self._post(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
-
-    def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        del worker_id
-        self._logs.append(attempt_id, stream, offset, data)
-
-    def log_complete(self, worker_id: str, attempt_id: str) -> None:
-        self._logs.sync(attempt_id)
-        self._post(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
-
-    def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
-        event = SessionLost(worker_id=worker_id, last_contact=last_contact, reason=reason)
-        with self._lock:
-            if self._probing:
-                self._held_back = event
-            else:
-                self._post(event)
-
-    def broken(self, worker_id: str, message: str) -> None:
-        self._post(BrokenReported(worker_id=worker_id, message=message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +94,7 @@ class Performer:
         self._now = now
         self._instances: dict[str, Instance] = {}
         self._instances_lock = threading.Lock()
-        self._links: dict[str, tuple[WorkerLink, _Reports]] = {}
+        self._links: dict[str, tuple[WorkerLink, WorkerReports]] = {}
         self._cloud = ThreadPoolExecutor(cloud_threads, thread_name_prefix="cloud")
         self._listings = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._probes = ThreadPoolExecutor(probe_threads, thread_name_prefix="probe")
@@ -302,10 +231,10 @@ class Performer:
 
     # ---- the workers -------------------------------------------------------------------------
 
-    def _link(self, worker_id: str) -> tuple[WorkerLink, _Reports]:
+    def _link(self, worker_id: str) -> tuple[WorkerLink, WorkerReports]:
         found = self._links.get(worker_id)
         if found is None:
-            reports = _Reports(self._post, self._logs)
+            reports = WorkerReports(self._post, self._logs)
             link = WorkerLink(
                 worker_id,
                 settings=self._link_settings,
@@ -315,7 +244,7 @@ class Performer:
             found = self._links[worker_id] = (link, reports)
         return found
 
-    def _probe(self, command: Probe, link: WorkerLink, reports: _Reports) -> None:
+    def _probe(self, command: Probe, link: WorkerLink, reports: WorkerReports) -> None:
         began_at = self._now()
         try:
             ready = link.probe(

@@ -1,0 +1,88 @@
+"""What one worker's session pushes, turned into events and kept log bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from pool.link import LinkListener
+from pool.messages import (
+    AttemptExited,
+    BrokenReported,
+    LogComplete,
+    PoolEvent,
+    ProbeFailed,
+    ProbeSucceeded,
+    SessionLost,
+)
+from pool.model import AttemptExit
+
+Post = Callable[[PoolEvent], None]
+
+
+class LogSink(Protocol):
+    """Where log bytes go; called from many threads at once."""
+
+    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+        """Keep bytes of a stream; returns when they are kept."""
+        ...
+
+    def offsets(self, attempt_id: str) -> tuple[int, int]:
+        """Return how many bytes of stdout and of stderr are kept."""
+        ...
+
+    def sync(self, attempt_id: str) -> None:
+        """Return when what is kept survives a loss of power."""
+        ...
+
+
+class WorkerReports(LinkListener):
+    """Turns what one worker's session pushes into events.
+
+    A loss that is noticed while a probe is still to report is held back until it has: the engine
+    must hear "ready" before "lost", or it would trust a session that is gone.
+    """
+
+    def __init__(self, post: Post, logs: LogSink) -> None:
+        self._post = post
+        self._logs = logs
+        self._lock = threading.Lock()
+        self._probing = False
+        self._held_back: SessionLost | None = None
+
+    def probe_begins(self) -> None:
+        """Hold losses back until `probe_ends`."""
+        with self._lock:
+            self._probing = True
+
+    def probe_ends(self, outcome: ProbeSucceeded | ProbeFailed) -> None:
+        """Post what came of the probe, then a loss that came meanwhile."""
+        with self._lock:
+            self._probing = False
+            self._post(outcome)
+            if self._held_back is not None:
+                self._post(self._held_back)
+                self._held_back = None
+
+    def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
+        self._post(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
+
+    def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+        del worker_id
+        self._logs.append(attempt_id, stream, offset, data)
+
+    def log_complete(self, worker_id: str, attempt_id: str) -> None:
+        self._logs.sync(attempt_id)
+        self._post(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
+
+    def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
+        event = SessionLost(worker_id=worker_id, last_contact=last_contact, reason=reason)
+        with self._lock:
+            if self._probing:
+                self._held_back = event
+            else:
+                self._post(event)
+
+    def broken(self, worker_id: str, message: str) -> None:
+        self._post(BrokenReported(worker_id=worker_id, message=message))
