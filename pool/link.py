@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 _COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
+_FAR_SHARE: Final = 0.8
+"""How much of its time a boot probe gets on the far side, so that it ends before it is given up."""
 
 
 class WorkerLink:
@@ -100,7 +102,7 @@ class WorkerLink:
         the driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a
         pinned key, the secret is deleted on the host. Blocks; one probe runs at a time.
 
-        Raises `ProbeStageError`. A session that a failed probe shows to be dead ends as lost.
+        Raises `ProbeStageError`.
         """
         with self._probing:
             connection = self._connected(address, host_key, secret, verify)
@@ -110,7 +112,9 @@ class WorkerLink:
                 report = self._list(connection, void_secret=bool(host_key))
                 self._attach(connection)
             except ProbeStageError as error:
-                if isinstance(error.__cause__, Unreachable) or error.stage is ProbeStage.ATTACH:
+                # A live session has heartbeats, which know better than one command that is late.
+                silent = isinstance(error.__cause__, Unreachable) and self._session is None
+                if silent or error.stage is ProbeStage.ATTACH:
                     self._drop(connection)
                 raise
             return LinkReady(host_key=connection.host_key, report=report)
@@ -235,7 +239,7 @@ class WorkerLink:
         timeout_s = self._settings.command_timeout_s
         try:
             result = connection.run(
-                bounded_command(self._settings.boot_probe_command, timeout_s),
+                bounded_command(self._settings.boot_probe_command, _FAR_SHARE * timeout_s),
                 deadline_s=timeout_s,
                 output_limit_bytes=_COMMAND_OUTPUT_BYTES,
             )
@@ -305,6 +309,7 @@ class WorkerLink:
         with self._lock:
             if self._closed:
                 raise ProbeStageError(ProbeStage.ATTACH, "the link was closed")
+            self._feed.reset()
             self._session = session
             session.start(_Listener(self, connection, session))
 

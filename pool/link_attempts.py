@@ -69,6 +69,11 @@ class AttemptFeed:
         with self._lock:
             self._attempts.pop(attempt_id, None)
 
+    def reset(self) -> None:
+        """Forget all attempts, before a session begins whose hello names those that there are."""
+        with self._lock:
+            self._attempts.clear()
+
     def opened(self, session: Session) -> None:
         """Take over what the runner's hello says, and ask for the logs from where they are kept."""
         self._told_broken = ""

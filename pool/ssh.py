@@ -204,8 +204,9 @@ class SshConnection:
         try:
             self._prefer(expected.partition(" ")[0])
             done = threading.Event()
-            for name in ("banner_timeout", "handshake_timeout", "auth_timeout"):
-                setattr(self._transport, name, deadline_s)
+            self._transport.banner_timeout = deadline_s
+            self._transport.handshake_timeout = deadline_s
+            self._transport.auth_timeout = deadline_s
             with small_stack():
                 self._transport.start_client(event=done)
             if not done.wait(deadline_s):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,9 +53,7 @@ def _read_or_create(path: Path) -> bytes:
         return _read(path)
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(_new_key())
@@ -65,7 +64,7 @@ def _read_or_create(path: Path) -> bytes:
     except FileExistsError:
         return _read(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink()
     return _read(path)
 
 

@@ -101,6 +101,8 @@ class Watchdog:
         me = threading.current_thread()
         while True:
             with self._changed:
+                if self._thread is not me:
+                    return
                 alarm = self._next_alarm()
                 if self._thread is not me:
                     return

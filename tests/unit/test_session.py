@@ -1,0 +1,448 @@
+"""The session against a peer that the test plays itself, over a real pair of sockets."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from drivers.errors import CommandFailed, Unreachable
+from pool.session import RequestFailed, Session, SessionSettings
+from pool.session_outbox import Outbox
+from pool.session_wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
+from tests.sshd_host import wait_until
+
+HELLO: dict[str, Any] = {
+    "type": "hello",
+    "protocol": 1,
+    "cluster": "c1",
+    "epoch": 1,
+    "runner_sha256": "abc",
+    "boot_id": "b",
+    "engine": "process",
+    "attempts": [],
+    "broken": "",
+}
+
+
+class SocketStream:
+    """The stream below a session, over a socket; a byte on a second pair wakes the reader."""
+
+    def __init__(self, ours: socket.socket) -> None:
+        self._socket = ours
+        self._news = threading.Condition()
+        self._chunks: list[bytes] = []
+        self._woken = False
+        self.stderr_tail = b"last words"
+        self._pump = threading.Thread(target=self._fill)
+        self._pump.start()
+
+    def _fill(self) -> None:
+        while True:
+            try:
+                data = self._socket.recv(65536)
+            except OSError:
+                data = b""
+            with self._news:
+                self._chunks.append(data)
+                self._news.notify_all()
+            if not data:
+                return
+
+    def read(self, timeout_s: float | None) -> bytes | None:
+        with self._news:
+            self._news.wait_for(lambda: self._chunks or self._woken, timeout_s)
+            self._woken = False
+            if not self._chunks:
+                return None
+            return self._chunks.pop(0) if self._chunks[0] else b""
+
+    def wake(self) -> None:
+        with self._news:
+            self._woken = True
+            self._news.notify_all()
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Unreachable(str(error)) from error
+
+    def cut(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        self.cut()
+        self._pump.join()
+        self._socket.close()
+
+
+class Recorder:
+    """A listener that keeps what it hears; `hold` makes it slow, `fault` makes it fail."""
+
+    def __init__(self) -> None:
+        self.pushes: queue.Queue[Push] = queue.Queue()
+        self.ends: list[str] = []
+        self.hold = threading.Event()
+        self.hold.set()
+        self.fault: Exception | None = None
+
+    def opened(self) -> None:
+        return
+
+    def pushed(self, message: Push) -> None:
+        self.hold.wait(20)
+        if self.fault is not None:
+            raise self.fault
+        self.pushes.put(message)
+
+    def heard(self) -> None:
+        return
+
+    def ended(self, reason: str) -> None:
+        self.ends.append(reason)
+
+
+class Rig:
+    """Both ends: `session` is under test, the methods play the runner."""
+
+    def __init__(self, **settings: float) -> None:
+        ours, self.theirs = socket.socketpair()
+        self.stream = SocketStream(ours)
+        self.input = self.theirs.makefile("rb")
+        self.listener = Recorder()
+        self.replies: queue.Queue[Reply | RequestFailed] = queue.Queue()
+        values: dict[str, Any] = {
+            "attach_timeout_s": 10.0,
+            "request_timeout_s": 10.0,
+            "heartbeat_timeout_s": 10.0,
+            **settings,
+        }
+        self.settings = SessionSettings(
+            cluster="c1", epoch=7, runner_sha256="abc", heartbeat_interval_s=5.0, **values
+        )
+        self.session: Session | None = None
+
+    def attach(self) -> Session:
+        self.session = Session.attach(self.stream, cut=self.stream.cut, settings=self.settings)
+        return self.session
+
+    def start(self) -> Session:
+        self.say(HELLO)
+        session = self.attach()
+        session.start(self.listener)
+        self.hear()
+        return session
+
+    def say(self, message: dict[str, Any]) -> None:
+        self.theirs.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> Any:
+        return json.loads(self.input.readline())
+
+    def close(self) -> None:
+        self.listener.hold.set()
+        if self.session is not None:
+            self.session.close()
+        self.stream.close()
+        self.input.close()
+        self.theirs.close()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hasty() -> Iterator[Rig]:
+    made = Rig(attach_timeout_s=0.2, request_timeout_s=0.2, heartbeat_timeout_s=0.3)
+    yield made
+    made.close()
+
+
+def test_hellos_are_exchanged(rig: Rig) -> None:
+    rig.say(HELLO)
+    session = rig.attach()
+    assert session.hello.boot_id == "b"
+    assert rig.hear() == {
+        "type": "hello",
+        "protocol": 1,
+        "cluster": "c1",
+        "epoch": 7,
+        "runner_sha256": "abc",
+        "heartbeat_interval_s": 5.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ({"type": "refused", "code": "epoch", "message": "old"}, CommandFailed, "epoch: old"),
+        ({"type": "heartbeat"}, MalformedMessageError, "no hello"),
+        (HELLO | {"cluster": "c2"}, MalformedMessageError, "c2"),
+        (HELLO | {"protocol": 2}, MalformedMessageError, "another runner"),
+        (HELLO | {"runner_sha256": "x"}, MalformedMessageError, "another runner"),
+    ],
+)
+def test_no_session_without_the_right_hello(
+    rig: Rig, answer: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    rig.say(answer)
+    with pytest.raises(error, match=message):
+        rig.attach()
+
+
+def test_a_runner_that_ends_at_once_is_told_with_its_last_words(rig: Rig) -> None:
+    rig.theirs.shutdown(socket.SHUT_WR)
+    with pytest.raises(CommandFailed, match="last words"):
+        rig.attach()
+
+
+def test_a_runner_that_says_nothing_is_not_waited_for(hasty: Rig) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unreachable):
+        hasty.attach()
+    assert time.monotonic() - began < 5
+
+
+def test_replies_find_their_requests_in_any_order(rig: Rig) -> None:
+    session = rig.start()
+    answers: dict[str, queue.Queue[Reply | RequestFailed]] = {}
+    for name in ("a", "b"):
+        answers[name] = queue.Queue()
+        session.request("kill", {"attempt_id": name, "signal": "TERM"}, answers[name].put)
+    first, second = rig.hear(), rig.hear()
+    assert first | {"id": 0} == {
+        "type": "kill",
+        "id": 0,
+        "epoch": 7,
+        "attempt_id": "a",
+        "signal": "TERM",
+    }
+    rig.say({"type": "reply", "id": second["id"], "ok": True})
+    rig.say({"type": "reply", "id": 4711, "ok": True})
+    rig.say({"type": "reply", "id": first["id"], "ok": False, "code": "x", "message": "y"})
+    assert answers["b"].get(timeout=10) == Reply(id=second["id"], ok=True)
+    assert answers["a"].get(timeout=10) == Reply(id=first["id"], ok=False, code="x", message="y")
+
+
+def test_pushes_reach_the_listener_also_those_behind_the_hello(rig: Rig) -> None:
+    chunk = {"type": "log", "attempt_id": "a", "stream": "stdout", "offset": 0, "data": "aGk="}
+    both = json.dumps(HELLO) + "\n" + json.dumps(chunk) + "\n"
+    rig.theirs.sendall(both.encode())
+    rig.attach().start(rig.listener)
+    rig.say({"type": "heartbeat", "broken": "disk"})
+    expected = LogChunk(attempt_id="a", stream="stdout", offset=0, data=b"hi")
+    assert rig.listener.pushes.get(timeout=10) == expected
+    assert rig.listener.pushes.get(timeout=10) == Heartbeat(broken="disk")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"nonsense\n", "malformed"),
+        (json.dumps(HELLO).encode() + b"\n", "second hello"),
+        (b"x" * (1024 * 1024 + 1), "more than"),
+    ],
+)
+def test_a_malformed_message_ends_the_session_with_a_reason(
+    rig: Rig, line: bytes, reason: str
+) -> None:
+    session = rig.start()
+    session.request("list", {}, rig.replies.put)
+    rig.theirs.sendall(line)
+    failed = rig.replies.get(timeout=10)
+    assert isinstance(failed, RequestFailed)
+    wait_until(lambda: bool(rig.listener.ends), "the end")
+    assert len(rig.listener.ends) == 1
+    assert reason in rig.listener.ends[0]
+
+
+def test_a_silent_peer_is_lost_once(hasty: Rig) -> None:
+    session = hasty.start()
+    session.join()
+    assert hasty.listener.ends == ["no message for 0.3 s"]
+
+
+def test_a_peer_that_talks_but_says_nothing_is_lost_too(hasty: Rig) -> None:
+    hasty.start()
+    deadline = time.monotonic() + 10
+    while not hasty.listener.ends and time.monotonic() < deadline:
+        try:
+            hasty.theirs.sendall(b" ")
+        except OSError:
+            break
+        hasty.listener.hold.wait(0.02)
+    wait_until(lambda: bool(hasty.listener.ends), "the end")
+    assert hasty.listener.ends == ["no message for 0.3 s"]
+
+
+def test_heartbeats_keep_a_session_alive(hasty: Rig) -> None:
+    hasty.start()
+    began = time.monotonic()
+    while time.monotonic() - began < 1.0:
+        hasty.say({"type": "heartbeat"})
+        hasty.listener.pushes.get(timeout=10)
+    assert hasty.listener.ends == []
+
+
+def test_a_slow_listener_is_no_loss(hasty: Rig) -> None:
+    session = hasty.start()
+    hasty.listener.hold.clear()
+    hasty.say({"type": "heartbeat"})
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 1.0, "three timeouts")
+    hasty.listener.hold.set()
+    hasty.listener.pushes.get(timeout=10)
+    assert hasty.listener.ends == []
+    session.close()
+
+
+def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> None:
+    session = hasty.start()
+    session.request("list", {}, hasty.replies.put)
+    number = hasty.hear()["id"]
+    failed = None
+    while failed is None:
+        hasty.say({"type": "heartbeat"})
+        hasty.listener.pushes.get(timeout=10)
+        try:
+            failed = hasty.replies.get_nowait()
+        except queue.Empty:
+            continue
+    assert failed == RequestFailed(message="no reply within 0.2 s")
+    hasty.say({"type": "reply", "id": number, "ok": True})
+    hasty.say({"type": "heartbeat"})
+    hasty.listener.pushes.get(timeout=10)
+    assert hasty.replies.empty()
+    assert hasty.listener.ends == []
+
+
+@pytest.mark.parametrize("value", ["x" * (1024 * 1024), "\ud800"])
+def test_what_cannot_be_sent_is_refused_at_once(rig: Rig, value: str) -> None:
+    rig.start().request("start", {"attempt": value}, rig.replies.put)
+    failed = rig.replies.get_nowait()
+    assert isinstance(failed, RequestFailed)
+    assert failed.impossible
+
+
+def test_a_peer_that_reads_nothing_blocks_nobody(rig: Rig) -> None:
+    session = rig.start()
+    refused: list[RequestFailed] = []
+    full = threading.Event()
+
+    def on_reply(reply: Reply | RequestFailed) -> None:
+        assert isinstance(reply, RequestFailed)
+        refused.append(reply)
+        full.set()
+
+    began = time.monotonic()
+    sent = 0
+    while not full.is_set():
+        session.request("start", {"attempt": "x" * 100_000}, on_reply)
+        sent += 1
+    assert time.monotonic() - began < 5
+    assert refused == [RequestFailed(message="too much waits to be sent")]
+    session.close()
+    assert len(refused) == sent
+
+
+def test_every_request_gets_exactly_one_answer_when_the_session_dies_under_them(rig: Rig) -> None:
+    session = rig.start()
+    counts = [0] * 2000
+    lock = threading.Lock()
+
+    def ask(first: int) -> None:
+        for number in range(first, 2000, 4):
+
+            def on_reply(_: Reply | RequestFailed, number: int = number) -> None:
+                with lock:
+                    counts[number] += 1
+
+            session.request("list", {}, on_reply)
+
+    def answer() -> None:
+        for _ in range(300):
+            rig.say({"type": "reply", "id": rig.hear()["id"], "ok": True})
+        rig.theirs.shutdown(socket.SHUT_RDWR)
+
+    threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
+    threads.append(threading.Thread(target=answer))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    session.join()
+    assert counts == [1] * 2000
+    assert len(rig.listener.ends) == 1
+
+
+def test_nobody_hears_of_a_session_that_was_closed(rig: Rig) -> None:
+    session = rig.start()
+    session.request("list", {}, rig.replies.put)
+    session.close()
+    assert isinstance(rig.replies.get_nowait(), RequestFailed)
+    session.request("list", {}, rig.replies.put)
+    assert rig.replies.get_nowait() == RequestFailed(message="the session has ended")
+    assert rig.listener.ends == []
+
+
+def test_a_listener_that_fails_ends_the_session_and_not_the_thread(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = rig.start()
+    rig.listener.fault = OSError("disk full")
+    rig.say({"type": "heartbeat"})
+    session.join()
+    assert rig.listener.ends == ["a listener failed: OSError('disk full')"]
+    assert "disk full" in capsys.readouterr().out
+
+
+def test_a_listener_may_close_its_session(rig: Rig) -> None:
+    session = rig.start()
+    session.request("list", {}, lambda _: session.close())
+    rig.say({"type": "reply", "id": rig.hear()["id"], "ok": True})
+    session.join()
+    assert rig.listener.ends == []
+
+
+def test_acknowledgements_are_sent_and_a_later_one_replaces_an_unsent_one() -> None:
+    outbox = Outbox()
+    outbox.acknowledge("a", "stdout", 10)
+    outbox.acknowledge("a", "stderr", 3)
+    outbox.acknowledge("a", "stdout", 20)
+    outbox.put(b"first\n")
+    lines = outbox.take().splitlines()
+    assert lines[0] == b"first"
+    assert [json.loads(line) for line in lines[1:]] == [
+        {"type": "log_ack", "attempt_id": "a", "stream": "stdout", "offset": 20},
+        {"type": "log_ack", "attempt_id": "a", "stream": "stderr", "offset": 3},
+    ]
+    outbox.close()
+    assert outbox.take() == b""
+    assert outbox.put(b"late\n") == "the session has ended"
+
+
+def test_an_outbox_takes_no_more_than_its_limit_and_loses_no_line() -> None:
+    outbox = Outbox()
+    put = 0
+    while not outbox.put(b"%d\n" % put):
+        put += 1
+    assert put == 4096
+    taken = b""
+    while taken.count(b"\n") < put:
+        taken += outbox.take()
+    assert taken == b"".join(b"%d\n" % number for number in range(put))
+    assert outbox.put(b"room again\n") == ""
