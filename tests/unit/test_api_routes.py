@@ -207,3 +207,9 @@ async def test_an_odd_expectation_is_a_problem_document_too(client: Client) -> N
     answer = await raw_exchange(client.port, data)
     assert answer.startswith(b"HTTP/1.1 417")
     assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize("odd", ["%00", "%0a", "%20", "%C3%A9", "x" * 300])
+async def test_what_can_be_no_id_never_reaches_the_backend(client: Client, odd: str) -> None:
+    _, answer = await client.call("GET", f"/v1/containers/{odd}")
+    assert answer["detail"] == "there is no container with that id"
