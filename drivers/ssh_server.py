@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 _MAX_CHANNELS = 64
 """Open channels of one connection; a further one is refused."""
-_AUTHENTICATION_S = 20.0
 _READ_TIMEOUT_S = 30.0
 _JOIN_S = 15.0
 _OUT_OF_DESCRIPTORS_S = 0.2
@@ -85,7 +84,8 @@ class SshServer:
 
     `port` 0 takes any free one. Only the holder of `authorized_key` ("TYPE BASE64") may log in,
     under any name. Commands run by `/bin/sh -c` in `directory` with exactly `environment`, which
-    is read at each start of a command. A connection beyond `max_connections` is closed at once.
+    is read at each start of a command. A connection beyond `max_connections` is closed at once, one
+    on which nobody has logged in after `login_timeout_s` too.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class SshServer:
         environment: Mapping[str, str],
         directory: Path,
         max_connections: int = 64,
+        login_timeout_s: float = 20.0,
     ) -> None:
         self.host_key = public_key_text(host_key)
         self._key = host_key
@@ -105,6 +106,7 @@ class SshServer:
         self._environment = environment
         self._directory = directory
         self._max_connections = max_connections
+        self._login_timeout_s = login_timeout_s
         self._lock = threading.Lock()
         self._closing = False
         self._connections: list[_Connection] = []
@@ -212,7 +214,7 @@ class SshServer:
             return
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections.append(_Connection(accepted, self, self._key))
+            self._connections.append(_Connection(accepted, self, self._key, self._login_timeout_s))
         except (OSError, RuntimeError) as error:
             # The client went before we looked at it, or there is no thread to be had.
             _log.warning("cannot serve a client on %s: %s", self.address, error)
@@ -233,12 +235,18 @@ class _ConnectionSocket(socket.socket):
 class _Connection(paramiko.Transport):
     """One client's connection, served by a thread of its own until either side ends it."""
 
-    def __init__(self, accepted: _ConnectionSocket, server: SshServer, key: paramiko.PKey) -> None:
+    def __init__(
+        self,
+        accepted: _ConnectionSocket,
+        server: SshServer,
+        key: paramiko.PKey,
+        login_timeout_s: float,
+    ) -> None:
         super().__init__(accepted)
         # As shipped, paramiko wakes up ten times a second to look whether it was closed; here
         # `hang_up` shuts the socket down, which wakes it at once.
         accepted.settimeout(_READ_TIMEOUT_S)
-        self.deadline = time.monotonic() + _AUTHENTICATION_S
+        self.deadline = time.monotonic() + login_timeout_s
         self._accepted = accepted
         self.set_log_channel(_TRANSPORT_LOG)
         options = self.get_security_options()

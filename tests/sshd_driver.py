@@ -87,16 +87,12 @@ class SshdInstanceSet:
             self._directory.joinpath(instance_id).mkdir(mode=0o700)
             state = _State(id=instance_id, token=token, tags=dict(tags), host=free[0])
             self._save(state)
-        address = self._boot(state, init_command, public_key)
-        with self._locked():
-            # Its tags may have changed since, or it may have been destroyed.
-            current = self._load(instance_id)
-            if current is None:
-                _end_servers(self._directory / instance_id)
-                raise InstanceNotFound(f"instance {instance_id} was destroyed as it booted")
-            state = msgspec.structs.replace(current, address=address)
-            self._save(state)
-        return self._view(state)
+        try:
+            return self._view(self._booted(state, init_command, public_key))
+        except CloudError:
+            if self._load(instance_id) is None:
+                self._clear(instance_id)
+            raise
 
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         """List what is on disk and carries all of `tags`."""
@@ -116,9 +112,9 @@ class SshdInstanceSet:
         end_processes(instance_id)
         with self._locked():
             (directory / _STATE_FILE).unlink(missing_ok=True)
-        # A create call that is still at it may have started a server meanwhile.
-        _end_servers(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+        # A create call that is still at it may have started a server meanwhile; one that starts
+        # it later yet finds its state gone, and clears up itself.
+        self._clear(instance_id)
 
     def set_tags(self, instance_id: str, tags: Mapping[str, str]) -> None:
         """Set tags on disk; raises `InstanceNotFound`."""
@@ -152,6 +148,22 @@ class SshdInstanceSet:
     def _view(self, state: _State) -> Instance:
         return _SshdInstance(id=state.id, address=state.address, tags=dict(state.tags), owner=self)
 
+    def _clear(self, instance_id: str) -> None:
+        _end_servers(self._directory / instance_id)
+        shutil.rmtree(self._directory / instance_id, ignore_errors=True)
+
+    def _booted(self, state: _State, init_command: str, public_key: str) -> _State:
+        """Boot, and return what is known of the instance then."""
+        address = self._boot(state, init_command, public_key)
+        with self._locked():
+            # Its tags may have changed since, or it may have been destroyed.
+            current = self._load(state.id)
+            if current is None:
+                raise InstanceNotFound(f"instance {state.id} was destroyed as it booted")
+            current = msgspec.structs.replace(current, address=address)
+            self._save(current)
+        return current
+
     def _boot(self, state: _State, init_command: str, public_key: str) -> str:
         """Run the init script, start the server as a daemon, and return its address."""
         directory = self._directory / state.id
@@ -169,9 +181,10 @@ class SshdInstanceSet:
             )
             host.stop()
             _start_daemon(directory, environment)
-        except (OSError, subprocess.CalledProcessError) as error:
+            wait_until(lambda: _answers(host.host, host.port), f"sshd of {state.id} to answer")
+        except (OSError, subprocess.CalledProcessError, AssertionError) as error:
+            # The last is what tests' helpers raise when they waited in vain.
             raise CloudError(f"sshd of {state.id} does not start: {error}") from error
-        wait_until(lambda: _answers(host.host, host.port), f"sshd of {state.id} to answer")
         return host.address
 
 

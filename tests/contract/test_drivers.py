@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -78,12 +81,12 @@ class Bench:
         self.case = case
         self.key = host_key_in(_made(directory / "client"))
         self.public_key = public_key_text(self.key)
-        self._state_dir = directory / "state"
-        self.set = self.open()
+        self.state_dir = directory / "state"
+        self.set: InstanceSet = self.open()
 
     def open(self) -> InstanceSet:
         """Return a new instance set over the same state, as a restarted dispatcher makes it."""
-        context = DriverContext(cluster="contract", state_dir=self._state_dir, clock=time.monotonic)
+        context = DriverContext(cluster="contract", state_dir=self.state_dir, clock=time.monotonic)
         return driver(self.case.name).make(self.case.parameters, context)
 
     def create(
@@ -140,12 +143,15 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(case, id=case.name, marks=[pytest.mark.real] if "sshd" in case.name else [])
-        for case in CASES
-    ]
-)
+PARAMETERS = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.real] if "sshd" in case.name else [])
+    for case in CASES
+]
+SURVIVORS = [parameter for parameter in PARAMETERS if parameter.values[0].survives]
+LOOPBACK = [parameter for parameter in PARAMETERS if parameter.id == "loopback"]
+
+
+@pytest.fixture(params=PARAMETERS)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if "sshd" in request.param.name:
         require_sshd()
@@ -283,6 +289,72 @@ def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
     assert bench.run(again, 'cat "$LONGSHORE_RUNNER_DIR.runs"') == "once\n"
     assert processes_of(instance.id) == [sleeper]
     assert bench.create().id == instance.id
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+import msgspec
+from drivers.registry import DriverContext, driver
+from tests.contract.test_drivers import TYPE
+
+name, state_dir, public_key, init, awaited = sys.argv[1:]
+info = driver(name)
+context = DriverContext(cluster="c", state_dir=Path(state_dir), clock=time.monotonic)
+made = info.make(info.parameters(), context)
+instance = made.create(
+    instance_type=TYPE, image="", tags={}, init_command=init, public_key=public_key, token="token-1"
+)
+while not list(Path(state_dir).glob(awaited)):
+    time.sleep(0.01)
+print(instance.id, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def create_and_be_killed(bench: Bench, init: str, awaited: str) -> str:
+    """Create an instance in a process that is killed once a file is there; return its id."""
+    arguments = [bench.case.name, str(bench.state_dir), bench.public_key, init, awaited]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert done.returncode == -9
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize("bench", SURVIVORS, indirect=True)
+def test_instances_outlive_a_dispatcher_that_is_killed(bench: Bench) -> None:
+    init = "setsid sleep 620 </dev/null >/dev/null 2>&1 & touch ready"
+    bench.set.close()
+    instance_id = create_and_be_killed(bench, init, "*/ready")
+    (sleeper,) = processes_of(instance_id)
+    bench.set = bench.open()
+    (again,) = bench.set.instances({})
+    assert again.id == bench.create().id == instance_id
+    assert bench.run(again, "echo reached") == "reached\n"
+    assert processes_of(instance_id) == [sleeper]
+    again.destroy()
+    assert processes_of(instance_id) == []
+
+
+@pytest.mark.parametrize("bench", LOOPBACK, indirect=True)
+def test_an_init_script_that_a_crash_cut_short_runs_again_alone(bench: Bench) -> None:
+    script = "echo $$ >>runs; mkfifo gate-$$; read line <gate-$$; echo $$ >>ends"
+    bench.set.close()
+    instance_id = create_and_be_killed(bench, script, "*/gate-*")
+    (cut_short,) = processes_of(instance_id)
+    bench.set = bench.open()
+    (again,) = bench.set.instances({})
+    directory = bench.state_dir / instance_id
+    wait_until(lambda: len(list(directory.glob("gate-*"))) == 2, "the script to run again")
+    (second,) = processes_of(instance_id)
+    assert second != cut_short
+    (directory / f"gate-{second}").write_text("go on\n")
+    runs_and_ends = f"{cut_short}\n{second}\n{second}\n"
+    assert bench.run(again, "cat runs ends") == runs_and_ends
 
 
 def test_a_foreign_key_may_not_log_in(bench: Bench, tmp_path: Path) -> None:

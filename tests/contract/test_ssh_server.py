@@ -34,7 +34,7 @@ class Site:
         self.host, _, port = self.server.address.rpartition(":")
         self.port = int(port)
 
-    def new_server(self, *, max_connections: int = 64) -> SshServer:
+    def new_server(self, *, max_connections: int = 64, login_timeout_s: float = 20.0) -> SshServer:
         return SshServer(
             "127.0.0.1",
             host_key=host_key_in(self.directory),
@@ -42,6 +42,7 @@ class Site:
             environment=login_environment({INSTANCE_VARIABLE: INSTANCE, "GREETING": "hello there"}),
             directory=self.directory,
             max_connections=max_connections,
+            login_timeout_s=login_timeout_s,
         )
 
     def connect(self, key: paramiko.PKey | None = None) -> paramiko.Transport:
@@ -361,6 +362,20 @@ def test_strangers_do_not_harm(site: Site, client: paramiko.Transport) -> None:
         with socket.create_connection((site.host, site.port), 10.0) as stranger:
             stranger.sendall(greeting)
     assert run(client, "echo fine")[1] == b"fine\n"
+
+
+def test_who_does_not_log_in_is_hung_up_on(site: Site) -> None:
+    server = site.new_server(login_timeout_s=1.0)
+    server.start()
+    site.port = int(server.address.rpartition(":")[2])
+    known = site.connect()
+    with socket.create_connection((site.host, site.port), 10.0) as silent:
+        assert silent.recv(8) == b"SSH-2.0-"
+        while silent.recv(1024):
+            continue
+    assert run(known, "echo still here")[1] == b"still here\n"
+    hang_up(known)
+    server.close()
 
 
 def test_fifty_connections_leave_no_thread_and_no_descriptor(site: Site) -> None:
