@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from pool.link import LinkListener
 from pool.messages import (
     AttemptExited,
     BrokenReported,
@@ -37,8 +36,8 @@ class LogSink(Protocol):
         ...
 
 
-class WorkerReports(LinkListener):
-    """Turns what one worker's session pushes into events.
+class WorkerReports:
+    """Turns what one worker's session pushes into events: a `pool.link_attempts.LinkListener`.
 
     A loss that is noticed while a probe is still to report is held back until it has: the engine
     must hear "ready" before "lost", or it would trust a session that is gone.

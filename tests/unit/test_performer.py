@@ -1,0 +1,280 @@
+"""Each command ends in exactly one event, whatever a driver raises."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
+from drivers.interface import HostKeyVerdict, Instance, InstanceType
+from pool.deploy import Bundle
+from pool.link import LinkSettings
+from pool.messages import (
+    Created,
+    CreateFailed,
+    CreateInstance,
+    Destroyed,
+    DestroyFailed,
+    DestroyInstance,
+    Listed,
+    ListingFailed,
+    ListInstances,
+    PoolEvent,
+    Probe,
+    ProbeFailed,
+    ProbeSucceeded,
+    SessionLost,
+    SetTags,
+    StartAttempt,
+    StartUnknown,
+    TagsFailed,
+    TagsSet,
+)
+from pool.model import AttemptOrder, Launch, ProbeReport
+from pool.performer import Launching, Performer
+from pool.ssh_keys import load_or_create_private_key
+from pool.worker_reports import WorkerReports
+from tests.engine_rig import make_type
+
+
+@dataclass
+class Vm:
+    """An instance whose every call raises what it is told to."""
+
+    id: str
+    error: Exception | None = None
+    address: str = "127.0.0.1:1"
+    tags: dict[str, str] = field(default_factory=lambda: {"longshore-cluster": "x"})
+
+    def destroy(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.tags.update(tags)
+
+    def verify_host_key(self, public_key: str) -> HostKeyVerdict:
+        del public_key
+        return HostKeyVerdict.UNKNOWN
+
+
+class Cloud:
+    """A driver under the test's control."""
+
+    def __init__(self) -> None:
+        self.vms: list[Vm] = []
+        self.error: Exception | None = None
+        self.created: list[dict[str, object]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def create(
+        self,
+        *,
+        instance_type: InstanceType,
+        image: str,
+        tags: Mapping[str, str],
+        init_command: str,
+        public_key: str,
+        token: str,
+    ) -> Instance:
+        self.gate.wait(10)
+        if self.error is not None:
+            raise self.error
+        self.created.append({"init": init_command, "key": public_key, "token": token})
+        assert (instance_type.name, image, dict(tags)) == ("t1", "an-image", {"a": "b"})
+        self.vms.append(Vm(f"i-{len(self.vms)}"))
+        return self.vms[-1]
+
+    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
+        assert tags == {"longshore-cluster": "x"}
+        if self.error is not None:
+            raise self.error
+        return self.vms
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class NoLogs:
+    """A log sink that nothing reaches in these tests."""
+
+    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+        raise AssertionError((attempt_id, stream, offset, data))
+
+    def offsets(self, attempt_id: str) -> tuple[int, int]:
+        raise AssertionError(attempt_id)
+
+    def sync(self, attempt_id: str) -> None:
+        raise AssertionError(attempt_id)
+
+
+@dataclass
+class Rig:
+    """A performer, its cloud, and what it posts."""
+
+    performer: Performer
+    cloud: Cloud
+    posted: queue.Queue[PoolEvent]
+
+    def outcome(self) -> PoolEvent:
+        """Return the next event."""
+        return self.posted.get(timeout=10)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    posted: queue.Queue[PoolEvent] = queue.Queue()
+    cloud = Cloud()
+    performer = Performer(
+        driver=cloud,
+        cluster="x",
+        launching=Launching(image="an-image", init_command="echo mine", public_key="ssh-x AAAA"),
+        link_settings=LinkSettings(
+            user="root",
+            private_key=load_or_create_private_key(tmp_path / "key"),
+            cluster="x",
+            epoch=1,
+            bundle=Bundle(data=b"", sha256="0" * 64),
+            engine_json="{}",
+            handshakes=threading.Semaphore(1),
+            clock=lambda: 5.0,
+            connect_timeout_s=2.0,
+        ),
+        logs=NoLogs(),
+        post=posted.put,
+        now=lambda: 5.0,
+        cloud_threads=2,
+    )
+    yield Rig(performer, cloud, posted)
+    performer.close()
+    assert posted.empty(), "an outcome came twice"
+
+
+def create(token: str = "t") -> CreateInstance:  # noqa: S107 - a launch token, not a password
+    launch = Launch(token=token, type_name="t1", secret="s3cret", created_at=1.0)
+    return CreateInstance(op_id=7, launch=launch, instance_type=make_type(1), tags=(("a", "b"),))
+
+
+def test_a_create_carries_the_secret_and_the_operators_script(rig: Rig) -> None:
+    rig.performer.perform(create())
+    event = rig.outcome()
+    assert isinstance(event, Created)
+    assert (event.op_id, event.token, event.instance.id) == (7, "t", "i-0")
+    (made,) = rig.cloud.created
+    assert "s3cret" in str(made["init"])
+    assert str(made["init"]).endswith("\necho mine")
+    assert made["token"] == "t"  # noqa: S105 - a launch token, not a password
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (CapacityError("none"), CapacityError),
+        (CloudError("?"), CloudError),
+        (AmbiguousResult("?"), AmbiguousResult),
+        (KeyError("a plug-in's own bug"), AmbiguousResult),
+        (TimeoutError(), AmbiguousResult),
+    ],
+)
+def test_a_create_that_raises_is_never_read_as_more_than_is_known(
+    rig: Rig, raised: Exception, expected: type[CloudError]
+) -> None:
+    rig.cloud.error = raised
+    rig.performer.perform(create())
+    event = rig.outcome()
+    assert isinstance(event, CreateFailed)
+    assert type(event.error) is expected
+
+
+def test_listings_tell_what_there_is_or_fail_as_a_whole(rig: Rig) -> None:
+    rig.cloud.vms = [Vm("i-1"), Vm("i-2")]
+    rig.performer.perform(ListInstances(op_id=1))
+    event = rig.outcome()
+    assert isinstance(event, Listed)
+    assert [seen.id for seen in event.instances] == ["i-1", "i-2"]
+    rig.cloud.error = ValueError("half a page")
+    rig.performer.perform(ListInstances(op_id=2))
+    failed = rig.outcome()
+    assert isinstance(failed, ListingFailed)
+    assert "half a page" in str(failed.error)
+
+
+def test_destroy_and_tags(rig: Rig) -> None:
+    rig.cloud.vms = [Vm("i-1"), Vm("i-2", error=OSError("down"))]
+    rig.performer.perform(ListInstances(op_id=1))
+    rig.outcome()
+    rig.performer.perform(DestroyInstance(op_id=2, instance_id="i-1"))
+    assert rig.outcome() == Destroyed(op_id=2, instance_id="i-1")
+    rig.performer.perform(DestroyInstance(op_id=3, instance_id="i-unknown"))
+    assert rig.outcome() == Destroyed(op_id=3, instance_id="i-unknown")
+    rig.performer.perform(DestroyInstance(op_id=4, instance_id="i-2"))
+    assert isinstance(rig.outcome(), DestroyFailed)
+    rig.performer.perform(SetTags(op_id=5, instance_id="i-1", tags=(("k", "v"),)))
+    assert rig.outcome() == TagsSet(op_id=5, instance_id="i-1")
+    assert rig.cloud.vms[0].tags["k"] == "v"
+    rig.performer.perform(SetTags(op_id=6, instance_id="i-unknown", tags=()))
+    failed = rig.outcome()
+    assert isinstance(failed, TagsFailed)
+    assert isinstance(failed.error, InstanceNotFound)
+
+
+def test_a_hanging_create_keeps_no_listing_waiting(rig: Rig) -> None:
+    rig.cloud.gate.clear()
+    for number in range(4):
+        rig.performer.perform(create(str(number)))
+    rig.performer.perform(ListInstances(op_id=9))
+    assert isinstance(rig.outcome(), Listed)
+    rig.cloud.gate.set()
+    assert {type(rig.outcome()) for _ in range(4)} == {Created}
+
+
+def test_a_worker_that_cannot_be_reached_fails_its_probe_and_starts_there_are_unknown(
+    rig: Rig,
+) -> None:
+    rig.performer.perform(
+        Probe(
+            op_id=3,
+            worker_id="i-1",
+            revision=4,
+            address="127.0.0.1:1",
+            host_key="",
+            secret="s",
+            boot=True,
+        )
+    )
+    event = rig.outcome()
+    assert isinstance(event, ProbeFailed)
+    assert (event.op_id, event.revision, event.stage) == (3, 4, "connect")
+    order = AttemptOrder(attempt_id="c-1-1", container_id="c-1", image="", command=("true",))
+    for worker_id in ("i-1", "i-never-probed"):
+        rig.performer.perform(StartAttempt(op_id=5, worker_id=worker_id, order=order))
+        assert isinstance(rig.outcome(), StartUnknown)
+
+
+def test_a_loss_during_a_probe_is_told_after_the_probes_outcome() -> None:
+    posted: list[PoolEvent] = []
+    reports = WorkerReports(posted.append, NoLogs())
+    ready = ProbeSucceeded(
+        op_id=1,
+        worker_id="i-1",
+        revision=0,
+        began_at=1.0,
+        host_key="k",
+        report=ProbeReport(attempts=(), boot_id="b"),
+    )
+    reports.probe_begins()
+    reports.lost("i-1", 2.0, "reset")
+    assert posted == []
+    reports.probe_ends(ready)
+    lost = SessionLost(worker_id="i-1", last_contact=2.0, reason="reset")
+    assert posted == [ready, lost]
+    reports.lost("i-1", 3.0, "again")
+    assert len(posted) == 3
