@@ -12,7 +12,7 @@ import pytest
 
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from pool.deploy import Bundle
+from pool.bundle import RunnerBundle
 from pool.link import LinkSettings
 from pool.messages import (
     Created,
@@ -142,7 +142,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
             private_key=load_or_create_private_key(tmp_path / "key"),
             cluster="x",
             epoch=1,
-            bundle=Bundle(data=b"", sha256="0" * 64),
+            bundle=RunnerBundle(data=b"", sha256="0" * 64),
             engine_json="{}",
             handshakes=threading.Semaphore(1),
             clock=lambda: 5.0,
