@@ -13,16 +13,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.api.limits import ApiLimits
-from tests.api_server import FULL, MINIMAL, serving
+from tests.api_requests import REQUESTS, Sent
+from tests.api_server import MINIMAL, serving
 from tests.fake_backend import FakeBackend
 
 BATCH = 20
@@ -34,26 +33,6 @@ LIMITS = ApiLimits(
     concurrent_streams=100_000,
     body_timeout_s=0.5,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    method: str
-    target: str
-    headers: tuple[tuple[str, bytes], ...] = ()
-    body: bytes = b""
-
-    def encoded(self, port: int) -> bytes:
-        given = {name.lower() for name, _ in self.headers}
-        usual = [("Host", f"127.0.0.1:{port}".encode()), ("Content-Type", b"application/json")]
-        lines = [f"{self.method} {self.target} HTTP/1.1".encode()]
-        lines += [
-            name.encode() + b": " + value
-            for name, value in (*usual, *self.headers)
-            if (name, value) not in usual or name.lower() not in given
-        ]
-        lines.append(f"Content-Length: {len(self.body)}".encode())
-        return b"\r\n".join(lines) + b"\r\n\r\n" + self.body
 
 
 @dataclass(slots=True)
@@ -178,179 +157,6 @@ def server() -> Iterator[Server]:
         server.stop()
         thread.join(30)
         assert not thread.is_alive()
-
-
-# ---- what is sent -------------------------------------------------------------------------------
-
-ODD_TEXTS = (
-    "",
-    "\0",
-    "x" * 300,
-    "é\u202e",
-    "\ud800",
-    "4G",
-    "-1",
-    "NaN",
-    "LONGSHORE_X",
-    "a=b",
-    "../..",
-    "%00",
-    "{}",
-    "small",
-    "true",
-)
-ODD_NUMBERS = (0, -1, 1, 1001, 2**31, 2**63, 2**64, 10**30, 0.5, 1e-9, -0.0, 1e308, 10**39)
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from(ODD_NUMBERS),
-    st.sampled_from(ODD_TEXTS),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=8),
-)
-JUNK = st.one_of(
-    SCALARS,
-    st.lists(SCALARS, max_size=4),
-    st.dictionaries(st.sampled_from(ODD_TEXTS) | st.text(max_size=5), SCALARS, max_size=4),
-    st.recursive(
-        SCALARS,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-        max_leaves=6,
-    ),
-)
-KEYS = st.sampled_from(
-    (*FULL, "time_limit_s", "after", "max", "lost", "user", "id", "nam", "A", *ODD_TEXTS)
-)
-BASES = (MINIMAL, FULL, [MINIMAL], [FULL, MINIMAL, FULL], {"priority": 3}, {"reason": "x"})
-PATHS = (
-    "/v1/containers",
-    "/v1/containers/c-00000001",
-    "/v1/containers/c-00000002",
-    "/v1/containers/c-00000003",
-    "/v1/containers/c-00000001/cancel",
-    "/v1/containers/c-00000003/cancel",
-    "/v1/containers/c-00000001/logs",
-    "/v1/containers/c-00000002/logs",
-    "/v1/instances",
-    "/v1/instances/i-1",
-    "/v1/instances/i-1/idle-behavior",
-    "/v1/instances/i-1/kill",
-    "/v1/events",
-    "/health/live",
-    "/health/ready",
-    "/metrics",
-    "/openapi.json",
-    "/",
-    "*",
-)
-METHODS = st.sampled_from(
-    ("GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "MKCOL")
-)
-NAMES = ("state", "user", "project", "name", "instance", "limit", "cursor", "stream", "offset")
-QUERY_VALUES = (
-    *("queued", "running,failed", "stdout", "stderr", "0", "-1", "1000", "true", "before-2"),
-    *("before-", "%00", "%ff", "%ed%a0%80", "%", "+", "", "9" * 30, "a&b=c", ";", "%F0%9F%98%80"),
-)
-HEADER_VALUES = st.one_of(
-    st.sampled_from(
-        [b"", b"x" * 300, b"application/json; charset=x", b"http://localhost", b"null", b"gzip"]
-    ),
-    st.sampled_from(
-        [b"bytes=0-1", b"identity", b"close", b"5-5", b"100-continue", b"\xff\xfe", b"W/"]
-    ),
-    st.binary(max_size=12).map(lambda raw: bytes(b for b in raw if b >= 32 and b != 127)),
-)
-HEADERS = st.sampled_from(
-    (
-        *("Host", "Origin", "Content-Type", "Content-Encoding", "Idempotency-Key", "Accept"),
-        *("Last-Event-ID", "Connection", "Cookie", "Range", "If-None-Match", "X-Forwarded-Host"),
-        *("Authorization", "Accept-Encoding", "Upgrade", "If-Modified-Since", "TE", "Referer"),
-    )
-)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
-    if isinstance(value, dict):
-        for key, child in value.items():
-            found += places(child, (*path, key))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            found += places(child, (*path, index))
-    return found
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """A valid body with one to three pieces replaced, removed or added."""
-    value: Any = deepcopy(draw(st.sampled_from(BASES)))
-    for _ in range(draw(st.integers(0, 3))):
-        path = draw(st.sampled_from(places(value)))
-        new = draw(JUNK)
-        if not path:
-            if isinstance(value, dict):
-                value[draw(KEYS)] = new
-            elif isinstance(value, list):
-                value.append(new)
-            continue
-        parent = value
-        for step in path[:-1]:
-            parent = parent[step]
-        if draw(st.integers(0, 3)) == 0:
-            del parent[path[-1]]
-        else:
-            parent[path[-1]] = new
-    return value
-
-
-def as_json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-BODIES = st.one_of(
-    mutated().map(as_json),
-    mutated().map(as_json),
-    JUNK.map(as_json),
-    st.binary(max_size=40),
-    st.builds(
-        lambda value, at, raw: as_json(value)[:at] + raw + as_json(value)[at:],
-        mutated(),
-        st.integers(0, 400),
-        st.binary(max_size=3),
-    ),
-    st.builds(
-        lambda count, piece: piece * count, st.integers(1, 3000), st.sampled_from([b"[", b'{"a":'])
-    ),
-    st.builds(
-        lambda size: as_json({**MINIMAL, "env": {"A": "x" * size}}),
-        st.sampled_from((0, 20_000, 131_000, 140_000, 300_000)),
-    ),
-)
-QUERIES = st.lists(
-    st.tuples(st.sampled_from((*NAMES, "odd", "")), st.sampled_from(QUERY_VALUES)), max_size=3
-).map(lambda pairs: "&".join(f"{name}={value}" for name, value in pairs))
-SEGMENTS = st.sampled_from(
-    ("v1", "containers", "c-00000001", "logs", "..", ".", "", "%2f", "%00", "%ff", "%", "x" * 300)
-)
-TARGETS = st.one_of(
-    st.sampled_from(PATHS),
-    st.builds(lambda path, query: f"{path}?{query}", st.sampled_from(PATHS), QUERIES),
-    st.lists(SEGMENTS, max_size=5).map(lambda parts: "/" + "/".join(parts)),
-)
-SUBMISSIONS = st.builds(Sent, method=st.just("POST"), target=st.just("/v1/containers"), body=BODIES)
-REQUESTS = st.one_of(
-    SUBMISSIONS,
-    st.builds(Sent, method=METHODS, target=TARGETS),
-    st.builds(Sent, method=METHODS, target=TARGETS, body=BODIES),
-    st.builds(
-        Sent,
-        method=METHODS,
-        target=TARGETS,
-        headers=st.lists(st.tuples(HEADERS, HEADER_VALUES), max_size=3).map(tuple),
-        body=BODIES,
-    ),
-)
 
 
 def check(sent: Sent, status: int, headers: dict[str, str], body: bytes) -> None:
