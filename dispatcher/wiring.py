@@ -213,9 +213,9 @@ class Server:
                 subscribers=config.limits.event_subscribers,
             ),
             defaults=Defaults(
-                cpu_millis=config.defaults.cpus,
-                memory_bytes=config.defaults.memory,
-                disk_bytes=config.defaults.disk,
+                cpu_millis=int(config.defaults.cpus),
+                memory_bytes=int(config.defaults.memory),
+                disk_bytes=int(config.defaults.disk),
             ),
             instance_type_names=type_names,
             version=version("longshore"),
