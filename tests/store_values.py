@@ -1,0 +1,73 @@
+"""Containers, attempts and instances to put into a store."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dispatcher.messages import InsertContainers
+from dispatcher.model import (
+    Attempt,
+    Constraints,
+    Container,
+    ContainerSpec,
+    InstanceRecord,
+)
+from dispatcher.store.store import Store
+from drivers.interface import Resources
+
+SPEC = ContainerSpec(
+    name="demo",
+    image="busybox",
+    command=("sh", "-c", "true"),
+    env=(("A", "b"),),
+    resources=Resources(cpu_millis=1000, memory_bytes=2**30),
+    constraints=Constraints(),
+)
+
+
+def url_in(directory: Path) -> str:
+    return f"sqlite:///{directory}/longshore.db"
+
+
+def container(sequence: int, **changes: Any) -> Container:
+    values: dict[str, Any] = {
+        "id": f"c-{sequence:08d}",
+        "sequence": sequence,
+        "spec": SPEC,
+        "user": "ann",
+        "project": "apollo",
+        "priority": 500,
+        "created_at": 1000.5 + sequence,
+    }
+    return Container(**{**values, **changes})
+
+
+def attempt(of: Container, number: int = 1, **changes: Any) -> Attempt:
+    values: dict[str, Any] = {
+        "id": f"a-{of.id}-{number}",
+        "container_id": of.id,
+        "number": number,
+        "instance_id": "i-1",
+        "instance_type": "small",
+        "price_usd_per_hour": Decimal("0.10"),
+        "created_at": 2000.25,
+    }
+    return Attempt(**{**values, **changes})
+
+
+def instance(name: str = "i-1", **changes: Any) -> InstanceRecord:
+    values: dict[str, Any] = {
+        "id": name,
+        "token": "t-1",
+        "type_name": "small",
+        "price_usd_per_hour": Decimal("0.1000"),
+        "created_at": 1500.0,
+    }
+    return InstanceRecord(**{**values, **changes})
+
+
+def insert(store: Store, *containers: Container, user: str = "ann", **changes: Any) -> None:
+    """Insert containers and wait for it; raises what the store refuses them with."""
+    store.write([InsertContainers(containers=containers, user=user, **changes)]).result(30)
