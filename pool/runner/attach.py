@@ -1,0 +1,268 @@
+"""The session: one loop over requests, exits, growing logs and a heartbeat."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from typing import Any
+
+from pool.runner import launch, machine, wire
+from pool.runner.engines import Engine
+from pool.runner.handshake import Hello
+from pool.runner.inotify import GrowthListener
+from pool.runner.launch import Launcher
+from pool.runner.logs import STREAMS, LogPump
+from pool.runner.output import Output
+from pool.runner.spool import Attempt, Spool
+from pool.runner.wire import ProtocolError, Refusal
+
+READ_BYTES = 65_536
+BURIAL_INTERVAL_S = 1.0  # how long an orphan's supervisor may be gone unnoticed; ours tell at once
+KILL_INTERVAL_S = 0.02
+
+
+class Session:
+    """What one `attach` knows, after the hellos."""
+
+    def __init__(
+        self, *, spool: Spool, engine: Engine, launcher: Launcher, output: Output, epoch: int
+    ) -> None:
+        self._spool = spool
+        self._engine = engine
+        self._launcher = launcher
+        self._output = output
+        self._epoch = epoch
+        self._lines = wire.LineBuffer()
+        self._writing = False
+        self._pump = LogPump(spool, output.push)
+        self._live: dict[str, Attempt] = {}
+        self._kills: dict[str, str] = {}
+        self._ended = False
+        self._requests = {
+            "start": self._start,
+            "kill": self._kill,
+            "list": self._list,
+            "tail": self._tail,
+            "release": self._release,
+        }
+
+    # ---- the loop ----
+
+    def run(self, hello: Hello, *, source: int, wakeup: int, live: list[Attempt]) -> None:
+        """Serve until the other side ends, breaks the protocol or is taken over from.
+
+        `source` is read for lines, after those that came with `hello`; `wakeup` tells of signals;
+        `live` are the attempts whose exit was not in our hello.
+        """
+        os.set_blocking(source, False)
+        # Opened for both directions, so that it never ends; opened before the spool is looked at,
+        # so that an exit is seen by one or by the other.
+        fifo = os.open(self._spool.fifo, os.O_RDWR | os.O_NONBLOCK)
+        selector = selectors.PollSelector()
+        growth = GrowthListener(self._spool.places.logs, selector, self._pump.grew)
+        selector.register(source, selectors.EVENT_READ, self._read_lines)
+        selector.register(wakeup, selectors.EVENT_READ, self._read_signals)
+        selector.register(fifo, selectors.EVENT_READ, self._read_exits)
+        try:
+            self._lines = hello.lines
+            self._live = {each.attempt_id: each for each in live}
+            for line in hello.rest:
+                self._take(line)
+            self._serve(selector, growth, hello.heartbeat_interval_s)
+            self._output.flush()
+        finally:
+            selector.close()
+            growth.close()
+            os.close(fifo)
+
+    def _serve(
+        self, selector: selectors.PollSelector, growth: GrowthListener, interval_s: float
+    ) -> None:
+        heartbeat_at = burial_at = 0.0
+        while not self._ended:
+            now = time.monotonic()
+            if now >= heartbeat_at:
+                self._heartbeat()
+                heartbeat_at = now + interval_s
+            if now >= burial_at:
+                self._bury(list(self._live))
+                burial_at = now + BURIAL_INTERVAL_S
+            growth.tick(now)
+            self._retry_kills()
+            self._fill(selector)
+            due = [heartbeat_at]
+            due += [burial_at] if self._live else []
+            due += [] if growth.due_at is None else [growth.due_at]
+            due += [now + KILL_INTERVAL_S] if self._kills else []
+            for key, _ in selector.select(max(0.0, min(due) - now)):
+                key.data(key.fd, now)
+
+    def _fill(self, selector: selectors.PollSelector) -> None:
+        self._output.flush()
+        while not self._pump.idle() and not self._output.paced:
+            self._pump.pump()
+        self._output.flush()
+        if self._output.waiting == self._writing:
+            return
+        self._writing = self._output.waiting
+        if self._writing:
+            selector.register(self._output.descriptor, selectors.EVENT_WRITE, self._write)
+        else:
+            selector.unregister(self._output.descriptor)
+
+    def _write(self, _descriptor: int, _now: float) -> None:
+        self._output.flush()
+
+    def _read_lines(self, source: int, _now: float) -> None:
+        try:
+            data = os.read(source, READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._ended = True
+            return
+        for line in self._lines.feed(data):
+            self._take(line)
+
+    def _read_signals(self, wakeup: int, _now: float) -> None:
+        numbers = os.read(wakeup, READ_BYTES)
+        if signal.SIGTERM in numbers:
+            self._ended = True  # a newer session takes over
+            return
+        self._bury(self._launcher.reap())
+
+    def _read_exits(self, fifo: int, _now: float) -> None:
+        try:
+            names = os.read(fifo, READ_BYTES).decode("utf-8", "replace").split("\n")
+        except BlockingIOError:
+            return
+        for attempt_id in names:
+            self._check(attempt_id)
+
+    # ---- what happens by itself ----
+
+    def _check(self, attempt_id: str) -> None:
+        """Push the exit of a live attempt if it has one by now."""
+        attempt = self._live.get(attempt_id)
+        exit_ = None if attempt is None else self._spool.exit_of(attempt)
+        if attempt is None or exit_ is None:
+            return
+        del self._live[attempt_id]
+        self._kills.pop(attempt_id, None)
+        self._pump.grew({f"{attempt_id}.{stream}" for stream in STREAMS})
+        report = {"attempt_id": attempt_id, "container_id": attempt.container_id, "exit": exit_}
+        self._output.push({"type": "exited", **report})
+
+    def _bury(self, attempt_ids: list[str]) -> None:
+        """Find the exits whose word did not reach us, and the attempts that nobody watches."""
+        for attempt_id in attempt_ids:
+            if attempt_id in self._live:
+                self._launcher.bury(self._live[attempt_id])
+                self._check(attempt_id)
+
+    def _heartbeat(self) -> None:
+        if self._output.paced:
+            return
+        self._output.push(
+            {
+                "type": "heartbeat",
+                "live": sorted(self._live),
+                "load": machine.load(),
+                "memory_free_bytes": machine.memory_free_bytes(),
+                "disk_free_bytes": machine.disk_free_bytes(self._spool.places.logs),
+                "broken": self._spool.broken() or self._engine.problem,
+            }
+        )
+
+    def _retry_kills(self) -> None:
+        for attempt_id, name in list(self._kills.items()):
+            if self._launcher.signal(self._live[attempt_id], name):
+                del self._kills[attempt_id]
+
+    # ---- requests ----
+
+    def _take(self, line: bytes) -> None:
+        message = wire.decode(line)
+        if message.get("type") == "log_ack":
+            self._acknowledge(message)
+            return
+        number = message.get("id")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ProtocolError("a request has no id")
+        try:
+            answer = {"ok": True, **self._answer(message)}
+        except Refusal as refusal:
+            answer = {"ok": False, "code": refusal.code, "message": str(refusal)}
+        self._output.push({"type": "reply", "id": number, **answer})
+        if answer["ok"] and message["type"] == "start":
+            self._follow_from_start(message["attempt"]["attempt_id"])
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        epoch = wire.count_field(message, "epoch")
+        if epoch < self._epoch:
+            raise Refusal("epoch", f"epoch {epoch} is over, {self._epoch} leads")
+        if epoch > self._epoch:
+            self._spool.remember_epoch(epoch)
+            self._epoch = epoch
+        handle = self._requests.get(wire.text_field(message, "type"))
+        if handle is None:
+            raise Refusal("invalid", "there is no such request")
+        return handle(message)
+
+    def _acknowledge(self, message: dict[str, Any]) -> None:
+        try:
+            offset = wire.count_field(message, "offset")
+            attempt_id = wire.text_field(message, "attempt_id")
+            self._pump.acknowledge(attempt_id, wire.text_field(message, "stream"), offset)
+        except Refusal as refusal:
+            raise ProtocolError(f"a log_ack is malformed: {refusal}") from refusal
+
+    def _start(self, message: dict[str, Any]) -> dict[str, Any]:
+        attempt = self._launcher.start(wire.parse_order(message.get("attempt")))
+        if attempt is None:
+            return {"already": True}
+        self._live[attempt.attempt_id] = attempt
+        return {"already": False}
+
+    def _follow_from_start(self, attempt_id: str) -> None:
+        if not self._pump.follows(attempt_id):
+            self._pump.follow(attempt_id, dict.fromkeys(STREAMS, 0))
+
+    def _kill(self, message: dict[str, Any]) -> dict[str, Any]:
+        attempt_id = wire.name_field(message, "attempt_id")
+        name = wire.text_field(message, "signal")
+        if name not in launch.SIGNALS:
+            raise Refusal("invalid", "signal must be TERM or KILL")
+        self._check(attempt_id)
+        if attempt_id not in self._live:
+            return {"signalled": False}
+        # Its pid may not be known yet: then it is tried again shortly. KILL is never taken back.
+        sent = self._launcher.signal(self._live[attempt_id], name)
+        if not sent and self._kills.get(attempt_id) != "KILL":
+            self._kills[attempt_id] = name
+        return {"signalled": True}
+
+    def _list(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"attempts": [self._spool.report(each) for each in self._spool.attempts()]}
+
+    def _tail(self, message: dict[str, Any]) -> dict[str, Any]:
+        attempt_id = wire.name_field(message, "attempt_id")
+        offsets = {stream: wire.count_field(message, stream) for stream in STREAMS}
+        if self._spool.read(attempt_id) is None:
+            raise Refusal("unknown", "there is no such attempt here")
+        self._pump.follow(attempt_id, offsets)
+        return {}
+
+    def _release(self, message: dict[str, Any]) -> dict[str, Any]:
+        attempt_id = wire.name_field(message, "attempt_id")
+        attempt = self._spool.read(attempt_id)
+        if attempt is None:
+            return {}
+        if self._spool.ended(attempt_id) is None:
+            return {"kept": True}
+        self._check(attempt_id)
+        self._pump.drop(attempt_id)
+        self._launcher.release(attempt)
+        return {}

@@ -1,0 +1,197 @@
+"""Which engine runs the attempts here: what is configured, what passes a trial, and its words."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+from typing import Any, NamedTuple
+
+from pool.runner import cgroups, machine
+from pool.runner.spool import Spool, write_whole
+
+NAMES = ("podman", "docker", "process")
+LABEL = "longshore-spool"
+TRIAL_TIMEOUT_S = 30
+PROBLEM_CHARACTERS = 400
+
+
+class EngineConfig(NamedTuple):
+    """The engine as the administrator wants it; see `parse_config`."""
+
+    name: str = "auto"
+    binary: str = ""
+    global_arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    run_as: str = ""
+
+
+class Engine(NamedTuple):
+    """The engine that was chosen; `problem` is "" or why it cannot start anything.
+
+    `prefix` is the client with its global arguments, `drop` the command that gives up privileges.
+    """
+
+    name: str
+    prefix: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    uid: int = -1
+    gid: int = -1
+    problem: str = ""
+
+
+class EngineConfigError(Exception):
+    """What was given as engine is none; the message says what is wrong."""
+
+
+def parse_config(text: str) -> EngineConfig:
+    """Return the engine configuration in a JSON object.
+
+    `{"name": "auto|podman|docker|process", "binary": "", "global_arguments": [], "arguments": [],
+    "run_as": ""}`; all may be missing. `global_arguments` come before the engine's subcommand,
+    `arguments` after `run`; `run_as` is for the process engine. EngineConfigError for others.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise EngineConfigError("the engine is not given as JSON") from error
+    if not isinstance(value, dict) or not set(value) <= set(EngineConfig._fields):
+        raise EngineConfigError(f"the engine has the fields {', '.join(EngineConfig._fields)}")
+    config = EngineConfig(
+        name=_word(value, "name", "auto"),
+        binary=_word(value, "binary", ""),
+        global_arguments=_words(value, "global_arguments"),
+        arguments=_words(value, "arguments"),
+        run_as=_word(value, "run_as", ""),
+    )
+    if config.name not in ("auto", *NAMES):
+        raise EngineConfigError(f"there is no engine {config.name!r}: auto, {', '.join(NAMES)}")
+    return config
+
+
+def _word(value: dict[str, Any], field: str, default: str) -> str:
+    word = value.get(field, default)
+    if not isinstance(word, str):
+        raise EngineConfigError(f"{field} is text")
+    return word
+
+
+def _words(value: dict[str, Any], field: str) -> tuple[str, ...]:
+    words = value.get(field, [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise EngineConfigError(f"{field} is a list of text")
+    return tuple(words)
+
+
+def choose(config: EngineConfig, spool: Spool) -> Engine:
+    """Return the engine to use; it has a `problem` when the one asked for fails its trial.
+
+    `auto` takes the first of podman, docker and process that passes. The choice is kept in the
+    spool; a failure is not, since it may pass.
+    """
+    path = os.path.join(spool.places.spool, "engine")
+    key = json.dumps([config, spool.boot_id])
+    known = machine.read_text(path)
+    if known:
+        kept_key, kept = json.loads(known)
+        if kept_key == key:
+            name, prefix, arguments, drop, uid, gid, problem = kept
+            return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), uid, gid, problem)
+    engine = _choose(config, spool)
+    if not engine.problem:
+        write_whole(path, json.dumps([key, engine]))
+    return engine
+
+
+def _choose(config: EngineConfig, spool: Spool) -> Engine:
+    if config.name == "process":
+        return _try_process(config, spool)
+    if config.name != "auto":
+        return _try_container_engine(config, config.name, spool)
+    for name in ("podman", "docker"):
+        engine = _try_container_engine(config, name, spool)
+        if not engine.problem:
+            return engine
+    return _try_process(config, spool)
+
+
+def _try_process(config: EngineConfig, spool: Spool) -> Engine:
+    engine = Engine("process")
+    missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
+    if missing:
+        return engine._replace(problem=f"process: {missing[0]} is not installed")
+    return _as_user(engine, config.run_as, spool) if config.run_as else engine
+
+
+def _as_user(engine: Engine, run_as: str, spool: Spool) -> Engine:
+    try:
+        user = pwd.getpwnam(run_as)
+    except KeyError:
+        return engine._replace(problem=f"process: there is no user {run_as!r}")
+    if user.pw_uid == os.geteuid():
+        return engine
+    setpriv = machine.find_program("setpriv")
+    if os.geteuid() != 0 or not setpriv:
+        return engine._replace(problem="process: run_as needs root and setpriv")
+    ids = ("--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--init-groups")
+    drop = (setpriv, *ids, "--")
+    spool.let_others_through()
+    # A job whose working directory cannot be reached by path would fail as if it were at fault.
+    failed = _run((*drop, "/bin/sh", "-c", 'cd -- "$1"/.', "sh", spool.places.work))[1]
+    if failed:
+        return engine._replace(problem=f"process: {run_as} cannot work here: {failed}")
+    return engine._replace(drop=drop, uid=user.pw_uid, gid=user.pw_gid)
+
+
+def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engine:
+    engine = Engine(name)
+    path = ":".join((os.environ.get("PATH", ""), machine.SYSTEM_PATH))
+    binary = machine.find_program(config.binary or name, path)
+    if not binary:
+        return engine._replace(problem=f"{name}: {config.binary or name} is not installed")
+    if cgroups.problem():
+        return engine._replace(problem=f"{name}: {cgroups.problem()}")
+    # The limits sit on control groups of ours, which only this manager takes as a parent.
+    manager = ("--cgroup-manager", "cgroupfs") if name == "podman" else ()
+    prefix = (binary, *config.global_arguments, *manager)
+    what = "{{.Host.CgroupManager}}" if name == "podman" else "{{.CgroupDriver}}"
+    answer, failed = _run((*prefix, "info", "--format", what))
+    if not failed and answer.strip() != "cgroupfs":
+        failed = f"its cgroup driver is {answer.strip()!r}, and limits need cgroupfs"
+    if not failed:
+        failed = _remove_orphans(prefix, spool)
+    if failed:
+        return engine._replace(problem=f"{name}: {failed}")
+    return engine._replace(prefix=prefix, arguments=config.arguments)
+
+
+def _remove_orphans(prefix: tuple[str, ...], spool: Spool) -> str:
+    """Remove containers of ours that the spool does not know (a reboot emptied it)."""
+    label = f"label={LABEL}={spool.places.name}"
+    names, failed = _run((*prefix, "ps", "-a", "--filter", label, "--format", "{{.Names}}"))
+    for name in names.split():
+        # The claim is older than the container, so one that is being started now is known here.
+        if spool.read(name[len("longshore-") :]) is None and not failed:
+            failed = _run((*prefix, "rm", "-f", name))[1]
+    return failed
+
+
+def _run(command: tuple[str, ...]) -> tuple[str, str]:
+    """Run a command for its output and return that, and why it failed ("" if it did not)."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TRIAL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", str(error)[:PROBLEM_CHARACTERS]
+    output = done.stdout.decode("utf-8", "replace")
+    if done.returncode == 0:
+        return output, ""
+    said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+    return output, (said or f"exit status {done.returncode}")[:PROBLEM_CHARACTERS]

@@ -1,0 +1,336 @@
+"""Starting, signalling, burying and releasing attempts: every process that the runner spawns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+
+from pool.runner import cgroups, machine, scripts
+from pool.runner.engines import LABEL, Engine
+from pool.runner.spool import Attempt, Spool, attempt_of
+from pool.runner.wire import Order, Refusal
+
+MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
+RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
+MAX_ODD_NAMES = 1_000
+
+# What a shell may neither drop, change nor interpret goes past it: as a plain variable go only
+# names that mean nothing to dash, bash and busybox while they prepare the exec.
+PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+SHELL_NAME = re.compile(
+    rb"_|_ls_.*|LC_.*|BASH.*|COMP.*|OPT(ARG|ERR|IND)|IFS|(OLD)?PWD|PPID|E?UID|SHELLOPTS|SHLVL"
+    rb"|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH.*|HIST.*|FUNCNAME|GROUPS|DIRSTACK|FUNCNEST"
+    rb"|POSIXLY_CORRECT|PS[0-4]|TMOUT|PIPESTATUS|READLINE_.*|FCEDIT|TERM"
+)
+SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
+RESET_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+)
+
+
+class Launcher:
+    """Spawns supervisors and helpers for one engine; it never waits for any of them."""
+
+    def __init__(self, spool: Spool, engine: Engine, environ: dict[str, str]) -> None:
+        self._spool = spool
+        self._engine = engine
+        self._environ = environ
+        self._children: dict[int, str] = {}
+        self._setsid = machine.find_program("setsid").encode()
+        self._env = machine.find_program("env").encode()
+        self._process_script = scripts.for_process(engine.drop)
+        self._engine_script = scripts.for_engine(scripts.ENGINE, engine.prefix)
+
+    # ---- start ----
+
+    def start(self, order: Order) -> Attempt | None:
+        """Start an attempt and return it; None when that id was started before.
+
+        Refusal means that it was not started and left nothing behind.
+        """
+        if self._spool.read(order.attempt_id) is not None:
+            return None
+        if self._engine.problem:
+            raise Refusal("engine", self._engine.problem)
+        contained = self._engine.name != "process"
+        group = f"{self._spool.places.name}/{order.attempt_id}" if contained else ""
+        argv, env = self._contained(order, group) if contained else self._bare(order)
+        _check_sizes(argv, env)
+        attempt = attempt_of(
+            order.attempt_id, order.container_id, self._engine.name, self._spool.boot_id, group
+        )
+        try:
+            lock = self._spool.claim(attempt)
+        except OSError as error:
+            raise Refusal("spool", f"the attempt cannot be written down: {error}") from error
+        if lock is None:
+            return None
+        try:
+            self._spawn_claimed(order, group, lock, argv, env)
+        except OSError as error:
+            self._remove_traces(attempt)
+            if group:
+                cgroups.remove(group)
+            raise Refusal("spawn", f"the attempt cannot be started: {error}") from error
+        finally:
+            os.close(lock)
+        return attempt
+
+    def _bare(self, order: Order) -> tuple[list[bytes], dict[bytes, bytes]]:
+        if order.image:
+            raise Refusal("engine", "the process engine runs no images")
+        if not order.command:
+            raise Refusal("invalid", "the process engine needs a command")
+        work = self._spool.work(order.attempt_id)
+        env = {
+            b"PATH": self._environ.get("PATH", machine.SYSTEM_PATH).encode(),
+            b"HOME": work.encode(),
+            b"LANG": self._environ.get("LANG", "C.UTF-8").encode(),
+        }
+        env.update(order.env)
+        env.update(self._own_variables(order))
+        given = {b"_ls_work": work.encode()}
+        plain = odd = 0
+        for name in sorted(env):
+            if PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name):
+                given[b"_ls_e%d" % plain] = name + b"=" + env[name]
+                plain += 1
+            else:
+                given[b"_ls_o%d" % odd] = name + b"=" + env[name]
+                odd += 1
+        if odd > MAX_ODD_NAMES:
+            raise Refusal("too_large", f"more than {MAX_ODD_NAMES} names that no shell can export")
+        given[b"_ls_plain"] = b"%d" % plain
+        given[b"_ls_odd"] = b"%d" % odd
+        given[b"_ls_env"] = self._env if odd else b""
+        if self._engine.drop:
+            given[b"_ls_enter"] = scripts.ENTER.encode()
+        command = [self._setsid, b"--", *order.command]
+        return [b"sh", b"-c", self._process_script.encode(), b"sh", *command], given
+
+    def _contained(self, order: Order, group: str) -> tuple[list[bytes], dict[bytes, bytes]]:
+        if not order.image:
+            raise Refusal("invalid", f"the {self._engine.name} engine needs an image")
+        name = container_name(order.attempt_id)
+        label = f"{LABEL}={self._spool.places.name}"
+        words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
+        # Attached and without a log of the engine's: what it writes arrives here, once.
+        words += ["--log-driver", "none"]
+        if self._engine.name == "podman":
+            words += ["--quiet", "--cgroups=no-conmon"]
+        words += self._engine.arguments
+        argv = [word.encode() for word in words]
+        # As arguments and not by the client's environment: there a user's PATH, HOME or LD_PRELOAD
+        # would govern the client itself, which runs as root outside of the container.
+        for variable in (*order.env, *sorted(self._own_variables(order).items())):
+            argv += [b"--env", b"=".join(variable)]
+        env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
+        env[b"_ls_name"] = name.encode()
+        env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
+        env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
+        image = order.image.encode()
+        script = self._engine_script.encode()
+        return [b"sh", b"-c", script, b"sh", *argv, image, *order.command], env
+
+    def _own_variables(self, order: Order) -> dict[bytes, bytes]:
+        own = {
+            "LONGSHORE_CONTAINER_ID": order.container_id,
+            "LONGSHORE_ATTEMPT_ID": order.attempt_id,
+            "LONGSHORE_CLUSTER": os.path.basename(os.path.dirname(self._spool.places.logs)),
+        }
+        if self._environ.get("LONGSHORE_INSTANCE_ID"):
+            own["LONGSHORE_INSTANCE_ID"] = self._environ["LONGSHORE_INSTANCE_ID"]
+        return {name.encode(): value.encode() for name, value in own.items()}
+
+    def _spawn_claimed(
+        self, order: Order, group: str, lock: int, argv: list[bytes], env: dict[bytes, bytes]
+    ) -> None:
+        """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
+        spool, name = self._spool, order.attempt_id
+        given = {6: -1, 7: -1, 8: -1}
+        try:
+            for target, stream in ((6, "stdout"), (7, "stderr")):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+                given[target] = os.open(spool.log(name, stream), flags, 0o600)
+            if group:
+                cgroups.create(group, memory_bytes=order.memory_bytes, cpu_millis=order.cpu_millis)
+                given[8] = cgroups.open_oom_event(group) if order.memory_bytes else -1
+            else:
+                os.mkdir(spool.work(name), 0o700)
+                if self._engine.uid >= 0:
+                    os.chown(spool.work(name), self._engine.uid, self._engine.gid)
+            given[9] = lock
+            self._spawn(name, argv, env, given)
+        finally:
+            for target in (6, 7, 8):
+                if given[target] >= 0:
+                    os.close(given[target])
+
+    def _spawn(
+        self, attempt_id: str, argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]
+    ) -> None:
+        """Spawn `sh` in a session of its own, with our descriptors `given` under other numbers."""
+        env[b"_ls_id"] = attempt_id.encode()
+        env[b"_ls_spool"] = self._spool.path(attempt_id).rstrip("/").encode()
+        env[b"_ls_fifo"] = self._spool.fifo.encode()
+        env.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        actions += [
+            (os.POSIX_SPAWN_DUP2, source, target) for target, source in given.items() if source >= 0
+        ]
+        pid = os.posix_spawn(
+            "/bin/sh",
+            argv,
+            env,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=RESET_SIGNALS,
+        )
+        self._children[pid] = attempt_id
+
+    # ---- signals ----
+
+    def signal(self, attempt: Attempt, name: str) -> bool:
+        """Send TERM or KILL to all of a live attempt; False when its pid is not recorded yet."""
+        pid, ticks = self._spool.job(attempt)
+        if not pid:
+            return False
+        if attempt.engine == "process":
+            signal_group(pid, ticks, SIGNALS[name])
+            return True
+        os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
+        if name == "KILL":
+            cgroups.kill(attempt.cgroup)
+        self._help(
+            attempt.attempt_id,
+            scripts.KILL,
+            [name, container_name(attempt.attempt_id), str(pid)],
+        )
+        return True
+
+    # ---- the end ----
+
+    def bury(self, attempt: Attempt) -> None:
+        """Make an attempt lost if its supervisor is gone, having ended what is left of it.
+
+        A container engine needs time for that: a helper takes the place of the supervisor.
+        """
+        lock = self._spool.seize(attempt.attempt_id)
+        if lock is None:
+            return
+        try:
+            pid, ticks = self._spool.job(attempt)
+            if pid:
+                signal_group(pid, ticks, signal.SIGKILL)
+            if attempt.engine == "process" or attempt.boot_id != self._spool.boot_id:
+                kill_marked(attempt.attempt_id)
+                self._spool.record_lost(attempt.attempt_id)
+                return
+            cgroups.kill(attempt.cgroup)
+            script = scripts.for_engine(scripts.BURY, self._prefix(attempt))
+            argv = [b"sh", b"-c", script.encode()]
+            env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
+            env[b"_ls_name"] = container_name(attempt.attempt_id).encode()
+            self._spawn(attempt.attempt_id, argv, env, {9: lock})
+        finally:
+            os.close(lock)
+
+    def reap(self) -> list[str]:
+        """Collect children that have ended and return the attempts that they were spawned for."""
+        found = []
+        with contextlib.suppress(ChildProcessError):  # there are none at all
+            while True:
+                pid = os.waitpid(-1, os.WNOHANG)[0]
+                if not pid:
+                    break
+                found += [self._children.pop(pid)] if pid in self._children else []
+        return found
+
+    def release(self, attempt: Attempt) -> None:
+        """Forget an ended attempt, with its log, working directory, container and cgroup."""
+        if attempt.engine != "process":
+            groups = cgroups.directories(attempt.cgroup)
+            words = [container_name(attempt.attempt_id), *groups]
+            self._help(attempt.attempt_id, scripts.RELEASE, words, self._prefix(attempt))
+        self._remove_traces(attempt)
+
+    def _remove_traces(self, attempt: Attempt) -> None:
+        work = self._spool.work(attempt.attempt_id)
+        try:
+            os.rmdir(work)
+        except FileNotFoundError:
+            self._spool.forget(attempt.attempt_id)
+            return
+        except OSError:
+            self._help(attempt.attempt_id, 'rm -rf -- "$1"', [work])
+        self._spool.forget(attempt.attempt_id)
+
+    def _prefix(self, attempt: Attempt) -> tuple[str, ...]:
+        # An attempt of an engine that was configured before is still reached by its bare name.
+        return self._engine.prefix if attempt.engine == self._engine.name else (attempt.engine,)
+
+    def _help(
+        self, attempt_id: str, script: str, words: list[str], prefix: tuple[str, ...] = ()
+    ) -> None:
+        text = scripts.for_engine(script, prefix or self._engine.prefix)
+        argv = [word.encode() for word in ("sh", "-c", text, "sh", *words)]
+        env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
+        self._spawn(attempt_id, argv, env, {})
+
+
+def container_name(attempt_id: str) -> str:
+    """Return the name of an attempt's container."""
+    return f"longshore-{attempt_id}"
+
+
+def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:
+    """Signal the process group of a job, or the job alone while it has no group of its own."""
+    if machine.start_ticks(pid) != ticks:
+        return
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+
+
+def kill_marked(attempt_id: str) -> None:
+    """Kill whatever carries an attempt's id in its environment, wherever it has moved to."""
+    mark = f"LONGSHORE_ATTEMPT_ID={attempt_id}"
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and mark in machine.read_text(f"/proc/{name}/environ").split("\0"):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(int(name), signal.SIGKILL)
+
+
+def reserve_low_descriptors() -> None:
+    """Fill descriptors below 10, so that none that is passed on collides with where it goes."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor >= 10:
+            os.close(descriptor)
+            return
+
+
+def _check_sizes(argv: list[bytes], env: dict[bytes, bytes]) -> None:
+    strings = [*argv, *(name + b"=" + value for name, value in env.items())]
+    if max(map(len, strings)) >= MAX_STRING_BYTES:
+        limit = MAX_STRING_BYTES
+        raise Refusal("too_large", f"no argument or variable can be as long as {limit} bytes")
+    total = sum(len(each) + 9 for each in strings) + RESERVED_BYTES
+    limit = os.sysconf("SC_ARG_MAX")
+    if total > limit:
+        raise Refusal("too_large", f"command and environment need {total} bytes of {limit}")

@@ -1,0 +1,106 @@
+"""Sends the logs of attempts: in turns, and never far ahead of what was acknowledged."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+from typing import Any, Callable
+
+from pool.runner.spool import Spool
+
+WINDOW_BYTES = 262_144
+CHUNK_BYTES = 16_384
+STREAMS = ("stdout", "stderr")
+
+
+class Follower:
+    """One stream of one attempt: what is sent, and what of it is acknowledged."""
+
+    def __init__(self, attempt_id: str, stream: str, path: str, offset: int) -> None:
+        self.attempt_id = attempt_id
+        self.stream = stream
+        self.path = path
+        self.sent = offset
+        self.acknowledged = offset
+
+
+class LogPump:
+    """The streams that are followed in one session."""
+
+    def __init__(self, spool: Spool, push: Callable[[dict[str, Any]], None]) -> None:
+        self._spool = spool
+        self._push = push
+        self._followers: dict[str, Follower] = {}
+        # In the order of their turns; those that are read to their end are not in it.
+        self._ready: dict[str, Follower] = {}
+        self._unacknowledged = 0
+
+    def follow(self, attempt_id: str, offsets: dict[str, int]) -> None:
+        """Send both streams of an attempt from these offsets on, whatever was sent before."""
+        self.drop(attempt_id)
+        for stream in STREAMS:
+            path = self._spool.log(attempt_id, stream)
+            follower = Follower(attempt_id, stream, path, offsets[stream])
+            self._followers[os.path.basename(path)] = follower
+            self._ready[os.path.basename(path)] = follower
+
+    def follows(self, attempt_id: str) -> bool:
+        """Return whether an attempt's log is followed."""
+        return f"{attempt_id}.stdout" in self._followers
+
+    def drop(self, attempt_id: str) -> None:
+        """Follow an attempt no more."""
+        for stream in STREAMS:
+            name = f"{attempt_id}.{stream}"
+            follower = self._followers.pop(name, None)
+            self._ready.pop(name, None)
+            if follower is not None:
+                self._unacknowledged -= follower.sent - follower.acknowledged
+
+    def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
+        """Take note that all below `offset` is kept on the other side."""
+        follower = self._followers.get(f"{attempt_id}.{stream}")
+        if follower is not None:
+            known = max(follower.acknowledged, min(offset, follower.sent))
+            self._unacknowledged -= known - follower.acknowledged
+            follower.acknowledged = known
+
+    def grew(self, names: set[str] | None) -> None:
+        """Look again at these log files, or at all that are followed (None)."""
+        for name in self._followers if names is None else sorted(names):
+            if name in self._followers:
+                self._ready.setdefault(name, self._followers[name])
+
+    def idle(self) -> bool:
+        """Return whether nothing could be sent now, for lack of bytes or of acknowledgements."""
+        return not self._ready or self._unacknowledged >= WINDOW_BYTES
+
+    def pump(self) -> None:
+        """Send one chunk of the stream whose turn it is."""
+        name = next(iter(self._ready))
+        follower = self._ready.pop(name)
+        data = self._read(follower, min(CHUNK_BYTES, WINDOW_BYTES - self._unacknowledged))
+        if not data:
+            return
+        self._ready[name] = follower
+        self._push(
+            {
+                "type": "log",
+                "attempt_id": follower.attempt_id,
+                "stream": follower.stream,
+                "offset": follower.sent,
+                "data": base64.b64encode(data).decode(),
+            }
+        )
+        follower.sent += len(data)
+        self._unacknowledged += len(data)
+
+    def _read(self, follower: Follower, length: int) -> bytes:
+        with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
+            descriptor = os.open(follower.path, os.O_RDONLY)
+            try:
+                return os.pread(descriptor, length, follower.sent)
+            finally:
+                os.close(descriptor)
+        return b""

@@ -1,0 +1,58 @@
+"""What the runner asks the machine it is on: boot, processes, load, free room, programs."""
+
+from __future__ import annotations
+
+import os
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def read_text(path: str) -> str:
+    """Return the text of a small file, "" when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot."""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; 0 when there is none.
+
+    Together with the pid it identifies a process: a reused pid has another start.
+    """
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def load() -> float:
+    """Return the load average of the last minute."""
+    return os.getloadavg()[0]
+
+
+def memory_free_bytes() -> int:
+    """Return how much memory could be had without swapping."""
+    for line in read_text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def disk_free_bytes(path: str) -> int:
+    """Return the room that is left for us on the file system of `path`."""
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize
+
+
+def find_program(name: str, search_path: str = SYSTEM_PATH) -> str:
+    """Return the absolute path of a program, "" when it is not installed."""
+    candidates = [name] if "/" in name else [f"{d}/{name}" for d in search_path.split(":") if d]
+    for path in candidates:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return ""

@@ -1,0 +1,121 @@
+"""The commands of the runner: `attach` serves a session, `list` prints what it would say."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import signal
+import sys
+from typing import Any
+
+from pool.runner import engines, handshake, launch, wire
+from pool.runner.attach import Session
+from pool.runner.engines import Engine, EngineConfigError
+from pool.runner.launch import Launcher
+from pool.runner.output import Output
+from pool.runner.spool import Spool, SpoolError, places
+from pool.runner.wire import ProtocolError, Refusal
+
+
+def main(program: str, arguments: list[str]) -> int:
+    """Run one command of the runner in the file `program` and return its exit status.
+
+    2 means that it was called wrongly or cannot work here, 1 that a session ended in disorder; the
+    message is on standard error.
+    """
+    parser = argparse.ArgumentParser(prog="runner")
+    parser.add_argument("command", choices=("attach", "list"))
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--engine-json", default="{}")
+    given = parser.parse_args(arguments)
+    try:
+        config = engines.parse_config(given.engine_json)
+        os.umask(0o022)
+        spool = Spool(places(given.cluster, dict(os.environ)))
+        engine = engines.choose(config, spool)
+        if given.command == "list":
+            return _list(given.cluster, spool, engine)
+        return _attach(given.cluster, spool, engine, _sha256(program))
+    except (EngineConfigError, SpoolError) as error:
+        sys.stderr.write(f"runner: {error}\n")
+        return 2
+    except (ProtocolError, BrokenPipeError, ConnectionError) as error:
+        sys.stderr.write(f"runner: {error}\n")
+        return 1
+
+
+def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
+    return {
+        "protocol": wire.PROTOCOL,
+        "cluster": cluster,
+        "boot_id": spool.boot_id,
+        "engine": engine.name,
+        "attempts": [spool.report(attempt) for attempt in spool.attempts()],
+        "broken": spool.broken() or engine.problem,
+    }
+
+
+def _list(cluster: str, spool: Spool, engine: Engine) -> int:
+    launch.reserve_low_descriptors()
+    launcher = Launcher(spool, engine, dict(os.environ))
+    for attempt in spool.attempts():
+        launcher.bury(attempt)
+    sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
+    sys.stdout.flush()
+    return 0
+
+
+def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> int:
+    launch.reserve_low_descriptors()
+    os.chdir("/")
+    try:
+        hello = handshake.read_hello(0, cluster=cluster, runner_sha256=runner_sha256)
+        lock = handshake.take_over(spool, hello.epoch)
+    except Refusal as refusal:
+        message = {"type": "refused", "code": refusal.code, "message": str(refusal)}
+        sys.stdout.buffer.write(wire.encode(message))
+        sys.stdout.flush()
+        return 1
+    wakeup = _hear_signals()
+    spool.sweep()
+    launcher = Launcher(spool, engine, dict(os.environ))
+    for attempt in spool.attempts():
+        launcher.bury(attempt)
+    output = Output(1)
+    own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
+    description = _describe(cluster, spool, engine)
+    output.push({**own, **description})
+    ended = {each["attempt_id"] for each in description["attempts"] if each["exit"] is not None}
+    live = [each for each in spool.attempts() if each.attempt_id not in ended]
+    session = Session(
+        spool=spool, engine=engine, launcher=launcher, output=output, epoch=hello.epoch
+    )
+    try:
+        session.run(hello, source=0, wakeup=wakeup, live=live)
+    finally:
+        os.close(lock)
+    return 0
+
+
+def _hear_signals() -> int:
+    """Return a descriptor on which the numbers of SIGTERM and SIGCHLD arrive."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, _note)
+    return reading
+
+
+def _note(_number: int, _frame: object) -> None:
+    """Do nothing here: the number arrives on the wake-up descriptor."""
+
+
+def _sha256(program: str) -> str:
+    try:
+        with open(program, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError as error:
+        raise SpoolError(f"cannot read the runner itself: {error}") from error

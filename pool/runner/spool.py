@@ -1,0 +1,321 @@
+"""What the runner keeps of each attempt: claimed once, watched by a lock, kept until released.
+
+An attempt is a directory that appears at once and complete, by a rename, so that it is claimed by
+exactly one start. Its supervisor inherits a lock on the file `lock` in it: as long as that is held,
+a supervisor lives, whatever its pid; the kernel drops it with the process, so a reused pid deceives
+nobody and there is no moment between claim and spawn that needs a guess.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from typing import Any, NamedTuple
+
+from pool.runner import machine
+from pool.runner.wire import NAME
+
+RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
+MESSAGE_CHARACTERS = 500
+LOST_MESSAGE = "its supervisor ended without recording an exit"
+
+
+class SpoolError(Exception):
+    """The runner's directories cannot be used; the message says why."""
+
+
+class Places(NamedTuple):
+    """Where things lie: the runner's directory, and this cluster's spool, logs and work."""
+
+    runner: str
+    spool: str
+    logs: str
+    work: str
+    name: str
+
+
+class Attempt(NamedTuple):
+    """What was written down when an attempt was claimed."""
+
+    attempt_id: str
+    container_id: str
+    engine: str
+    boot_id: str
+    cgroup: str
+    claimed_at: float
+
+
+class Ended(NamedTuple):
+    """The record of an end: `ran` is false when the program was never started."""
+
+    kind: str
+    code: int | None
+    ran: bool
+    finished_at: float
+
+
+def places(cluster: str, environ: dict[str, str]) -> Places:
+    """Return where this cluster's things lie for the user that we are; makes nothing.
+
+    SpoolError when the cluster's name cannot be a directory's.
+    """
+    if not NAME.fullmatch(cluster):
+        raise SpoolError("a cluster's name is letters, digits, dots and dashes")
+    default = "/var/lib/longshore" if os.geteuid() == 0 else os.path.expanduser("~/.longshore")
+    runner = os.path.abspath(environ.get(RUNNER_DIR_VARIABLE) or default)
+    digest = hashlib.sha256(f"{runner}\0{cluster}".encode()).hexdigest()[:16]
+    name = f"longshore-{os.geteuid()}-{digest}"
+    own = os.path.join(runner, cluster)
+    shared = " /dev/shm tmpfs " in machine.read_text("/proc/mounts")
+    spool = f"/dev/shm/{name}" if shared else os.path.join(own, "spool")  # noqa: S108 - it is checked to be ours before use
+    return Places(runner, spool, os.path.join(own, "logs"), os.path.join(own, "work"), name)
+
+
+def own_directory(path: str) -> None:
+    """Make a directory for us alone, or raise SpoolError if what is there is not that."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        found = os.lstat(path)
+    except OSError as error:
+        raise SpoolError(f"cannot use {path}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise SpoolError(f"{path} is not a directory of our own: somebody else made it")
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        os.chmod(path, 0o700)
+
+
+def write_whole(path: str, text: str) -> None:
+    """Replace a file at once: a reader sees the old text or the new, never a part."""
+    temporary = f"{path}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+
+
+class Spool:
+    """The attempts of one cluster on this machine; made on first use."""
+
+    def __init__(self, where: Places) -> None:
+        self.places = where
+        self.attempts_dir = os.path.join(where.spool, "attempts")
+        self._new_dir = os.path.join(where.spool, "new")
+        self.fifo = os.path.join(where.spool, "fifo")
+        self.boot_id = machine.boot_id()
+        for path in (where.spool, self.attempts_dir, self._new_dir, where.logs):
+            own_directory(path)
+        os.makedirs(where.work, mode=0o711, exist_ok=True)
+        try:
+            os.mkfifo(self.fifo, 0o600)
+        except FileExistsError:
+            if not stat.S_ISFIFO(os.lstat(self.fifo).st_mode):
+                raise SpoolError(f"{self.fifo} is no fifo") from None
+
+    def let_others_through(self) -> None:
+        """Let a job of another user reach its working directory, and nothing else, by path."""
+        for path in (self.places.work, os.path.dirname(self.places.work), self.places.runner):
+            os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o011)  # noqa: S103 - to pass through is neither to list nor to read
+
+    def path(self, attempt_id: str, name: str = "") -> str:
+        """Return the path of an attempt's directory, or of a file in it."""
+        return os.path.join(self.attempts_dir, attempt_id, name)
+
+    def log(self, attempt_id: str, stream: str) -> str:
+        """Return the path of an attempt's log of `stream`."""
+        return os.path.join(self.places.logs, f"{attempt_id}.{stream}")
+
+    def work(self, attempt_id: str) -> str:
+        """Return the path of an attempt's working directory."""
+        return os.path.join(self.places.work, attempt_id)
+
+    # ---- what the session remembers ----
+
+    def epoch(self) -> int:
+        """Return the highest epoch that was ever seen here, 0 at first."""
+        text = machine.read_text(os.path.join(self.places.spool, "epoch"))
+        return int(text) if text.isdecimal() else 0
+
+    def remember_epoch(self, epoch: int) -> None:
+        """Keep the highest epoch for the sessions to come."""
+        write_whole(os.path.join(self.places.spool, "epoch"), str(epoch))
+
+    def broken(self) -> str:
+        """Return the first line of the file `broken`, by which an instance asks to be drained."""
+        lines = machine.read_text(os.path.join(self.places.runner, "broken")).splitlines()
+        return lines[0][:MESSAGE_CHARACTERS] if lines else ""
+
+    # ---- the life of an attempt ----
+
+    def claim(self, attempt: Attempt) -> int | None:
+        """Claim an attempt and return the lock that its supervisor shall inherit.
+
+        None when it was claimed before. Closing the last copy of the lock without an exit record
+        makes the attempt lost.
+        """
+        if os.path.exists(self.path(attempt.attempt_id)):
+            return None
+        temporary = os.path.join(self._new_dir, attempt.attempt_id)
+        os.mkdir(temporary, 0o700)
+        try:
+            with open(f"{temporary}/order", "w", encoding="utf-8") as record:
+                json.dump(attempt, record)
+            lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename(temporary, self.path(attempt.attempt_id))
+        except OSError:
+            remove_flat(temporary)
+            raise
+        return lock
+
+    def sweep(self) -> None:
+        """Remove what a runner left that died while it claimed or forgot; nothing of it runs."""
+        for name in os.listdir(self._new_dir):
+            remove_flat(os.path.join(self._new_dir, name))
+
+    def attempts(self) -> list[Attempt]:
+        """Return every attempt that is not released, sorted by id."""
+        found = [self.read(name) for name in sorted(os.listdir(self.attempts_dir))]
+        return [attempt for attempt in found if attempt is not None]
+
+    def read(self, attempt_id: str) -> Attempt | None:
+        """Return what was claimed under an id, None when nothing is."""
+        text = machine.read_text(self.path(attempt_id, "order"))
+        return Attempt(*json.loads(text)) if text else None
+
+    def ended(self, attempt_id: str) -> Ended | None:
+        """Return how an attempt ended, None when no end is recorded (yet)."""
+        path = self.path(attempt_id, "exit")
+        text = machine.read_text(path)
+        # The record is one write of a few bytes ending in a newline: without it, it is not there.
+        if not text.endswith("\n"):
+            return None
+        finished_at = os.stat(path).st_mtime
+        if text == "lost\n":
+            return Ended("lost", None, True, finished_at)
+        code, out_of_memory, state = text.split()
+        if state == "never":
+            return Ended("engine_failure", int(code), False, finished_at)
+        kind = "out_of_memory" if out_of_memory == "1" and code != "0" else "exited"
+        return Ended(kind, int(code), True, finished_at)
+
+    def seize(self, attempt_id: str) -> int | None:
+        """Return the lock of an attempt that has neither supervisor nor exit record, else None.
+
+        Whoever gets it buries the attempt: its processes may live on without a supervisor.
+        """
+        try:
+            lock = os.open(self.path(attempt_id, "lock"), os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        if self.ended(attempt_id) is not None:
+            os.close(lock)
+            return None
+        return lock
+
+    def record_lost(self, attempt_id: str) -> None:
+        """Record that an attempt is lost; the caller has seized it and killed what was left."""
+        write_whole(self.path(attempt_id, "exit"), "lost\n")
+
+    def job(self, attempt: Attempt) -> tuple[int, int]:
+        """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""
+        fields = machine.read_text(self.path(attempt.attempt_id, "job")).split()
+        if len(fields) != 2 or attempt.boot_id != self.boot_id:
+            return 0, 0
+        return int(fields[0]), int(fields[1])
+
+    def forget(self, attempt_id: str) -> None:
+        """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
+        for stream in ("stdout", "stderr"):
+            with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
+                os.unlink(self.log(attempt_id, stream))
+        dying = os.path.join(self._new_dir, f"{attempt_id}.released")
+        os.rename(self.path(attempt_id), dying)
+        remove_flat(dying)
+
+    # ---- reports ----
+
+    def report(self, attempt: Attempt) -> dict[str, Any]:
+        """Return the REPORT of an attempt."""
+        return {
+            "attempt_id": attempt.attempt_id,
+            "container_id": attempt.container_id,
+            "exit": self.exit_of(attempt),
+        }
+
+    def exit_of(self, attempt: Attempt) -> dict[str, Any] | None:
+        """Return the EXIT of an attempt, None while it runs."""
+        ended = self.ended(attempt.attempt_id)
+        if ended is None:
+            return None
+        started_at = attempt.claimed_at
+        try:
+            started_at = os.stat(self.path(attempt.attempt_id, "job")).st_mtime
+        except FileNotFoundError:
+            started_at = attempt.claimed_at
+        return {
+            "kind": ended.kind,
+            "code": ended.code,
+            "message": self._message(attempt.attempt_id, ended),
+            "started_at": started_at,
+            "finished_at": ended.finished_at,
+            "stdout_bytes": _size(self.log(attempt.attempt_id, "stdout")),
+            "stderr_bytes": _size(self.log(attempt.attempt_id, "stderr")),
+        }
+
+    def _message(self, attempt_id: str, ended: Ended) -> str:
+        if ended.kind == "lost":
+            return LOST_MESSAGE
+        if ended.kind == "out_of_memory":
+            return "it used more memory than it asked for"
+        if ended.kind == "exited":
+            return ""
+        # Nothing ran, so whatever was written to stderr are the engine's words.
+        said = last_words(self.log(attempt_id, "stderr"))
+        return said or f"the engine ended with code {ended.code} and started nothing"
+
+
+def attempt_of(attempt_id: str, container_id: str, engine: str, boot: str, cgroup: str) -> Attempt:
+    """Return the record of an attempt that is claimed now."""
+    return Attempt(attempt_id, container_id, engine, boot, cgroup, time.time())
+
+
+def last_words(path: str) -> str:
+    """Return the last line of a file that is not blank, cut to what a message may hold."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * MESSAGE_CHARACTERS))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except FileNotFoundError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:MESSAGE_CHARACTERS] if said else ""
+
+
+def remove_flat(directory: str) -> None:
+    """Remove a directory of plain files; none is no error."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return
+    for name in names:
+        os.unlink(os.path.join(directory, name))
+    os.rmdir(directory)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,148 @@
+"""The lines of the session: cutting them, reading them, and what a valid order is."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+PROTOCOL = 1
+MAX_LINE_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class ProtocolError(Exception):
+    """The far side does not speak the protocol; the session ends with this message."""
+
+
+class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault of the program
+    """A request is answered with `ok: false`, this stable code and this message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Order(NamedTuple):
+    """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none."""
+
+    attempt_id: str
+    container_id: str
+    image: str
+    command: tuple[bytes, ...]
+    env: tuple[tuple[bytes, bytes], ...]
+    cpu_millis: int
+    memory_bytes: int
+
+
+class LineBuffer:
+    """Cuts a stream of bytes into lines of limited length."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take more bytes and return the lines that are complete now.
+
+        Raises ProtocolError as soon as a line is longer than 1 MiB, complete or not.
+        """
+        searched = len(self._rest)
+        self._rest += data
+        if b"\n" not in data:
+            self._check(len(self._rest))
+            return []
+        end = self._rest.rindex(b"\n", searched) + 1
+        lines = bytes(self._rest[:end]).split(b"\n")[:-1]
+        del self._rest[:end]
+        self._check(max(map(len, lines)))
+        self._check(len(self._rest))
+        return lines
+
+    def _check(self, length: int) -> None:
+        if length > MAX_LINE_BYTES:
+            raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """Return a message as one line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return the object on a line; ProtocolError when there is none."""
+    try:
+        message = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a line is not JSON: {type(error).__name__}") from error
+    if not isinstance(message, dict):
+        raise ProtocolError("a line is not a JSON object")
+    return message
+
+
+def text_field(message: dict[str, Any], field: str) -> str:
+    """Return a text field of a request; Refusal when it is missing or of another type."""
+    value = message.get(field)
+    if not isinstance(value, str):
+        raise Refusal("invalid", f"{field} must be text")
+    return value
+
+
+def count_field(message: dict[str, Any], field: str) -> int:
+    """Return a whole, non-negative number (0 when missing); Refusal for anything else."""
+    value = message.get(field, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
+        raise Refusal("invalid", f"{field} must be a whole number, not negative")
+    return value
+
+
+def name_field(message: dict[str, Any], field: str) -> str:
+    """Return an id that may be part of a file name; Refusal for anything else."""
+    value = text_field(message, field)
+    if not NAME.fullmatch(value):
+        raise Refusal("invalid", f"{field} must be letters, digits, dots, dashes, at most 128")
+    return value
+
+
+def parse_order(value: object) -> Order:
+    """Return the order in a start request; Refusal "invalid" says what is wrong with it."""
+    if not isinstance(value, dict):
+        raise Refusal("invalid", "attempt must be an object")
+    image = text_field(value, "image")
+    if image.startswith("-") or len(image) > 4096:
+        raise Refusal("invalid", "image must not begin with a dash nor be longer than 4096")
+    _raw("image", image)
+    return Order(
+        attempt_id=name_field(value, "attempt_id"),
+        container_id=text_field(value, "container_id"),
+        image=image,
+        command=_parse_command(value.get("command", [])),
+        env=_parse_env(value.get("env", {})),
+        cpu_millis=count_field(value, "cpu_millis"),
+        memory_bytes=count_field(value, "memory_bytes"),
+    )
+
+
+def _parse_command(value: object) -> tuple[bytes, ...]:
+    if not isinstance(value, list):
+        raise Refusal("invalid", "command must be a list")
+    return tuple(_raw("command", word) for word in value)
+
+
+def _parse_env(value: object) -> tuple[tuple[bytes, bytes], ...]:
+    if not isinstance(value, dict):
+        raise Refusal("invalid", "env must be an object")
+    if any(not name or "=" in name for name in value):
+        raise Refusal("invalid", "a name in env is empty or holds an equals sign")
+    return tuple((_raw("env", name), _raw("env", value[name])) for name in sorted(value))
+
+
+def _raw(field: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        raise Refusal("invalid", f"{field} must hold text only")
+    try:
+        raw = value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Refusal("invalid", f"{field} holds half a surrogate pair") from error
+    if b"\0" in raw:
+        raise Refusal("invalid", f"{field} holds a zero byte, which no program can be given")
+    return raw
