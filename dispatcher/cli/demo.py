@@ -79,8 +79,8 @@ def demo() -> int:
             )
             raise with_log(failure, log)
     click.echo(
-        f"\nAs promised: every exit code as expected, {len(story.instances)} instances created, "
-        "idled, shut down and gone."
+        f"\nAs promised: every outcome and exit code as expected, and all {len(story.instances)} "
+        "instances shut down and gone."
     )
     click.echo(HOW_TO_GO_ON)
     return 0
@@ -158,6 +158,7 @@ class Stage:
         self._feed = feed
         self._began = time.monotonic()
         self._looked = self._began
+        self._cancelled: set[str] = set()
         self._screen = LiveScreen() if output.on_terminal() else LineScreen()
         self.story = Story(tell=self._screen.tell)
 
@@ -170,6 +171,7 @@ class Stage:
                 self._take_one()
                 if time.monotonic() - self._looked > LOOK_INTERVAL_S:
                     self._look()
+                    self._cancel_what_has_begun()
         self._collect()
 
     def clean_up(self) -> None:
@@ -203,31 +205,39 @@ class Stage:
         raise Failure("the demo's server sends no events")
 
     def _submit(self) -> None:
+        for promise in ALONE:
+            each = self._client.send("POST", "/v1/containers", promise.request())
+            self.story.hear_container(each, self._elapsed())
         created = self._client.send(
             "POST", "/v1/containers", [promise.request() for promise in LIST]
         )
         for each in created["items"]:
             self.story.hear_container(each, self._elapsed())
-        for promise in ALONE:
-            each = self._client.send("POST", "/v1/containers", promise.request())
-            self.story.hear_container(each, self._elapsed())
 
     def _take_one(self) -> None:
         match self._feed.next(PAUSE_S):
             case Changed(kind="container", data=data):
-                news = self.story.hear_container(data, self._elapsed())
-                if news is not None and news.state == "running" and PROMISES[news.name].cancelled:
-                    self._cancel(news.id)
+                self.story.hear_container(data, self._elapsed())
             case Changed(kind="instance", data=data):
                 self.story.hear_instance(data, self._elapsed())
             case Connected():
                 # Events may have been missed: ask for what they would have told.
                 self._look()
 
-    def _cancel(self, container_id: str) -> None:
-        name = self.story.containers[container_id].name
-        self.story.tell(self._elapsed(), f"{name} runs: cancelling it")
-        self._client.send("POST", container_path(container_id, "/cancel"), {})
+    def _cancel_what_has_begun(self) -> None:
+        for each in list(self.story.containers.values()):
+            promise = PROMISES[each.name]
+            wanted = (
+                promise.cancelled and each.state == "running" and each.id not in self._cancelled
+            )
+            if wanted and promise.says in self._written(each.id):
+                self._cancelled.add(each.id)
+                self.story.tell(self._elapsed(), f"{each.name} is at work: cancelling it")
+                self._client.send("POST", container_path(each.id, "/cancel"), {})
+
+    def _written(self, container_id: str) -> str:
+        written = b"".join(Tail(self._client, container_id, "stdout").bytes_so_far())
+        return written.decode(errors="replace")
 
     def _look(self) -> None:
         """Ask why containers wait, which changes without an event."""
@@ -243,8 +253,7 @@ class Stage:
         for container_id in list(self.story.containers):
             raw = self._client.get(container_path(container_id))
             self.story.hear_container(raw, self._elapsed())
-            written = b"".join(Tail(self._client, container_id, "stdout").bytes_so_far())
-            self.story.outputs[container_id] = written.decode(errors="replace")
+            self.story.outputs[container_id] = self._written(container_id)
 
     def _try(self, method: str, path: str, body: object) -> None:
         try:

@@ -22,7 +22,8 @@ INSTANCE_TYPES: dict[str, dict[str, Any]] = {
 class Promise:
     """A container of the demo and what must come of it.
 
-    `says` is a line that its log must hold ("" for none); `cancelled` is cancelled once it runs.
+    `says` is a line that its log must hold ("" for none); one to be `cancelled` is cancelled once
+    it has said so.
     """
 
     name: str
@@ -75,7 +76,7 @@ ALONE = (
         name="faulty",
         cpus=1,
         priority=500,
-        script=f"echo 'faulty gives up'; exit {EXIT_CODE_OF_FAULTY}",
+        script=f"sleep 1; echo 'faulty gives up'; exit {EXIT_CODE_OF_FAULTY}",
         says="faulty gives up",
         state="failed",
         exit_code=EXIT_CODE_OF_FAULTY,
@@ -83,7 +84,7 @@ ALONE = (
     working("archive", cpus=2, priority=200, seconds=2),
     working("background", cpus=1, priority=100, seconds=1),
 )
-PROMISES = {each.name: each for each in (*LIST, *ALONE)}
+PROMISES = {each.name: each for each in (*ALONE, *LIST)}
 
 
 def configuration(directory: Path) -> dict[str, Any]:

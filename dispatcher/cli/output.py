@@ -29,6 +29,9 @@ STATE_STYLES: Mapping[str, str] = {
 }
 
 
+CENT = Decimal("0.01")
+
+
 def on_terminal() -> bool:
     """Return whether a person looks at what is written to stdout."""
     return sys.stdout.isatty()
@@ -152,5 +155,9 @@ def money(usd: Decimal) -> str:
 
 
 def price(usd_per_hour: Decimal) -> str:
-    """Return a price per hour; "" for none."""
-    return f"${usd_per_hour.normalize():f}/h" if usd_per_hour else ""
+    """Return a price per hour, with cents at least; "" for none."""
+    if not usd_per_hour:
+        return ""
+    whole_cents = usd_per_hour.quantize(CENT)
+    shown = whole_cents if whole_cents == usd_per_hour else usd_per_hour.normalize()
+    return f"${shown:f}/h"

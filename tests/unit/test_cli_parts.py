@@ -196,8 +196,10 @@ def test_sizes_money_and_prices() -> None:
     assert output.size(100) == "100B"
     assert output.money(Decimal("0.0000271")) == "$0.000027"
     assert output.money(Decimal("12.346")) == "$12.35"
-    assert output.price(Decimal("0.10")) == "$0.1/h"
-    assert output.price(Decimal(100)) == "$100/h"
+    assert output.price(Decimal("0.1")) == "$0.10/h"
+    assert output.price(Decimal("0.01234")) == "$0.01234/h"
+    assert output.price(Decimal(0)) == ""
+    assert output.price(Decimal(100)) == "$100.00/h"
 
 
 def test_where_or_why() -> None:
@@ -233,6 +235,8 @@ def test_lines_are_written_for_news_only(capsys: pytest.CaptureFixture[str]) -> 
     for seen in (
         container(waiting="position 2"),
         container(waiting="position 1"),
+        container(state="locked", instance="i-1"),
+        container(state="queued"),
         container(state="running", instance="i-1"),
         container(state="running", instance="i-1"),
         container(state="succeeded", instance="i-1"),
