@@ -221,7 +221,7 @@ class Engine:
             case LaunchEnded():
                 ledger.changes.append(DeleteLaunch(token=notice.token))
             case WorkerChanged():
-                self._record_worker(notice.worker_id)
+                self._record_worker(notice)
             case WorkerGone():
                 self._record_gone(notice, now)
             case AttemptRunning():
@@ -300,7 +300,8 @@ class Engine:
 
     # ---- what the store keeps of instances ----------------------------------------------------
 
-    def _record_worker(self, worker_id: str) -> None:
+    def _record_worker(self, notice: WorkerChanged) -> None:
+        worker_id = notice.worker_id
         worker = self.pool.workers.get(worker_id)
         if worker is None:
             return
@@ -317,7 +318,7 @@ class Engine:
         if record != old:
             self.records[worker_id] = record
             self.ledger.changes.append(SaveInstance(instance=record))
-        self._instance_news.append(PublishInstance(worker_id=worker_id))
+        self._instance_news.append(PublishInstance(worker_id=worker_id, state=notice.state))
 
     def _record_gone(self, notice: WorkerGone, now: float) -> None:
         self._forget_instance(notice.worker_id, notice.reason, now)
@@ -333,4 +334,6 @@ class Engine:
         if record is not None:
             gone = replace(record, gone_at=now, gone_reason=reason)
             self.ledger.changes.append(SaveInstance(instance=gone))
-            self._instance_news.append(PublishInstance(worker_id=instance_id, gone=gone))
+            self._instance_news.append(
+                PublishInstance(worker_id=instance_id, state="gone", gone=gone)
+            )

@@ -97,9 +97,13 @@ class PublishContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishInstance:
-    """Tell the API's subscribers that an instance changed; `gone` is its last record, or None."""
+    """Tell the API's subscribers that an instance changed.
+
+    `state` is what it was at that moment; `gone` is its last record, None while it is there.
+    """
 
     worker_id: str
+    state: str
     gone: InstanceRecord | None = None
 
 

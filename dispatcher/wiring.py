@@ -9,13 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 import structlog
 from aiohttp import web
-from pool.bundle import build_runner
 
 from dispatcher.api.app import make_app
 from dispatcher.api.limits import ApiLimits, Defaults
@@ -32,6 +32,7 @@ from dispatcher.store.store import Store
 from dispatcher.views import container_data, gone_view, instance_data, instance_view
 from drivers.interface import InstanceSet, InstanceType
 from drivers.registry import DriverContext, driver
+from pool.bundle import build_runner
 from pool.clock import SteadyClock
 from pool.link import LinkSettings
 from pool.messages import PoolCommand
@@ -349,7 +350,8 @@ def _publish(
     if what.gone is not None:
         broker.publish("instance", what.worker_id, instance_data(gone_view(what.gone)))
     elif worker is not None:
-        broker.publish("instance", what.worker_id, instance_data(instance_view(engine, worker)))
+        view = replace(instance_view(engine, worker), state=what.state)
+        broker.publish("instance", what.worker_id, instance_data(view))
 
 
 def _call_soon(

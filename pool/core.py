@@ -141,8 +141,12 @@ class PoolCore:
             if attempt.phase is AttemptPhase.ENDED:
                 worker.unreleased.add(attempt.id)
         self.timers.set("boot", seen.id, now + self.settings.boot_timeout_s)
-        self.notices.append(WorkerChanged(worker_id=seen.id))
+        self.note_changed(worker)
         return worker
+
+    def note_changed(self, worker: Worker) -> None:
+        """Tell the engine that a worker is new or changed."""
+        self.notices.append(WorkerChanged(worker_id=worker.id, state=worker.state.value))
 
     def attempts_on(self, worker_id: str) -> list[PoolAttempt]:
         """Return the attempts that are or may be on a worker, in the order of their ids."""
@@ -173,7 +177,7 @@ class PoolCore:
             worker.state_since = now
             if state in (WorkerState.IDLE, WorkerState.RUNNING, WorkerState.SHUTDOWN):
                 self.timers.clear("boot", worker.id)
-            self.notices.append(WorkerChanged(worker_id=worker.id))
+            self.note_changed(worker)
 
     def _remove(self, worker: Worker, trigger: Trigger) -> None:
         del self.workers[worker.id]

@@ -14,7 +14,6 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import IdleBehavior, Worker, WorkerState
-from pool.notices import WorkerChanged
 from pool.tags import tags_of
 from pool.transitions import Trigger
 
@@ -29,7 +28,7 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
     if worker.behavior is not behavior:
         worker.behavior = behavior
         worker.revision += 1
-        core.notices.append(WorkerChanged(worker_id=worker.id))
+        core.note_changed(worker)
     save_tags(core, worker)
     review(core, worker, now)
 

@@ -23,9 +23,13 @@ class LaunchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerChanged:
-    """A worker is new, or something that people or the store should know of it changed."""
+    """A worker is new, or something that people or the store should know of it changed.
+
+    `state` is what it was at that moment, since several changes may come at once.
+    """
 
     worker_id: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

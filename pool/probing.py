@@ -18,7 +18,6 @@ from pool.messages import (
     SessionLost,
 )
 from pool.model import IdleBehavior, Worker, WorkerState
-from pool.notices import WorkerChanged
 from pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
@@ -81,7 +80,7 @@ def _pin(core: PoolCore, worker: Worker, host_key: str) -> None:
     worker.host_key = host_key
     worker.secret = ""
     core.pinned_keys[worker.id] = host_key
-    core.notices.append(WorkerChanged(worker_id=worker.id))
+    core.note_changed(worker)
     if worker.token in core.launches and not core.launches[worker.token].in_flight:
         core.end_launch(worker.token)
 
@@ -146,7 +145,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     settings = core.settings
     core.timers.set("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
     core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
-    core.notices.append(WorkerChanged(worker_id=worker.id))
+    core.note_changed(worker)
     ensure(core, worker, now)
 
 
@@ -156,7 +155,7 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
     if worker is not None and worker.broken != event.message:
         worker.broken = event.message
         worker.revision += 1
-        core.notices.append(WorkerChanged(worker_id=worker.id))
+        core.note_changed(worker)
         idle.review(core, worker, now)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dispatcher_process import DispatcherProcess, processes_marked, wait_for
+from tests.sshd_driver import restart_servers
 from tests.sshd_host import require_sshd
 
 RUNNING = 10
@@ -102,8 +103,6 @@ def test_exits_while_no_dispatcher_runs_are_recorded_by_the_next(tmp_path: Path)
 @pytest.mark.real
 def test_sshd_killed_and_restarted_under_live_sessions(tmp_path: Path) -> None:
     require_sshd()
-    from tests.sshd_driver import restart_servers
-
     gate = tmp_path / "gate"
     with DispatcherProcess(tmp_path, CONFIG) as server:
         ids = _begin(server, gate)

@@ -24,10 +24,11 @@ CONFIG = {
 
 
 def _request(number: int) -> dict[str, object]:
-    """Container N writes N lines, ends with N % 7, and takes 1, 2 or 4 cpus."""
+    """Container N writes N lines, ends with N % 7, takes 1, 2 or 4 cpus
+    and at least a second, so that all instances are needed."""
     script = (
         f"i=0; while [ $i -lt {number} ]; do echo line $i of {number}; i=$((i+1)); done; "
-        f"echo error of {number} >&2; exit {number % 7}"
+        f"echo error of {number} >&2; sleep 1; exit {number % 7}"
     )
     return {
         "command": ["sh", "-c", script],
