@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from dispatcher.store.errors import StoreUnusable
 
-BUSY_TIMEOUT_S = 5.0
+BUSY_TIMEOUT_S = 2.0
 READ_CONNECTIONS = 4
 READ_TIMEOUT_S = 10.0
 WAL_LIMIT_BYTES = 64 * 1024 * 1024

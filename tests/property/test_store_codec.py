@@ -1,0 +1,180 @@
+"""Whatever the model can hold, a store gives back exactly."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.messages import (
+    InsertContainers,
+    SaveAttempt,
+    SaveContainer,
+    SaveInstance,
+    SaveLaunch,
+)
+from dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Constraints,
+    Container,
+    ContainerSpec,
+    ContainerState,
+    InstanceRecord,
+    Preemptible,
+    Reason,
+)
+from dispatcher.store.store import Store
+from drivers.interface import Resources
+from pool.model import Launch
+from tests.store_values import url_in
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+amounts = st.integers(0, 2**60)
+times = st.floats(0, 1e12)
+maybe_times = st.none() | times
+prices = st.decimals(0, 10**6, allow_nan=False, allow_infinity=False)
+reasons = st.none() | st.builds(Reason, code=texts, message=texts)
+exit_codes = st.none() | st.integers(0, 255)
+
+
+def pairs(values: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[tuple[str, object], ...]]:
+    return st.dictionaries(texts, values, max_size=3).map(lambda d: tuple(sorted(d.items())))
+
+
+resources = st.builds(
+    Resources,
+    cpu_millis=amounts,
+    memory_bytes=amounts,
+    disk_bytes=amounts,
+    gpus=amounts,
+    custom=pairs(amounts),
+)
+constraints = st.builds(
+    Constraints,
+    labels=pairs(texts),
+    instance_types=st.lists(texts, max_size=3).map(tuple),
+    preemptible=st.sampled_from(Preemptible),
+    max_price_usd_per_hour=st.none() | prices,
+)
+specs = st.builds(
+    ContainerSpec,
+    name=texts,
+    image=texts,
+    command=st.lists(texts, max_size=3).map(tuple),
+    env=pairs(texts),
+    resources=resources,
+    constraints=constraints,
+    labels=pairs(texts),
+    retry_lost=st.booleans(),
+)
+containers = st.builds(
+    Container,
+    id=st.just(""),
+    sequence=st.just(0),
+    spec=specs,
+    user=texts,
+    project=texts,
+    priority=st.integers(0, 1000),
+    created_at=times,
+    state=st.sampled_from(ContainerState),
+    started_at=maybe_times,
+    finished_at=maybe_times,
+    exit_code=exit_codes,
+    reason=reasons,
+    cancel_requested=st.booleans(),
+    cost_usd=prices,
+)
+attempts = st.builds(
+    Attempt,
+    id=st.just(""),
+    container_id=st.just(""),
+    number=st.just(1),
+    instance_id=texts,
+    instance_type=texts,
+    price_usd_per_hour=prices,
+    created_at=times,
+    started_at=maybe_times,
+    finished_at=maybe_times,
+    outcome=st.none() | st.sampled_from(AttemptOutcome),
+    exit_code=exit_codes,
+    reason=reasons,
+    stdout_bytes=amounts,
+    stderr_bytes=amounts,
+    log_complete=st.booleans(),
+)
+instances = st.builds(
+    InstanceRecord,
+    id=st.just(""),
+    token=texts,
+    type_name=texts,
+    price_usd_per_hour=prices,
+    created_at=times,
+    host_key=texts,
+    address=texts,
+    gone_at=maybe_times,
+    gone_reason=texts,
+)
+launches = st.builds(Launch, token=texts, type_name=texts, secret=texts, created_at=times)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with tempfile.TemporaryDirectory() as directory:
+        opened = Store.open(url_in(Path(directory)))
+        yield opened
+        opened.close()
+
+
+@settings(max_examples=60)
+@given(first=containers, later=containers, tried=st.lists(attempts, max_size=3))
+def test_containers_and_attempts(
+    store: Store, first: Container, later: Container, tried: list[Attempt]
+) -> None:
+    (sequence,) = store.next_sequences(1)
+    first = replace(first, id=f"c-{sequence}", sequence=sequence)
+    store.write([InsertContainers(containers=(first,), user="ann")]).result(30)
+    assert shown(store.container(first.id)) == shown(first)
+    progress = replace(
+        first,
+        state=later.state,
+        started_at=later.started_at,
+        finished_at=later.finished_at,
+        exit_code=later.exit_code,
+        reason=later.reason,
+        cost_usd=later.cost_usd,
+    )
+    numbered = tuple(
+        replace(each, id=f"a-{sequence}-{n}", container_id=first.id, number=n)
+        for n, each in enumerate(tried, 1)
+    )
+    store.write(
+        [SaveContainer(container=progress), *(SaveAttempt(attempt=each) for each in numbered)]
+    ).result(30)
+    assert shown(store.container(first.id)) == shown(replace(progress, attempts=numbered))
+
+
+@settings(max_examples=60)
+@given(record=instances, launch=launches)
+def test_instances_and_launches(store: Store, record: InstanceRecord, launch: Launch) -> None:
+    (number,) = store.next_sequences(1)
+    record = replace(record, id=f"i-{number}")
+    launch = replace(launch, token=f"t-{number}")
+    store.write([SaveInstance(instance=record), SaveLaunch(launch=launch)]).result(30)
+    assert shown(store.instance(record.id)) == shown(record)
+    assert launch in store.recover().launches
+
+
+def shown(value: object) -> str:
+    """Return a value as text, in which 0.1 and 0.10 differ, as they do on a bill."""
+    return repr(value)
+
+
+def test_equal_amounts_of_other_digits_are_told_apart() -> None:
+    assert shown(Decimal("0.1")) != shown(Decimal("0.10"))

@@ -1,0 +1,266 @@
+"""The store when the disk, another process or its own past is against it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from dispatcher.api.backend import ContainerFilter
+from dispatcher.messages import InsertContainers, SaveContainer
+from dispatcher.store import schema, sqlite
+from dispatcher.store.errors import StoreBusy, StoreClosed, StoreUnusable
+from dispatcher.store.store import Store
+from dispatcher.store.tables import metadata
+from tests.small_disk import fill, small_disk
+from tests.store_values import container, insert, url_in
+
+ROOT = Path(__file__).parents[2]
+
+WRITER = """
+import sys
+from dispatcher.messages import InsertContainers
+from dispatcher.store.store import Store
+from tests.store_values import container
+
+store = Store.open(sys.argv[1])
+while True:
+    calls = []
+    for sequence in store.next_sequences(20):
+        call = store.write([InsertContainers(containers=(container(sequence),), user="ann")])
+        calls.append((sequence, call))
+    for sequence, call in calls:
+        call.result()
+        print(sequence, flush=True)
+"""
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    gate = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "it never became true"
+        gate.wait(0.01)
+
+
+def new(sequence: int) -> InsertContainers:
+    return InsertContainers(containers=(container(sequence),), user="ann")
+
+
+def stored(store: Store) -> list[int]:
+    """Return all sequence numbers, in order; there may be at most a page of them."""
+    page = store.containers(ContainerFilter(), cursor="", limit=1000)
+    assert page.next_cursor is None
+    return sorted(each.sequence for each in page.items)
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    acknowledged: list[int] = []
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, url_in(tmp_path)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        ) as writer:
+            assert writer.stdout is not None
+            wanted = len(acknowledged) + 90
+            while len(acknowledged) < wanted:
+                acknowledged.append(int(writer.stdout.readline()))
+            writer.send_signal(signal.SIGKILL)
+            rest = writer.stdout.read()
+        acknowledged += [int(line) for line in rest.splitlines(keepends=True) if line[-1] == "\n"]
+        store = Store.open(url_in(tmp_path))
+        assert set(acknowledged) <= set(stored(store))
+        assert acknowledged == sorted(set(acknowledged))
+        store.close()
+
+
+def test_a_full_disk_delays_writes_and_loses_none(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        store = Store.open(url_in(disk), max_pending=400)
+        insert(store, container(1))
+        ballast = fill(disk)
+        calls = [store.write([new(n)]) for n in range(2, 301)]
+        until(lambda: store.problem != "")
+        assert "disk is full" in store.problem
+        assert not calls[-1].done()
+        # The engine's decisions queue behind them, in order, beyond any limit.
+        saved = store.write([SaveContainer(container=container(300))] * 200, wait=True)
+        with pytest.raises(StoreBusy, match="wait to be written"):
+            store.write([new(999)])
+        ballast.unlink()
+        assert saved.result(30) is None
+        assert [call.exception(0) for call in calls] == [None] * len(calls)
+        assert store.problem == ""
+        assert store.pending == 0
+        assert stored(store) == list(range(1, 301))
+        store.close()
+
+
+def test_a_locked_database_delays_writes_in_order(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    other = sqlite3.connect(tmp_path / "longshore.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    done: list[int] = []
+
+    def note_done(number: int, _call: object) -> None:
+        done.append(number)
+
+    for n in range(1, 11):
+        store.write([new(n)]).add_done_callback(partial(note_done, n))
+    until(lambda: "locked" in store.problem)
+    assert done == []
+    other.execute("ROLLBACK")
+    other.close()
+    store.close()
+    assert done == list(range(1, 11))
+
+
+def test_closing_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        store = Store.open(url_in(disk))
+        fill(disk)
+        calls = [store.write([new(n)]) for n in range(1, 101)]
+        until(lambda: store.problem != "")
+        store.close(timeout_s=0.1)
+        errors = [call.exception(0) for call in calls]
+        assert all(isinstance(error, StoreClosed) for error in errors)
+        assert "disk is full" in str(errors[0])
+
+
+def test_a_failing_group_is_not_half_written(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        store = Store.open(url_in(disk))
+        many = tuple(container(n) for n in range(1, 5000))
+        call = store.write([InsertContainers(containers=many, user="ann")])
+        until(lambda: store.problem != "")
+        assert stored(store) == []
+        store.close(timeout_s=0.1)
+        assert isinstance(call.exception(0), StoreClosed)
+
+
+def test_a_future_cannot_be_cancelled_once_accepted(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    call = store.write([new(1)])
+    assert not call.cancel()
+    call.result(30)
+    assert stored(store) == [1]
+    store.close()
+
+
+def test_many_threads_share_commits(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path), group_limit=7)
+
+    def submit() -> None:
+        for sequence in store.next_sequences(10):
+            insert(store, container(sequence))
+
+    threads = [threading.Thread(target=submit) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stored(store) == list(range(1, 161))
+    store.close()
+
+
+def test_a_second_dispatcher_is_refused(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    script = "import sys; from dispatcher.store.store import Store; Store.open(sys.argv[1])"
+    second = subprocess.run(
+        [sys.executable, "-c", script, url_in(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode != 0
+    assert f"in use by another Longshore (process {os.getpid()})" in second.stderr
+    with pytest.raises(StoreUnusable, match="in use by another Longshore"):
+        Store.open(url_in(tmp_path))
+    store.close()
+    Store.open(url_in(tmp_path)).close()
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Store.open(url_in(tmp_path)).close()
+    database = sqlite3.connect(tmp_path / "longshore.db")
+    database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.commit()
+    with pytest.raises(StoreUnusable, match="has schema 9999, but this Longshore knows only"):
+        Store.open(url_in(tmp_path))
+    assert database.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
+    database.execute("UPDATE alembic_version SET version_num = '0001'")
+    database.commit()
+    database.close()
+    Store.open(url_in(tmp_path)).close()
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "longshore.db").write_bytes(b"this is not a database, not at all" * 100)
+    with pytest.raises(StoreUnusable, match="not a database"):
+        Store.open(url_in(tmp_path))
+    (tmp_path / "file").touch()
+    for url in (
+        f"sqlite:///{tmp_path}/file/x.db",
+        f"sqlite:///{tmp_path}",
+        "sqlite://",
+        "mysql://x/y",
+    ):
+        with pytest.raises(StoreUnusable):
+            Store.open(url)
+
+
+def test_the_store_is_private(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path / "new" / "directory"))
+    insert(store, container(1))
+    files = list((tmp_path / "new").rglob("*"))
+    assert len(files) >= 4
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+    store.close()
+
+
+def test_of_several_openers_one_migrates(tmp_path: Path) -> None:
+    path = tmp_path / "longshore.db"
+    failures: list[str] = []
+    barrier = threading.Barrier(4)
+
+    def migrate() -> None:
+        engine = sqlite.writing_engine(path)
+        barrier.wait()
+        try:
+            schema.migrate(engine)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+            failures.append(repr(error))
+        engine.dispose()
+
+    threads = [threading.Thread(target=migrate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
+    engine = sqlite.writing_engine(tmp_path / "longshore.db")
+    schema.migrate(engine)
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+    script = ScriptDirectory(str(ROOT / "dispatcher" / "store" / "migrations"))
+    assert len(script.get_heads()) == 1
