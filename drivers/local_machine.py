@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,6 +19,8 @@ from drivers.ssh_command import Wake
 from drivers.ssh_server import SshServer, host_key_in
 
 _log = logging.getLogger(__name__)
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only names that nobody else can know are removed
 
 
 def instance_environment(instance_id: str, directory: Path) -> dict[str, str]:
@@ -38,6 +42,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     staged.replace(path)
+
+
+def remove_files(directory: Path) -> None:
+    """Remove what an instance that has ended leaves on this machine's disk and in its memory.
+
+    The runner keeps its spool on the machine's tmpfs, which a real instance would take along: one
+    for each cluster that has a directory in the runner's. The name is the runner's own, and a
+    contract test holds the two together.
+    """
+    runner = directory / "runner"
+    for cluster in sorted(runner.glob("*/")):
+        digest = hashlib.sha256(f"{runner}\0{cluster.name}".encode()).hexdigest()[:16]
+        spool = _SHARED_MEMORY / f"longshore-{os.geteuid()}-{digest}"
+        shutil.rmtree(spool, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def run_init(

@@ -7,7 +7,6 @@ started again after a crash finds the same instance with its processes still run
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import msgspec
 
 from drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import LocalMachine, write_atomically
+from drivers.local_machine import LocalMachine, remove_files, write_atomically
 from drivers.local_processes import end_processes
 from drivers.registry import DriverContext, DriverInfo
 
@@ -48,11 +47,12 @@ class LoopbackInstanceSet:
     """
 
     def __init__(self, state_dir: Path) -> None:
-        self._directory = state_dir
+        # Commands on the instance have another working directory than we.
+        self._directory = state_dir.absolute()
         self._lock = threading.Lock()
         self._closed = False
         self._machine: LocalMachine | None = None
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state = self._found()
 
     def create(
@@ -128,7 +128,7 @@ class LoopbackInstanceSet:
                 (directory / _STATE_FILE).unlink(missing_ok=True)
             except OSError as error:
                 raise CloudError(f"cannot forget instance {instance_id}: {error}") from error
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_files(directory)
             self._state = self._machine = None
 
     def _existing(self, instance_id: str) -> _State:
@@ -185,7 +185,7 @@ class LoopbackInstanceSet:
             file = directory / _STATE_FILE
             if not file.exists():
                 end_processes(directory.name)
-                shutil.rmtree(directory, ignore_errors=True)
+                remove_files(directory)
                 continue
             try:
                 states.append(msgspec.json.decode(file.read_bytes(), type=_State))

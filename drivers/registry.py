@@ -18,7 +18,7 @@ ENTRY_POINT_GROUP = "longshore.drivers"
 
 _BUILT_IN = {
     "loopback": "drivers.loopback:DRIVER",
-    "simulated": "drivers.simulated:DRIVER",
+    "simulated": "drivers.simulated.driver:DRIVER",
 }
 
 

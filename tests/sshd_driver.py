@@ -10,13 +10,13 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +24,7 @@ import msgspec
 
 from drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import instance_environment, run_init, write_atomically
+from drivers.local_machine import instance_environment, remove_files, run_init, write_atomically
 from drivers.local_processes import INSTANCE_VARIABLE, end_processes
 from drivers.registry import DriverContext, DriverInfo
 from tests.sshd_host import SshdHost, children_of, wait_until
@@ -60,7 +60,7 @@ class SshdInstanceSet:
         if not _SSHD.exists():
             raise ConfigError([("driver.name", f"{_SSHD} is missing; install openssh-server")])
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._directory = state_dir
+        self._directory = state_dir.absolute()
         self._hosts = [f"127.0.0.{2 + number}" for number in range(quota)]
 
     def create(
@@ -150,7 +150,7 @@ class SshdInstanceSet:
 
     def _clear(self, instance_id: str) -> None:
         _end_servers(self._directory / instance_id)
-        shutil.rmtree(self._directory / instance_id, ignore_errors=True)
+        remove_files(self._directory / instance_id)
 
     def _booted(self, state: _State, init_command: str, public_key: str) -> _State:
         """Boot, and return what is known of the instance then."""
@@ -186,6 +186,17 @@ class SshdInstanceSet:
             # The last is what tests' helpers raise when they waited in vain.
             raise CloudError(f"sshd of {state.id} does not start: {error}") from error
         return host.address
+
+
+def restart_servers(directory: Path) -> None:
+    """Kill the servers of all instances somewhere below `directory`, with all sessions, and start
+    them again on the same ports; what the sessions detached goes on."""
+    for file in sorted(directory.rglob(f"i-sshd-*/{_STATE_FILE}")):
+        state = msgspec.json.decode(file.read_bytes(), type=_State)
+        host, _, port = state.address.rpartition(":")
+        _end_servers(file.parent)
+        _start_daemon(file.parent, instance_environment(state.id, file.parent))
+        wait_until(partial(_answers, host, int(port)), f"sshd of {state.id} to answer again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,156 +3,39 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from decimal import Decimal
+from contextlib import suppress
 from pathlib import Path
 
 import paramiko
 import pytest
+from _pytest.mark import ParameterSet
 
-from drivers import loopback, simulated
 from drivers.errors import CloudError, InstanceNotFound, QuotaError
-from drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType, Resources
 from drivers.local_processes import processes_of
-from drivers.registry import DriverContext, driver
 from drivers.ssh_server import host_key_in, public_key_text
-from tests import sshd_driver
+from pool.runner.spool import places
+from tests.driver_bench import CASES, TAGS, Bench, Case, made_directory
 from tests.sshd_host import require_sshd, wait_until
 
-TYPE = InstanceType(
-    name="small",
-    provider_type="t1",
-    resources=Resources(cpu_millis=1000, memory_bytes=2**30),
-    price_usd_per_hour=Decimal("0.1"),
-)
-TAGS = {"longshore-cluster": "contract", "longshore-type": "small"}
+
+def _parameters(cases: Iterable[Case]) -> list[ParameterSet]:
+    real = [pytest.mark.real]
+    return [
+        pytest.param(case, id=case.name, marks=real if "sshd" in case.name else [])
+        for case in cases
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One driver, and in what the drivers are meant to differ."""
-
-    name: str
-    parameters: object
-    most: int
-    verdicts: tuple[HostKeyVerdict, HostKeyVerdict]
-    survives: bool
-
-
-FIRST = "token-1"
-UNKNOWN = (HostKeyVerdict.UNKNOWN, HostKeyVerdict.UNKNOWN)
-CASES = (
-    Case(
-        name="loopback",
-        parameters=loopback.LoopbackParameters(),
-        most=1,
-        verdicts=(HostKeyVerdict.GENUINE, HostKeyVerdict.WRONG),
-        survives=True,
-    ),
-    Case(
-        name="simulated",
-        parameters=simulated.SimulatedParameters(boot_time_s=0.1, quota=3),
-        most=3,
-        verdicts=UNKNOWN,
-        survives=False,
-    ),
-    Case(
-        name="tests.sshd_driver:DRIVER",
-        parameters=sshd_driver.SshdParameters(quota=3),
-        most=3,
-        verdicts=UNKNOWN,
-        survives=True,
-    ),
-)
-
-
-class Bench:
-    """One driver under test, with a client's key and a plain client."""
-
-    def __init__(self, case: Case, directory: Path) -> None:
-        self.case = case
-        self.key = host_key_in(_made(directory / "client"))
-        self.public_key = public_key_text(self.key)
-        self.state_dir = directory / "state"
-        self.set: InstanceSet = self.open()
-
-    def open(self) -> InstanceSet:
-        """Return a new instance set over the same state, as a restarted dispatcher makes it."""
-        context = DriverContext(cluster="contract", state_dir=self.state_dir, clock=time.monotonic)
-        return driver(self.case.name).make(self.case.parameters, context)
-
-    def create(
-        self, token: str = FIRST, *, init: str = "", tags: Mapping[str, str] = TAGS
-    ) -> Instance:
-        return self.set.create(
-            instance_type=TYPE,
-            image="",
-            tags=tags,
-            init_command=init,
-            public_key=self.public_key,
-            token=token,
-        )
-
-    def listed(self, instance_id: str) -> Instance | None:
-        found = [each for each in self.set.instances({}) if each.id == instance_id]
-        return found[0] if found else None
-
-    @contextmanager
-    def connected(self, instance: Instance) -> Iterator[paramiko.Transport]:
-        """Yield a client's connection, once the instance lets clients in."""
-        reached: list[socket.socket] = []
-
-        def reach() -> bool:
-            now = self.listed(instance.id)
-            assert now is not None
-            host, _, port = now.address.rpartition(":")
-            try:
-                reached.append(socket.create_connection((host, int(port)), timeout=5.0))
-            except (ValueError, ConnectionRefusedError):
-                return False
-            return True
-
-        wait_until(reach, f"{instance.id} to accept a connection")
-        transport = paramiko.Transport(reached[0])
-        try:
-            transport.connect(username="root", pkey=self.key)
-            yield transport
-        finally:
-            transport.close()
-            transport.join()
-
-    def run(self, instance: Instance, command: str) -> str:
-        with self.connected(instance) as transport:
-            channel = transport.open_session()
-            channel.exec_command(command)
-            output = channel.makefile().read().decode()
-            assert channel.recv_exit_status() == 0
-            return output
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir()
-    return directory
-
-
-PARAMETERS = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.real] if "sshd" in case.name else [])
-    for case in CASES
-]
-SURVIVORS = [parameter for parameter in PARAMETERS if parameter.values[0].survives]
-LOOPBACK = [parameter for parameter in PARAMETERS if parameter.id == "loopback"]
-
-
-@pytest.fixture(params=PARAMETERS)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+@pytest.fixture(params=_parameters(CASES))
+def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    monkeypatch.chdir(tmp_path)
     if "sshd" in request.param.name:
         require_sshd()
     made = Bench(request.param, tmp_path)
@@ -271,6 +154,20 @@ def test_an_instance_can_be_destroyed_before_it_has_booted(bench: Bench) -> None
     assert processes_of(instance.id) == []
 
 
+def test_a_destroyed_instance_leaves_nothing_on_disk_or_in_memory(bench: Bench) -> None:
+    instance = bench.create()
+    directory = bench.run(
+        instance, 'mkdir -p "$LONGSHORE_RUNNER_DIR/c"; echo $LONGSHORE_RUNNER_DIR'
+    )
+    spool = Path(places("c", {"LONGSHORE_RUNNER_DIR": directory.strip()}).spool)
+    spool.mkdir(parents=True)
+    spool.joinpath("attempts").mkdir()
+    instance.destroy()
+    wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
+    assert not spool.exists()
+    assert list(bench.state_dir.rglob(f"*{instance.id}*")) == []
+
+
 def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
     instance = bench.create(init='echo once >>"$LONGSHORE_RUNNER_DIR.runs"')
     bench.run(instance, "setsid sleep 603 </dev/null >/dev/null 2>&1 &")
@@ -296,7 +193,7 @@ import os, sys, time
 from pathlib import Path
 import msgspec
 from drivers.registry import DriverContext, driver
-from tests.contract.test_drivers import TYPE
+from tests.driver_bench import TYPE, answers
 
 name, state_dir, public_key, init, awaited = sys.argv[1:]
 info = driver(name)
@@ -306,6 +203,8 @@ instance = made.create(
     instance_type=TYPE, image="", tags={}, init_command=init, public_key=public_key, token="token-1"
 )
 while not list(Path(state_dir).glob(awaited)):
+    time.sleep(0.01)
+while awaited == "*/ready" and not answers(instance.address or made.instances({})[0].address):
     time.sleep(0.01)
 print(instance.id, flush=True)
 os.kill(os.getpid(), 9)
@@ -325,7 +224,9 @@ def create_and_be_killed(bench: Bench, init: str, awaited: str) -> str:
     return done.stdout.decode().strip()
 
 
-@pytest.mark.parametrize("bench", SURVIVORS, indirect=True)
+@pytest.mark.parametrize(
+    "bench", _parameters(case for case in CASES if case.survives), indirect=True
+)
 def test_instances_outlive_a_dispatcher_that_is_killed(bench: Bench) -> None:
     init = "setsid sleep 620 </dev/null >/dev/null 2>&1 & touch ready"
     bench.set.close()
@@ -340,7 +241,7 @@ def test_instances_outlive_a_dispatcher_that_is_killed(bench: Bench) -> None:
     assert processes_of(instance_id) == []
 
 
-@pytest.mark.parametrize("bench", LOOPBACK, indirect=True)
+@pytest.mark.parametrize("bench", _parameters(CASES[:1]), indirect=True)
 def test_an_init_script_that_a_crash_cut_short_runs_again_alone(bench: Bench) -> None:
     script = "echo $$ >>runs; mkfifo gate-$$; read line <gate-$$; echo $$ >>ends"
     bench.set.close()
@@ -360,6 +261,6 @@ def test_an_init_script_that_a_crash_cut_short_runs_again_alone(bench: Bench) ->
 def test_a_foreign_key_may_not_log_in(bench: Bench, tmp_path: Path) -> None:
     instance = bench.create()
     bench.run(instance, "true")
-    bench.key = host_key_in(_made(tmp_path / "stranger"))
+    bench.key = host_key_in(made_directory(tmp_path / "stranger"))
     with pytest.raises(paramiko.AuthenticationException):
         bench.run(instance, "true")

@@ -7,68 +7,16 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import paramiko
 import pytest
 
-from drivers.local_processes import INSTANCE_VARIABLE, login_environment, processes_of
+from drivers.local_processes import processes_of
 from drivers.ssh_server import SshServer, host_key_in, public_key_text
 from tests.conftest import RequireTool
+from tests.ssh_site import INSTANCE, MIB, Site, hang_up, run
 from tests.sshd_host import wait_until
-
-MIB = 2**20
-INSTANCE = f"i-test-{os.getpid()}"
-
-
-class Site:
-    """A server with a client's key, and a plain client."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.client_directory = directory / "client"
-        self.client_directory.mkdir()
-        self.key = host_key_in(self.client_directory)
-        self.server = self.new_server()
-        self.host, _, port = self.server.address.rpartition(":")
-        self.port = int(port)
-
-    def new_server(self, *, max_connections: int = 64, login_timeout_s: float = 20.0) -> SshServer:
-        return SshServer(
-            "127.0.0.1",
-            host_key=host_key_in(self.directory),
-            authorized_key=public_key_text(self.key) + " a comment",
-            environment=login_environment({INSTANCE_VARIABLE: INSTANCE, "GREETING": "hello there"}),
-            directory=self.directory,
-            max_connections=max_connections,
-            login_timeout_s=login_timeout_s,
-        )
-
-    def connect(self, key: paramiko.PKey | None = None) -> paramiko.Transport:
-        transport = paramiko.Transport(socket.create_connection((self.host, self.port), 10.0))
-        try:
-            transport.connect(username="anybody", pkey=key or self.key)
-        except paramiko.SSHException:
-            hang_up(transport)
-            raise
-        return transport
-
-
-def hang_up(transport: paramiko.Transport) -> None:
-    """End a client at once: as shipped, its thread looks only each 0.1 s whether it was closed."""
-    with suppress(OSError):
-        transport.sock.shutdown(socket.SHUT_RDWR)
-    transport.join()
-    transport.packetizer.complete_handshake()
-
-
-def run(transport: paramiko.Transport, command: str) -> tuple[int, bytes, bytes]:
-    """Run a command that tells little, and return its status and what it told."""
-    channel = transport.open_session()
-    channel.exec_command(command)
-    output, errors = channel.makefile().read(), channel.makefile_stderr().read()
-    return channel.recv_exit_status(), output, errors
 
 
 @pytest.fixture
@@ -273,109 +221,6 @@ def test_closing_the_server_ends_commands_but_nothing_detached(site: Site) -> No
     assert processes_of(INSTANCE) == [detached]
     os.kill(detached, 9)
     hang_up(transport)
-
-
-def test_another_key_is_refused(site: Site, tmp_path: Path) -> None:
-    tmp_path.joinpath("other").mkdir()
-    with pytest.raises(paramiko.AuthenticationException):
-        site.connect(host_key_in(tmp_path / "other"))
-
-
-def test_nothing_but_the_key_and_commands_is_to_be_had(
-    site: Site, client: paramiko.Transport
-) -> None:
-    stranger = paramiko.Transport(socket.create_connection((site.host, site.port), 10.0))
-    stranger.start_client(timeout=10.0)
-    with pytest.raises(paramiko.BadAuthenticationType) as refused:
-        stranger.auth_password("root", "secret", fallback=False)
-    assert refused.value.allowed_types == ["publickey"]
-    with pytest.raises(paramiko.BadAuthenticationType):
-        stranger.auth_none("root")
-    hang_up(stranger)
-    for ask in ("get_pty", "invoke_shell"):
-        with pytest.raises(paramiko.SSHException):
-            getattr(client.open_session(), ask)()
-    with pytest.raises(paramiko.SSHException):
-        client.open_session().invoke_subsystem("sftp")
-    with pytest.raises(paramiko.ChannelException):
-        client.open_channel("direct-tcpip", ("127.0.0.1", 22), ("127.0.0.1", 1))
-    with pytest.raises(paramiko.SSHException):
-        client.request_port_forward("127.0.0.1", 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("ciphers", ["aes128-cbc", "3des-cbc"]),
-        ("digests", ["hmac-sha1", "hmac-md5"]),
-        ("kex", ["diffie-hellman-group14-sha256", "diffie-hellman-group-exchange-sha256"]),
-    ],
-)
-def test_weak_algorithms_are_refused(site: Site, kind: str, names: list[str]) -> None:
-    transport = paramiko.Transport(socket.create_connection((site.host, site.port), 10.0))
-    if kind == "digests":
-        transport.get_security_options().ciphers = ("aes128-ctr",)
-    setattr(transport.get_security_options(), kind, tuple(names))
-    with pytest.raises((paramiko.SSHException, EOFError)):
-        transport.start_client(timeout=10.0)
-    hang_up(transport)
-
-
-def test_a_second_command_on_a_channel_and_too_many_channels_are_refused(
-    client: paramiko.Transport,
-) -> None:
-    channel = client.open_session()
-    channel.exec_command("exec cat")
-    with pytest.raises(paramiko.SSHException):
-        channel.exec_command("true")
-    # Kept, because paramiko closes a channel that nobody holds any more.
-    channels = [channel]
-    with suppress(paramiko.ChannelException):
-        while len(channels) < 100:
-            channels.append(client.open_session())
-    assert 10 < len(channels) < 100
-
-
-def test_connections_have_a_limit(site: Site) -> None:
-    server = site.new_server(max_connections=2)
-    server.start()
-    site.port = int(server.address.rpartition(":")[2])
-    transports = [site.connect() for _ in range(2)]
-    with pytest.raises((paramiko.SSHException, EOFError, ConnectionError)):
-        site.connect()
-    hang_up(transports.pop())
-    wait_until(lambda: _can_connect(site), "room for another connection")
-    hang_up(transports.pop())
-    server.close()
-
-
-def _can_connect(site: Site) -> bool:
-    try:
-        hang_up(site.connect())
-    except (paramiko.SSHException, EOFError, ConnectionError):
-        return False
-    return True
-
-
-def test_strangers_do_not_harm(site: Site, client: paramiko.Transport) -> None:
-    for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-stranger\r\n", b"\0" * 100_000):
-        with socket.create_connection((site.host, site.port), 10.0) as stranger:
-            stranger.sendall(greeting)
-    assert run(client, "echo fine")[1] == b"fine\n"
-
-
-def test_who_does_not_log_in_is_hung_up_on(site: Site) -> None:
-    server = site.new_server(login_timeout_s=1.0)
-    server.start()
-    site.port = int(server.address.rpartition(":")[2])
-    known = site.connect()
-    with socket.create_connection((site.host, site.port), 10.0) as silent:
-        assert silent.recv(8) == b"SSH-2.0-"
-        while silent.recv(1024):
-            continue
-    assert run(known, "echo still here")[1] == b"still here\n"
-    hang_up(known)
-    server.close()
 
 
 def test_fifty_connections_leave_no_thread_and_no_descriptor(site: Site) -> None:

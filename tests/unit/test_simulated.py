@@ -24,7 +24,7 @@ from drivers.errors import (
 )
 from drivers.interface import Instance
 from drivers.local_processes import processes_of
-from drivers.simulated import CloudEvent, SimulatedCloud, SimulatedParameters
+from drivers.simulated.cloud import CloudEvent, SimulatedCloud, SimulatedParameters
 from tests.sshd_host import wait_until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -200,7 +200,7 @@ def test_a_closed_cloud_leaves_nothing_on_disk(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from drivers.simulated import SimulatedCloud, SimulatedParameters
+from drivers.simulated.cloud import SimulatedCloud, SimulatedParameters
 cloud = SimulatedCloud(SimulatedParameters(boot_time_s=0), state_dir=Path(sys.argv[1]))
 instance = cloud.create(provider_type="t1", tags={}, public_key="", token="t",
     init_command="setsid sleep 618 </dev/null >/dev/null 2>&1 & echo up >ready")

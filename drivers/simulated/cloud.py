@@ -1,8 +1,7 @@
-"""The driver `simulated`: a cloud in memory, whose instances answer real SSH on this machine.
+"""A cloud in memory, with limits and delays, whose instances answer real SSH on this machine.
 
-The cloud is an object with an injected clock; the driver only speaks to it. Its processes run on
-this machine, so they end with the cloud; those of a cloud that was killed are ended by the next
-one that uses the same directory.
+Their processes run on this machine, so they end with the cloud; those of a cloud that was killed
+are ended by the next one that uses the same directory.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -33,10 +32,9 @@ from drivers.errors import (
     InstanceNotFound,
     QuotaError,
 )
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import LocalMachine
+from drivers.interface import HostKeyVerdict, Instance
+from drivers.local_machine import LocalMachine, remove_files
 from drivers.local_processes import end_processes, start_time
-from drivers.registry import DriverContext, DriverInfo
 
 _log = logging.getLogger(__name__)
 
@@ -229,6 +227,7 @@ class SimulatedCloud:
         for _, machine in sorted(self._machines.items()):
             try:
                 machine.local.end()
+                remove_files(self._directory / machine.id)
             except CloudError:
                 _log.exception("instance %s does not end", machine.id)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -289,7 +288,7 @@ class SimulatedCloud:
         machine.state = _State.GONE
         del self._machines[machine.id]
         self._note(CloudEvent.GONE, machine.provider_type, machine.id)
-        shutil.rmtree(self._directory / machine.id, ignore_errors=True)
+        remove_files(self._directory / machine.id)
         self._gone_tokens.append(machine.token)
         if len(self._gone_tokens) > _REMEMBERED_TOKENS:
             del self._by_token[self._gone_tokens.popleft()]
@@ -335,8 +334,10 @@ def _own_directory(state_dir: Path, name: str) -> Path:
             continue
         for instance in sorted(directory.glob("i-sim-*")):
             end_processes(instance.name)
+            remove_files(instance)
         shutil.rmtree(directory, ignore_errors=True)
-    own = state_dir / f"cloud-{name}"
+    # Commands on an instance have another working directory than we.
+    own = state_dir.absolute() / f"cloud-{name}"
     own.mkdir(mode=0o700)
     (own / _OWNER_FILE).write_text(f"{os.getpid()} {start_time(os.getpid())}")
     return own
@@ -359,52 +360,3 @@ class _SimulatedInstance:
 
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - this cloud cannot tell
         return HostKeyVerdict.UNKNOWN
-
-
-class SimulatedInstanceSet:
-    """The driver; see `drivers.interface.InstanceSet`. It owns `cloud`: `close` ends both."""
-
-    def __init__(self, cloud: SimulatedCloud) -> None:
-        self.cloud = cloud
-
-    def create(
-        self,
-        *,
-        instance_type: InstanceType,
-        image: str,  # noqa: ARG002 - nothing is installed on this machine
-        tags: Mapping[str, str],
-        init_command: str,
-        public_key: str,
-        token: str,
-    ) -> Instance:
-        """Create an instance; raises `QuotaError` and `CapacityError` as the parameters say."""
-        return self.cloud.create(
-            provider_type=instance_type.provider_type,
-            tags=tags,
-            init_command=init_command,
-            public_key=public_key,
-            token=token,
-        )
-
-    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """List the instances that carry all of `tags`."""
-        return self.cloud.instances(tags)
-
-    def close(self) -> None:
-        """End the cloud too: it lives in this process's memory and cannot outlive it."""
-        self.cloud.close()
-
-
-def _make(parameters: SimulatedParameters, context: DriverContext) -> SimulatedInstanceSet:
-    state_dir = Path(parameters.state_dir) if parameters.state_dir else context.state_dir
-    return SimulatedInstanceSet(
-        SimulatedCloud(parameters, state_dir=state_dir, clock=context.clock)
-    )
-
-
-DRIVER = DriverInfo(
-    name="simulated",
-    summary="a cloud in memory, for trying things out: its instances are this machine",
-    parameters=SimulatedParameters,
-    make=_make,
-)

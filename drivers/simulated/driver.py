@@ -1,0 +1,59 @@
+"""The driver `simulated`: it has no state of its own and only speaks to its cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from drivers.interface import Instance, InstanceType
+from drivers.registry import DriverContext, DriverInfo
+from drivers.simulated.cloud import SimulatedCloud, SimulatedParameters
+
+
+class SimulatedInstanceSet:
+    """The driver; see `drivers.interface.InstanceSet`. It owns `cloud`: `close` ends both."""
+
+    def __init__(self, cloud: SimulatedCloud) -> None:
+        self.cloud = cloud
+
+    def create(
+        self,
+        *,
+        instance_type: InstanceType,
+        image: str,  # noqa: ARG002 - nothing is installed on this machine
+        tags: Mapping[str, str],
+        init_command: str,
+        public_key: str,
+        token: str,
+    ) -> Instance:
+        """Create an instance; raises `QuotaError` and `CapacityError` as the parameters say."""
+        return self.cloud.create(
+            provider_type=instance_type.provider_type,
+            tags=tags,
+            init_command=init_command,
+            public_key=public_key,
+            token=token,
+        )
+
+    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """List the instances that carry all of `tags`."""
+        return self.cloud.instances(tags)
+
+    def close(self) -> None:
+        """End the cloud too: it lives in this process's memory and cannot outlive it."""
+        self.cloud.close()
+
+
+def _make(parameters: SimulatedParameters, context: DriverContext) -> SimulatedInstanceSet:
+    state_dir = Path(parameters.state_dir) if parameters.state_dir else context.state_dir
+    return SimulatedInstanceSet(
+        SimulatedCloud(parameters, state_dir=state_dir, clock=context.clock)
+    )
+
+
+DRIVER = DriverInfo(
+    name="simulated",
+    summary="a cloud in memory, for trying things out: its instances are this machine",
+    parameters=SimulatedParameters,
+    make=_make,
+)
