@@ -233,17 +233,6 @@ def test_a_start_without_an_answer_is_unknown(host: SshdHost, make: Make) -> Non
     assert time.monotonic() - began < 10
 
 
-def test_a_signal_ends_an_attempt(host: SshdHost, make: Make, recorder: Recorder) -> None:
-    link = make()
-    probe(link, host)
-    start(
-        link, order("a1", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done")
-    )
-    wait_until(lambda: ("a1", "stdout") in recorder.logs, "the trap")
-    link.signal("a1", "KILL")
-    wait_until(lambda: probe(link, host).report.attempts[0].attempt_id == "a1", "a listing")
-
-
 def test_a_broken_instance_is_told_once(host: SshdHost, make: Make, recorder: Recorder) -> None:
     link = make()
     probe(link, host)
