@@ -124,8 +124,7 @@ class DispatcherBackend:
         for index, item in enumerate(items):
             sentence = impossible(self._types, item.spec.resources, item.spec.constraints)
             if sentence:
-                path = f"[{index}]" if len(items) > 1 else "resources"
-                problems.append((path, sentence))
+                problems.append((f"[{index}].resources", sentence))
         if problems:
             raise InvalidRequest(problems)
 

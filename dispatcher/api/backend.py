@@ -97,8 +97,9 @@ class Backend(Protocol):
     ) -> Sequence[Container]:
         """Commit new containers, all or none, and return them (the earlier ones on a repeat).
 
-        Raises `InvalidRequest` when one can never run, `Conflict` when the key was used for
-        something else, `Unavailable` when nothing can be taken now.
+        Raises `InvalidRequest` when one can never run (paths begin with its "[index]"),
+        `Conflict` when the key was used for something else, `Unavailable` when nothing can be
+        taken now.
         """
         ...
 

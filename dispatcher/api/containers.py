@@ -50,12 +50,18 @@ class ContainerRoutes:
         """Take one container or a list of them, all or nothing."""
         key = idempotency_key(request)
         submission = await self._bodies.decoded(request, self._decoder.decode)
-        made = await self._backend.submit(
-            submission.items,
-            user=ANONYMOUS,
-            idempotency_key=key,
-            fingerprint=submission.fingerprint,
-        )
+        try:
+            made = await self._backend.submit(
+                submission.items,
+                user=ANONYMOUS,
+                idempotency_key=key,
+                fingerprint=submission.fingerprint,
+            )
+        except InvalidRequest as error:
+            if submission.listed:
+                raise
+            whole = [(path.removeprefix("[0]."), what) for path, what in error.problems]
+            raise InvalidRequest(whole) from error
         if submission.listed:
             return await _list_response(made, status=201)
         headers = {"Location": f"/v1/containers/{made[0].id}"}

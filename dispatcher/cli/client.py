@@ -248,7 +248,8 @@ class Client:
         return Failure(
             sentence,
             remedy=REMEDIES.get(status, ""),
-            exit_code=FAILED,
+            # What was asked for cannot be: the same mistake as one that is found before sending.
+            exit_code=USAGE if status in (400, 413) else FAILED,
             problems=problems,
             status=status,
         )

@@ -1,7 +1,8 @@
 """Whatever is sent to the API, it answers, and never with a failure of its own.
 
-10,000 requests a run: valid ones with a piece replaced, JSON of no sense, bytes of no sense, odd
-paths, queries and headers; over real sockets that are kept open as long as the server lets us.
+2,000 requests a run (the real dispatcher gets 10,000 in `tests/e2e/test_bad_input.py`): valid ones
+with a piece replaced, JSON of no sense, bytes of no sense, odd paths, queries and headers; over
+real sockets that are kept open as long as the server lets us.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from hypothesis import strategies as st
 from dispatcher.api.limits import ApiLimits
 from tests.api_requests import REQUESTS, Sent
 from tests.api_server import MINIMAL, serving
+from tests.api_wire import Wire, check
 from tests.fake_backend import FakeBackend
 
 BATCH = 20
-BATCHES = 500
+BATCHES = 100
 LIMITS = ApiLimits(
     request_bytes=256 * 2**10,
     large_body_bytes=16 * 2**10,
@@ -79,72 +81,6 @@ class Server:
             self._loop.call_soon_threadsafe(self._stop.set)
 
 
-class Wire:
-    """One connection at a time, kept open while the server keeps it open."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._socket: socket.socket | None = None
-        self._rest = b""
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket, self._rest = None, b""
-
-    def exchange(self, sent: Sent) -> tuple[int, dict[str, str], bytes]:
-        """Return (status, headers, body); of a stream only what came with its head."""
-        fresh = self._socket is None
-        try:
-            return self._exchange(sent.encoded(self.port), head_only=sent.method == "HEAD")
-        except (ConnectionError, EOFError):
-            self.close()
-            if fresh:
-                raise
-        # A connection that was kept open may be closed by the server at any time.
-        return self._exchange(sent.encoded(self.port), head_only=sent.method == "HEAD")
-
-    def _exchange(self, data: bytes, *, head_only: bool) -> tuple[int, dict[str, str], bytes]:
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=20)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(data)
-        status, headers = self._head()
-        while 100 <= status < 200:
-            status, headers = self._head()
-        if "transfer-encoding" in headers:
-            self.close()
-            return status, headers, b""
-        body = b"" if head_only else self._take(int(headers["content-length"]))
-        if headers.get("connection", "") == "close":
-            self.close()
-        return status, headers, body
-
-    def _head(self) -> tuple[int, dict[str, str]]:
-        while b"\r\n\r\n" not in self._rest:
-            self._more()
-        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {}
-        for line in lines:
-            name, _, value = line.partition(":")
-            headers[name.lower()] = value.strip()
-        return int(first.split()[1]), headers
-
-    def _take(self, size: int) -> bytes:
-        while len(self._rest) < size:
-            self._more()
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
-
-    def _more(self) -> None:
-        assert self._socket is not None
-        data = self._socket.recv(2**20)
-        if not data:
-            raise EOFError
-        self._rest += data
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     server = Server()
@@ -157,22 +93,6 @@ def server() -> Iterator[Server]:
         server.stop()
         thread.join(30)
         assert not thread.is_alive()
-
-
-def check(sent: Sent, status: int, headers: dict[str, str], body: bytes) -> None:
-    assert status < 500, (sent, body)
-    if status >= 400 and sent.method != "HEAD":
-        assert headers["content-type"].startswith("application/problem+json"), (sent, body)
-        answer = json.loads(body)
-        assert answer["status"] == status
-        assert answer["detail"]
-        assert len(body) < 200_000
-        for error in answer["errors"]:
-            assert error["message"]
-    elif sent.method == "POST" and sent.target == "/v1/containers":
-        answer = json.loads(body)
-        for made in answer.get("items", [answer]):
-            assert made["state"] == "queued"
 
 
 def test_no_request_makes_the_server_fail(server: Server) -> None:

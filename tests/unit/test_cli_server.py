@@ -70,7 +70,7 @@ def test_several_files_are_all_or_nothing(
     good, bad = tmp_path / "good.yml", tmp_path / "bad.json"
     good.write_text("- command: [a]\n- {command: [b], cpus: 2}\n", encoding="utf-8")
     bad.write_text('{"command": [], "cpu": 1}', encoding="utf-8")
-    assert main(["submit", "-f", str(good), "-f", str(bad)]) == 1
+    assert main(["submit", "-f", str(good), "-f", str(bad)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "[2].command: " in captured.err
@@ -91,7 +91,7 @@ def test_a_list_stays_a_list_and_stdin_is_a_file(
 
 
 def test_a_refusal_is_told_field_by_field(server: CliServer, capsys: Capture) -> None:
-    assert main(["submit", "--memory", "4 potatoes", "--instance-type", "smal", "--", "x"]) == 1
+    assert main(["submit", "--memory", "4 potatoes", "--instance-type", "smal", "--", "x"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("longshore: ")
     assert any(line.startswith("  memory: ") for line in lines)

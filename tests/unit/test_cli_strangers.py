@@ -117,7 +117,7 @@ def test_problem_details_are_printed_field_by_field(
         ],
     }
     stranger.behaviours.append(answering(400, json.dumps(problem).encode()))
-    assert main(["submit", "--", "true"]) == 1
+    assert main(["submit", "--", "true"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "longshore: The request has 2 problems.",
         "  cpus: must be at least 0",
