@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from dispatcher.cli import output
@@ -118,7 +120,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("waiting", seen.waiting or ""),
-        ("command", " ".join(seen.command)),
+        ("command", shlex.join(seen.command)),
         ("image", seen.image),
         ("cpus", f"{seen.cpus:g}"),
         ("memory", output.size(seen.memory)),

@@ -77,7 +77,7 @@ class LiveScreen:
             for each in list(story.instances.values())
         ]
         return Group(
-            output.rich_table(CONTAINER_COLUMNS, containers, wrap="WHERE OR WHY"),
+            output.rich_table(CONTAINER_COLUMNS, containers, wrap="WHERE OR WHY", one_line=True),
             Text(),
             output.rich_table(INSTANCE_COLUMNS, instances),
             Text(),

@@ -22,6 +22,7 @@ FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 5.0
 MAX_LINE_BYTES = 8 * 1024 * 1024
 QUEUE_LENGTH = 1000
+JOIN_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +69,8 @@ class EventFeed:
         with self._lock:
             if self._response is not None:
                 shut_down(self._response)
-        while self._thread.is_alive():
-            self.next(0.05)
-        self._thread.join()
+        # Bounded, as a frozen server may hold a request; the thread ends with the process.
+        self._thread.join(JOIN_LIMIT_S)
 
     def next(self, timeout_s: float) -> FeedItem | None:
         """Return what comes next, None when nothing came within `timeout_s`."""
@@ -103,6 +103,7 @@ class EventFeed:
         try:
             with self._lock:
                 self._response = response
+            # `__exit__` has either seen the response just noted, or is seen here.
             if self._stopped.is_set():
                 return
             yield Connected()

@@ -25,6 +25,7 @@ BOTH_STREAMS = ("stdout", "stderr")
 SILENCE_LIMIT_S = 60.0
 PATIENCE_S = 600.0
 PAUSE_S = 1.0
+JOIN_LIMIT_S = 3.0
 CHUNKS_QUEUED = 64
 LOOK_INTERVAL_S = 2.0
 
@@ -148,6 +149,9 @@ class Tail:
         try:
             with self._lock:
                 self._response = response
+            # `stop` has either seen the response just noted, or is seen here.
+            if self._stopped.is_set():
+                return
             for chunk in self._client.chunks(response):
                 self._offset += len(chunk)
                 yield chunk
@@ -181,7 +185,8 @@ class Tails:
         for tail in self._tails:
             tail.stop()
         for thread in self._threads:
-            thread.join()
+            # Bounded, as a frozen server may hold a request; the thread ends with the process.
+            thread.join(JOIN_LIMIT_S)
 
     def chunks(self, silence_s: float) -> Iterator[tuple[str, bytes]]:
         """Yield (stream, bytes) as they come, and no bytes after each `silence_s` of silence.

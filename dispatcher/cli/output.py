@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from rich.console import OverflowMethod
     from rich.table import Table
 
 STATE_STYLES: Mapping[str, str] = {
@@ -30,6 +31,9 @@ STATE_STYLES: Mapping[str, str] = {
 
 
 CENT = Decimal("0.01")
+NAME_WIDTH = 24
+WIDEST = 10_000
+WRAPPED_WIDTH = 24
 
 
 def on_terminal() -> bool:
@@ -57,7 +61,8 @@ def print_json(document: object) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "") -> None:
     """Write rows under column names; `wrap` is the column that gives way on a narrow terminal.
 
-    When stdout is not a terminal nothing is styled, wrapped or cut off.
+    All other columns stay whole, if need be wider than the terminal: an id that is cut off is of
+    no use. When stdout is not a terminal nothing is styled, wrapped or cut off.
     """
     if not on_terminal():
         for line in plain_table(columns, rows):
@@ -65,7 +70,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: 
         return
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
 
-    Console(highlight=False).print(rich_table(columns, rows, wrap=wrap))
+    console = Console(highlight=False)
+    table = rich_table(columns, rows, wrap=wrap)
+    unbounded = console.options.update(max_width=WIDEST)
+    console.width = max(console.width, console.measure(table, options=unbounded).minimum)
+    console.print(table)
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -79,17 +88,26 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 
 def rich_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "", title: str = ""
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "", one_line: bool = False
 ) -> Table:
-    """Return a table for a rich console."""
+    """Return a table for a rich console; `one_line` cuts the `wrap` column off where it ends."""
     from rich.table import Table  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.text import Text  # noqa: PLC0415 - slow to import, and only terminals need it
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column != wrap)
+        if column == wrap:
+            overflow: OverflowMethod = "ellipsis" if one_line else "fold"
+            table.add_column(column, overflow=overflow, min_width=WRAPPED_WIDTH)
+        else:
+            table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(safe(cell), style=STATE_STYLES.get(cell, "")) for cell in row))
+        cells = [Text(safe(cell), style=STATE_STYLES.get(cell, "")) for cell in row]
+        for column, cell in zip(columns, cells, strict=True):
+            if column == "NAME":
+                cell.truncate(NAME_WIDTH, overflow="ellipsis")
+            cell.no_wrap = one_line or column != wrap
+        table.add_row(*cells)
     return table
 
 

@@ -109,6 +109,7 @@ class LiveProgress:
             ("CONTAINER", "NAME", "STATE", "FOR", "WHERE OR WHY"),
             [row(each) for each in most_telling(seen, room)],
             wrap="WHERE OR WHY",
+            one_line=True,
         )
         hidden = len(seen) - room
         below = summary(seen) + (f" ({hidden} not shown)" if hidden > 0 else "")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def test_init_can_write_to_stdout_and_says_where_it_cannot_write(capsys: Capture
     assert isinstance(yaml.safe_load(capsys.readouterr().out), dict | None)
     assert main(["config", "init", "-c", "/nonexistent/longshore.yml"]) == 1
     assert "cannot write /nonexistent/longshore.yml: No such file" in capsys.readouterr().err
+
+
+def test_the_example_is_in_the_wheel(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packaged = archive.read("dispatcher/config.example.yml")
+    assert packaged == ROOT.joinpath("config.example.yml").read_bytes()
 
 
 def test_what_init_writes_passes_the_check(tmp_path: Path, capsys: Capture) -> None:

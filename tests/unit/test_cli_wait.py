@@ -325,10 +325,10 @@ def test_a_reader_that_has_enough_of_the_log_is_no_error(
         assert started.wait(20) == 1
 
 
-def test_on_a_terminal_waiting_is_a_picture(server: CliServer, capsys: Capture) -> None:
-    (container_id,) = submit(server, capsys)
-    server.do(lambda backend: backend.waiting.update({container_id: "Nothing has room."}))
-    controller, terminal = pty.openpty()
+@contextmanager
+def terminal(columns: int) -> Iterator[tuple[int, dict[str, str], bytearray]]:
+    """Yield a terminal's file descriptor, an environment for it, and what was drawn on it."""
+    controller, end = pty.openpty()
     drawn = bytearray()
 
     def read() -> None:
@@ -339,17 +339,37 @@ def test_on_a_terminal_waiting_is_a_picture(server: CliServer, capsys: Capture) 
             # Linux says EIO when the last writer has closed its end.
             return
 
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "30"}
+    with meanwhile(read):
+        try:
+            yield end, environment, drawn
+        finally:
+            os.close(end)
+    os.close(controller)
+
+
+def test_on_a_narrow_terminal_ids_stay_whole(server: CliServer, capsys: Capture) -> None:
+    ids = submit(server, capsys, 2)
     with (
-        meanwhile(read),
-        process("wait", container_id, stdout=terminal, stderr=terminal, env=environment) as started,
+        terminal(40) as (end, environment, drawn),
+        process("ps", stdout=end, stderr=end, env=environment) as started,
     ):
-        os.close(terminal)
+        assert started.wait(20) == 0
+    assert all(container_id.encode() in drawn for container_id in ids)
+    assert b"\x1b[" in drawn
+
+
+def test_on_a_terminal_waiting_is_a_picture(server: CliServer, capsys: Capture) -> None:
+    (container_id,) = submit(server, capsys)
+    server.do(lambda backend: backend.waiting.update({container_id: "Nothing has room."}))
+    with (
+        terminal(100) as (end, environment, drawn),
+        process("wait", container_id, stdout=end, stderr=end, env=environment) as started,
+    ):
         await_true(lambda: b"Nothing has room." in drawn)
         server.do(lambda backend: backend.start(container_id, "i-1"))
         await_true(lambda: b"running" in drawn)
         server.do(lambda backend: backend.finish(container_id, 3))
         assert started.wait(20) == 3
-    os.close(controller)
     assert b"\x1b[" in drawn
     assert b"failed with exit code 3" in drawn
