@@ -41,7 +41,7 @@ while [ "$_ls_plain" -gt 0 ]; do
   _ls_plain=$((_ls_plain - 1))
   eval "export \\"\\$_ls_e$_ls_plain\\"; unset _ls_e$_ls_plain"
 done
-unset _ls_spool _ls_fifo _ls_id _ls_work _ls_odd _ls_plain _ls_env _ls_enter _ls_stat _ls_pid
+unset _ls_spool _ls_fifo _ls_id _ls_work _ls_odd _ls_plain _ls_env _ls_enter _ls_stat _ls_pid OLDPWD
 exec "$@"
 """
 

@@ -1,0 +1,257 @@
+"""The runner with real Podman: limits hold, verdicts are right, and containers do not pile up."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pool.runner import cgroups
+from tests.conftest import RequireTool
+from tests.runner_harness import Attached, Runner, alive, eventually
+
+IMAGE = "localhost/longshore-busybox:latest"
+MIB = 1 << 20
+LIMITS = ["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1000:1000"]
+ENGINE = {"name": "podman", "global_arguments": ["--runtime", "runc"], "arguments": LIMITS}
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def podman(require_tool: RequireTool) -> str:
+    """Return Podman's path, with an image made of the static busybox."""
+    path = require_tool("podman", "podman")
+    require_tool("runc", "runc")
+    busybox = require_tool("busybox", "busybox-static")
+    if cgroups.problem():
+        pytest.skip(f"NOT TESTED: {cgroups.problem()}")
+    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(busybox, "bin/busybox")
+        for applet in sorted(set(applets.stdout.split()) - {"busybox"}):
+            link = tarfile.TarInfo(f"bin/{applet}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(link)
+        directory = tarfile.TarInfo("tmp")
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(directory)
+    command = [path, "import", "-", IMAGE]
+    subprocess.run(command, input=buffer.getvalue(), check=True, capture_output=True, timeout=120)
+    return path
+
+
+@pytest.fixture
+def runner(podman: str) -> Iterator[Runner]:
+    with Runner(engine=ENGINE) as each:
+        yield each
+        session, hello = each.attach()
+        for report in hello["attempts"]:
+            if report["exit"] is None:
+                session.request("kill", attempt_id=report["attempt_id"], signal="KILL")
+                session.exit_of(report["attempt_id"])
+            session.request("release", attempt_id=report["attempt_id"])
+        session.close()
+        eventually(lambda: not containers(podman, each))
+        for top in (path.parent for path in map(Path, cgroups.directories(f"{name_of(each)}/x"))):
+            eventually(lambda path=top: not path.exists() or not _below(path))  # type: ignore[misc] # the default binds the loop's value
+            if top.exists():
+                top.rmdir()
+
+
+@pytest.fixture
+def session(runner: Runner) -> Attached:
+    session, hello = runner.attach()
+    assert (hello["engine"], hello["broken"]) == ("podman", "")
+    return session
+
+
+def name_of(runner: Runner) -> str:
+    return runner.places.name
+
+
+def _below(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.is_dir()]
+
+
+def containers(podman: str, runner: Runner) -> list[str]:
+    label = f"label=longshore-spool={name_of(runner)}"
+    command = [podman, "ps", "-a", "--filter", label, "--format", "{{.Names}} {{.Status}}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout.splitlines()
+
+
+def sh(session: Attached, attempt_id: str, script: str, **fields: object) -> dict[str, object]:
+    return session.run(attempt_id, "sh", "-c", script, image=IMAGE, **fields)
+
+
+def test_a_container_runs_and_its_exit_and_log_arrive(session: Attached) -> None:
+    exit_ = sh(session, "a", "echo out; echo err >&2; exit 7")
+    assert (exit_["kind"], exit_["code"], exit_["message"]) == ("exited", 7, "")
+    assert (session.log("a"), session.log("a", "stderr")) == (b"out\n", b"err\n")
+
+
+@pytest.mark.parametrize("code", [0, 125, 126, 127, 130, 255])
+def test_a_programs_own_code_is_told_from_the_engines(session: Attached, code: int) -> None:
+    exit_ = sh(session, "a", f"exit {code}")
+    assert (exit_["kind"], exit_["code"]) == ("exited", code)
+
+
+def test_values_in_the_environment_survive_and_do_not_govern_the_client(session: Attached) -> None:
+    values = {
+        "NEWLINE": "a\nb\n",
+        "PATH": "/bin:/nowhere",
+        "HOME": "/nowhere",
+        "LD_PRELOAD": "/nowhere.so",
+        "QUOTES": "'\"$(echo no)",
+        "LONGSHORE_ATTEMPT_ID": "forged",
+    }
+    script = 'printf "%s|" "$NEWLINE" "$PATH" "$HOME" "$LD_PRELOAD" "$QUOTES";'
+    exit_ = sh(session, "a", script + 'echo "$LONGSHORE_ATTEMPT_ID"', env=values)
+    assert exit_["code"] == 0
+    expected = "a\nb\n|/bin:/nowhere|/nowhere|/nowhere.so|'\"$(echo no)|a\n"
+    assert session.log("a").decode() == expected
+
+
+def test_more_memory_than_asked_is_out_of_memory(session: Attached) -> None:
+    command = ("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1")
+    exit_ = session.run("a", *command, image=IMAGE, memory_bytes=64 * MIB)
+    assert (exit_["kind"], exit_["code"]) == ("out_of_memory", 137)
+    assert "memory" in exit_["message"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        # The page cache fills the limit and is reclaimed: no process is killed for it.
+        ("dd if=/dev/zero of=/tmp/file bs=1M count=150; exit 3", 3),
+        ("sh -c 'kill -9 $$'; exit $?", 137),
+        # One process ran out of memory, and the program coped.
+        ("dd if=/dev/zero of=/dev/null bs=200M count=1; exit 0", 0),
+    ],
+)
+def test_a_limit_that_killed_nobody_fatally_is_not_blamed(
+    session: Attached, script: str, code: int
+) -> None:
+    exit_ = sh(session, "a", script, memory_bytes=64 * MIB)
+    assert (exit_["kind"], exit_["code"]) == ("exited", code)
+
+
+@pytest.mark.alone
+def test_half_a_cpu_is_half_a_cpu(session: Attached) -> None:
+    script = (
+        "end=$(($(cut -d. -f1 /proc/uptime) + 3));"
+        "while [ $(cut -d. -f1 /proc/uptime) -lt $end ]; do :; done; cat /proc/uptime; times"
+    )
+    exit_ = sh(session, "a", script, cpu_millis=500)
+    cpu_s = 0.0
+    for word in session.log("a").decode().split("\n", 1)[1].split():
+        minutes, seconds = word.rstrip("s").split("m")
+        cpu_s += 60 * float(minutes) + float(seconds)
+    wall_s = float(str(exit_["finished_at"])) - float(str(exit_["started_at"]))
+    assert cpu_s / wall_s < 0.6, (cpu_s, wall_s)
+
+
+def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
+    exit_ = session.run("a", "true", image="localhost/longshore-no-such-image:latest")
+    assert (exit_["kind"], exit_["code"]) == ("engine_failure", 125)
+    assert "longshore-no-such-image" in exit_["message"]
+
+
+@pytest.mark.parametrize(("command", "code"), [("/no-such-program", 127), ("/tmp", 126)])
+def test_a_command_missing_in_the_image_is_the_engines_failure(
+    session: Attached, command: str, code: int
+) -> None:
+    exit_ = session.run("a", command, image=IMAGE)
+    assert (exit_["kind"], exit_["code"]) == ("engine_failure", code)
+    assert command in exit_["message"]
+
+
+def test_term_reaches_the_program_and_kill_ends_what_resists(session: Attached) -> None:
+    script = "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done"
+    session.start("a", "sh", "-c", script, image=IMAGE)
+    session.until(lambda: session.log("a") == b"up\n")
+    assert session.request("kill", attempt_id="a", signal="TERM")["signalled"] is True
+    session.until(lambda: session.log("a") == b"up\nterm\n")
+    session.request("kill", attempt_id="a", signal="KILL")
+    exit_ = session.exit_of("a")
+    assert (exit_["kind"], exit_["code"]) == ("exited", 137)
+
+
+def test_a_kill_before_the_container_is_there_works(podman: str, runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sleep", "60", image=IMAGE)
+    session.request("kill", attempt_id="a", signal="KILL")
+    exit_ = session.exit_of("a")
+    assert (exit_["kind"], exit_["code"]) == ("exited", 137)
+    assert not [each for each in containers(podman, runner) if "Up" in each]
+
+
+def test_a_container_is_there_until_it_is_released(podman: str, runner: Runner) -> None:
+    session, _ = runner.attach()
+    sh(session, "a", "exit 1", memory_bytes=64 * MIB)
+    assert [each.split()[0] for each in containers(podman, runner)] == ["longshore-a"]
+    session.request("release", attempt_id="a")
+    eventually(lambda: not containers(podman, runner))
+    for directory in cgroups.directories(f"{name_of(runner)}/a"):
+        eventually(lambda path=Path(directory): not path.exists())  # type: ignore[misc] # the default binds the loop's value
+
+
+def test_a_container_survives_the_session_and_its_exit_is_found(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sh", "-c", "echo up; sleep 1; exit 9", image=IMAGE)
+    session.until(lambda: session.log("a") == b"up\n")
+    session.kill()
+    again, hello = runner.attach()
+    assert [each["exit"] for each in hello["attempts"]] == [None]
+    assert again.exit_of("a")["code"] == 9
+
+
+def test_a_container_without_supervisor_is_ended_before_it_is_lost(
+    podman: str, runner: Runner
+) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sh", "-c", "echo up; sleep 60", image=IMAGE)
+    session.until(lambda: session.log("a") == b"up\n")
+    client, supervisor = runner.job("a"), runner.supervisor("a")
+    subprocess.run(["kill", "-9", str(supervisor)], check=True)
+    assert session.exit_of("a")["kind"] == "lost"
+    assert not alive(client)
+    assert containers(podman, runner) == []
+
+
+def test_a_stopped_container_that_the_spool_does_not_know_is_removed(
+    podman: str, runner: Runner
+) -> None:
+    label = f"longshore-spool={name_of(runner)}"
+    command = [podman, "--runtime", "runc", "run", "--name", "longshore-orphan", "--label", label]
+    subprocess.run([*command, *LIMITS, IMAGE, "true"], check=True, timeout=60)
+    assert containers(podman, runner) != []
+    session, _ = runner.attach()
+    assert containers(podman, runner) == []
+    assert session.close() == 0
+
+
+def test_auto_takes_podman_where_it_works(podman: str) -> None:
+    with Runner(engine={**ENGINE, "name": "auto", "binary": podman}) as runner:
+        assert runner.listing()["engine"] == "podman"
+
+
+def test_an_engine_that_fails_its_trial_makes_the_instance_broken(tmp_path: Path) -> None:
+    fake = tmp_path / "engine"
+    fake.write_text("#!/bin/sh\necho 'no such daemon' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    for name in ("podman", "docker"):
+        with Runner(engine={"name": name, "binary": str(fake)}) as runner:
+            session, hello = runner.attach()
+            assert hello["broken"] == f"{name}: no such daemon"
+            reply = session.start("a", "true", image=IMAGE)
+            assert (reply["ok"], reply["code"]) == (False, "engine")
+            assert "no such daemon" in reply["message"]
+    with Runner(engine={"name": "auto", "binary": str(fake)}) as runner:
+        assert runner.listing()["engine"] == "process"
