@@ -207,6 +207,8 @@ class Client:
 
         remedy = "Start it with 'longshore serve', or name another with --url or LONGSHORE_URL"
         match error:
+            case kinds.LocationValueError():
+                return not_a_url(self.url)
             case kinds.NameResolutionError():
                 cause = "its name does not resolve"
             case kinds.ConnectTimeoutError() if not isinstance(error, kinds.NewConnectionError):
@@ -277,12 +279,17 @@ def checked_url(url: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise Failure(
-            f"'{url}' is not the URL of a server",
-            remedy="Give one like http://127.0.0.1:8420 by --url or LONGSHORE_URL",
-            exit_code=USAGE,
-        )
+        raise not_a_url(url)
     return url.rstrip("/")
+
+
+def not_a_url(url: str) -> Failure:
+    """Return what is said about a URL that cannot be one."""
+    return Failure(
+        f"'{url}' is not the URL of a server",
+        remedy="Give one like http://127.0.0.1:8420 by --url or LONGSHORE_URL",
+        exit_code=USAGE,
+    )
 
 
 def checked_token(token: str) -> str:

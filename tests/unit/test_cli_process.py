@@ -86,6 +86,7 @@ USAGE_ERRORS = [
     ["ps", "--limit", "0"],
     ["instance", "explode", "i-1"],
     ["ps", "--url", "nonsense"],
+    ["ps", "--url", "http://a..b"],
 ]
 
 
