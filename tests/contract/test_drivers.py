@@ -170,8 +170,8 @@ def test_a_destroyed_instance_leaves_nothing_on_disk_or_in_memory(bench: Bench) 
 
 def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
     instance = bench.create(init='echo once >>"$LONGSHORE_RUNNER_DIR.runs"')
-    bench.run(instance, "setsid sleep 603 </dev/null >/dev/null 2>&1 &")
-    (sleeper,) = processes_of(instance.id)
+    sleeper = int(bench.run(instance, "setsid sleep 603 </dev/null >/dev/null 2>&1 & echo $!"))
+    wait_until(lambda: processes_of(instance.id) == [sleeper], "the session to be over")
     instance.set_tags({"longshore-idle-behavior": "hold"})
     bench.set.close()
     if not bench.case.survives:
@@ -184,7 +184,7 @@ def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
     (again,) = bench.set.instances({**TAGS, "longshore-idle-behavior": "hold"})
     assert again.id == instance.id
     assert bench.run(again, 'cat "$LONGSHORE_RUNNER_DIR.runs"') == "once\n"
-    assert processes_of(instance.id) == [sleeper]
+    wait_until(lambda: processes_of(instance.id) == [sleeper], "the session to be over")
     assert bench.create().id == instance.id
 
 
@@ -231,12 +231,13 @@ def test_instances_outlive_a_dispatcher_that_is_killed(bench: Bench) -> None:
     init = "setsid sleep 620 </dev/null >/dev/null 2>&1 & touch ready"
     bench.set.close()
     instance_id = create_and_be_killed(bench, init, "*/ready")
+    wait_until(lambda: len(processes_of(instance_id)) == 1, "the init script to be over")
     (sleeper,) = processes_of(instance_id)
     bench.set = bench.open()
     (again,) = bench.set.instances({})
     assert again.id == bench.create().id == instance_id
     assert bench.run(again, "echo reached") == "reached\n"
-    assert processes_of(instance_id) == [sleeper]
+    wait_until(lambda: processes_of(instance_id) == [sleeper], "the session to be over")
     again.destroy()
     assert processes_of(instance_id) == []
 
@@ -246,13 +247,14 @@ def test_an_init_script_that_a_crash_cut_short_runs_again_alone(bench: Bench) ->
     script = "echo $$ >>runs; mkfifo gate-$$; read line <gate-$$; echo $$ >>ends"
     bench.set.close()
     instance_id = create_and_be_killed(bench, script, "*/gate-*")
-    (cut_short,) = processes_of(instance_id)
+    directory = bench.state_dir / instance_id
+    (gate,) = directory.glob("gate-*")
     bench.set = bench.open()
     (again,) = bench.set.instances({})
-    directory = bench.state_dir / instance_id
     wait_until(lambda: len(list(directory.glob("gate-*"))) == 2, "the script to run again")
-    (second,) = processes_of(instance_id)
-    assert second != cut_short
+    (second_gate,) = set(directory.glob("gate-*")) - {gate}
+    cut_short, second = (int(each.name.removeprefix("gate-")) for each in (gate, second_gate))
+    wait_until(lambda: processes_of(instance_id) == [second], "the second run to be alone")
     (directory / f"gate-{second}").write_text("go on\n")
     runs_and_ends = f"{cut_short}\n{second}\n{second}\n"
     assert bench.run(again, "cat runs ends") == runs_and_ends

@@ -65,6 +65,7 @@ def test_processes_that_are_born_meanwhile_end_too() -> None:
         ("other", {"NOTE": f"{INSTANCE_VARIABLE}={INSTANCE}"}),
         ("other", {"X" + INSTANCE_VARIABLE: INSTANCE}),
     ],
+    ids=["longer at its end", "longer at its start", "another's value", "another's name"],
 )
 def test_what_only_looks_alike_lives(instance: str, extra: dict[str, str]) -> None:
     with running("echo ready; exec sleep 616", instance=instance, extra=extra) as process:
