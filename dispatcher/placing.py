@@ -43,12 +43,11 @@ class Placing:
         """Return what the planner decides from."""
         pool = self.pool
         pending = [p for p in pool.launches.values() if p.counted and not p.instance_id]
-        in_flight = sum(1 for p in pool.launches.values() if p.in_flight)
         held = launching.creates_held(pool, now)
         limits = Limits(
             instances=len(pool.workers) + len(pending),
             max_instances=self.settings.max_instances,
-            creates_left=pool.settings.max_concurrent_creates - in_flight,
+            creates_left=launching.creates_left(pool),
             creates_held=held,
             at_quota=bool(held) and pool.holds.at_quota,
             type_held=lambda name: launching.type_held(pool, name, now),

@@ -68,12 +68,14 @@ class Holds:
     """Until when creates wait, and why; 0.0 is no hold.
 
     `at_quota` tells a quota from other causes; it ends early when fewer than `quota_instances` are
-    left (None: it does not).
+    left (None: it does not). `on_trial` means that the last create failed for a cause that touches
+    all: until one succeeds, only one is tried at a time.
     """
 
     creates_until: float = 0.0
     creates_reason: str = ""
     at_quota: bool = False
+    on_trial: bool = False
     quota_instances: int | None = None
     types_until: dict[str, float] = field(default_factory=dict)
 

@@ -54,6 +54,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if pending is None or pending.op_id != event.op_id:
         return
     pending.in_flight = False
+    core.holds.on_trial = False
     worker = core.workers.get(event.instance.id)
     if worker is None:
         type_ = core.types.get(pending.launch.type_name) or without_room(pending.launch.type_name)
@@ -99,6 +100,7 @@ def _hold(core: PoolCore, type_name: str, error: CloudError, now: float) -> None
         hold_s = settings.capacity_hold_s
     elif isinstance(error, RateLimitError) and error.retry_after_s is not None:
         hold_s = error.retry_after_s
+    core.holds.on_trial = True
     core.holds.at_quota = isinstance(error, QuotaError)
     core.holds.creates_until = max(core.holds.creates_until, now + hold_s)
     core.holds.creates_reason = str(error) or type(error).__name__
@@ -124,6 +126,13 @@ def creates_held(core: PoolCore, now: float) -> str:
     if holds.quota_instances is not None and len(core.workers) < holds.quota_instances:
         return ""
     return holds.creates_reason
+
+
+def creates_left(core: PoolCore) -> int:
+    """Return how many create calls may be begun now, holds aside."""
+    in_flight = sum(1 for pending in core.launches.values() if pending.in_flight)
+    most = 1 if core.holds.on_trial else core.settings.max_concurrent_creates
+    return max(0, most - in_flight)
 
 
 def type_held(core: PoolCore, type_name: str, now: float) -> bool:

@@ -308,6 +308,21 @@ def test_a_quota_error_holds_creates_until_quota_hold_ends() -> None:
     assert rig.states() == {"c-1": "running"}
 
 
+def test_after_a_quota_error_one_create_at_a_time_is_tried_and_claims_stay() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(quota_hold_s=60))
+    rig.create_error = lambda _command: QuotaError("none at all")
+    rig.submit(*(make_container(number) for number in range(1, 6)))
+    assert len(last_commands(rig, CreateInstance)) == 5, "nobody knew better"
+    commits = len(rig.published)
+    rig.advance(600)
+    assert len(last_commands(rig, CreateInstance)) == 5 + 10
+    assert rig.states() == {"c-1": "locked", **{f"c-{n}": "queued" for n in range(2, 6)}}
+    assert len(rig.published) == commits, "no claim is given and taken back meanwhile"
+    rig.create_error = lambda _command: None
+    rig.advance(60)
+    assert set(rig.states().values()) == {"running"}
+
+
 def test_a_type_at_capacity_is_skipped_and_a_dearer_one_taken() -> None:
     rig = Rig(make_type(1), make_type(2), settings=SchedulerSettings(max_price_factor=2))
     rig.create_error = lambda command: (
