@@ -237,26 +237,34 @@ def _answers(host: str, port: int) -> bool:
 
 def _end_servers(directory: Path) -> None:
     """Kill the sshd that runs on `directory`'s configuration, with its sessions."""
-    for pid in _servers_on(directory):
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if pid in _servers_on(directory):
-                _kill_with_sessions(pid, descriptor)
-        finally:
-            os.close(descriptor)
-    wait_until(lambda: not _servers_on(directory), f"the end of sshd on {directory}")
+
+    def none_is_left() -> bool:
+        servers = _servers_on(directory)
+        for pid in servers:
+            _kill_with_sessions(pid, directory)
+        return not servers
+
+    wait_until(none_is_left, f"the end of sshd on {directory}")
 
 
-def _kill_with_sessions(pid: int, descriptor: int) -> None:
-    with suppress(ProcessLookupError):
-        # A stopped listener accepts nobody, and reaps nobody whose id could then be another's.
-        signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+def _kill_with_sessions(pid: int, directory: Path) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if pid not in _servers_on(directory):
+            return
+        with suppress(ProcessLookupError):
+            # A stopped listener accepts nobody, and reaps nobody whose id could be another's then.
+            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
         for session in children_of(pid):
-            os.kill(session, signal.SIGKILL)
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(session, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
 
 
 def _servers_on(directory: Path) -> list[int]:

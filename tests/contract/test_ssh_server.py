@@ -146,11 +146,13 @@ def _await_processes(count: int) -> list[int]:
     return processes_of(INSTANCE)
 
 
-def test_input_that_nobody_reads_is_dropped(client: paramiko.Transport) -> None:
+def test_input_that_nobody_reads_is_dropped(site: Site, client: paramiko.Transport) -> None:
+    gate = site.directory / "gate"
+    os.mkfifo(gate)
     channel = client.open_session()
-    channel.exec_command("exec <&-; read line; echo closed; exec sleep 0.2")
+    channel.exec_command("exec <&-; echo closed; read line <gate")
     channel.sendall(bytes(8 * MIB))
-    channel.shutdown_write()
+    gate.write_text("go on\n")
     assert channel.makefile().read() == b"closed\n"
     assert channel.recv_exit_status() == 0
 
