@@ -1,16 +1,14 @@
-"""The only wiring: puts the parts of one dispatcher together, runs them, and takes them apart."""
+"""The only wiring: puts the parts of one dispatcher together and takes them apart."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -219,7 +217,7 @@ class Server:
                 disk_bytes=int(config.defaults.disk),
             ),
             instance_type_names=type_names,
-            version=version("longshore"),
+            version=_own_version(),
         )
         runner = ApiRunner(app)
         await runner.setup()
@@ -249,89 +247,6 @@ class Server:
         await self._stack.aclose()
 
 
-def serve(config: Config) -> int:
-    """Run a dispatcher until SIGTERM or SIGINT; return the exit status (0, or 1 on a failure)."""
-    return asyncio.run(_serve(config))
-
-
-async def _serve(config: Config) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    server = Server(config)
-    await server.start()
-    sys.stderr.write(f"Longshore serves at {server.url}\n")
-    sys.stderr.flush()
-    failed = asyncio.create_task(server.wait_failed())
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    status = 0
-    if failed.done():
-        status = 1
-        error = failed.exception()
-        log.error("the engine has ended; start again", exc_info=error)
-    failed.cancel()
-    await server.stop()
-    return status
-
-
-@contextlib.contextmanager
-def running_server(config: Config) -> Iterator[str]:
-    """Run a whole dispatcher on a thread for the length of a `with`, and yield its URL.
-
-    What fails at start is raised here; an engine that fails later is raised at the end.
-    """
-    started = threading.Event()
-    box: dict[str, object] = {}
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        server = Server(config)
-        try:
-            await server.start()
-        except BaseException as error:
-            box["error"] = error
-            raise
-        finally:
-            box["stop"] = lambda: loop.call_soon_threadsafe(stop.set)
-            box["url"] = server.url
-            started.set()
-        failed = asyncio.create_task(server.wait_failed())
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if failed.done():
-            box["error"] = failed.exception() or RuntimeError("the engine has ended")
-        failed.cancel()
-        await server.stop()
-
-    def body() -> None:
-        with contextlib.suppress(BaseException):  # kept in the box, raised by the caller
-            asyncio.run(run())
-
-    thread = threading.Thread(target=body, name="server")
-    thread.start()
-    started.wait()
-    try:
-        if not box["url"]:
-            return_error = box["error"]
-            assert isinstance(return_error, BaseException)  # noqa: S101 - narrows the type
-            raise return_error
-        yield str(box["url"])
-    finally:
-        stop_now = box["stop"]
-        assert callable(stop_now)  # noqa: S101 - narrows the type
-        with contextlib.suppress(RuntimeError):  # the loop has ended of itself
-            stop_now()
-        thread.join()
-    failure = box.get("error")
-    if isinstance(failure, BaseException):
-        raise failure
-
-
 def _publish(
     what: PublishContainer | PublishInstance,
     *,
@@ -359,6 +274,13 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+def _own_version() -> str:
+    try:
+        return version("longshore")
+    except PackageNotFoundError:
+        return "0+sources"
 
 
 def _make_private_directory(path: Path) -> None:

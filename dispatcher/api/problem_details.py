@@ -61,9 +61,7 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
         case InvalidRequest():
             count = len(error.problems)
             noun = "one problem" if count == 1 else f"{count} problems"
-            first = "; ".join(f"{path}: {what}" if path else what for path, what in error.problems)
-            detail = f"The request has {noun}: {first[:500]}"
-            return problem(400, detail, errors=error.problems)
+            return problem(400, f"The request has {noun}.", errors=error.problems)
         case NotFound() | Conflict():
             return problem(404 if isinstance(error, NotFound) else 409, str(error))
         case Unavailable():

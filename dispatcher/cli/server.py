@@ -21,7 +21,7 @@ def serve(*, config_path: str | None) -> int:
     Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
     """
     loaded = load(config_path)
-    from dispatcher.wiring import serve as serve_until_told  # noqa: PLC0415 - the whole server
+    from dispatcher.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
 
     try:
         return serve_until_told(loaded)

@@ -1,0 +1,126 @@
+"""Running one dispatcher: as a process until a signal, or on a thread, for a `with`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import structlog
+
+from dispatcher.config import Config
+from dispatcher.wiring import Server
+
+log = structlog.get_logger(__name__)
+
+
+def serve(config: Config) -> int:
+    """Run a dispatcher until SIGTERM or SIGINT; return the exit status (0, or 1 on a failure).
+
+    Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
+    """
+    _configure_log()
+    return asyncio.run(_serve(config))
+
+
+async def _serve(config: Config) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = Server(config)
+    await server.start()
+    sys.stderr.write(f"Longshore serves at {server.url}\n")
+    sys.stderr.flush()
+    failed = asyncio.create_task(server.wait_failed())
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    status = 0
+    if failed.done():
+        status = 1
+        error = failed.exception()
+        log.error("the engine has ended; start again", exc_info=error)
+    failed.cancel()
+    await server.stop()
+    return status
+
+
+@contextlib.contextmanager
+def running_server(config: Config) -> Iterator[str]:
+    """Run a whole dispatcher on a thread for the length of a `with`, and yield its URL.
+
+    What fails at start is raised here; an engine that fails later is raised at the end.
+    """
+    started = threading.Event()
+    box: dict[str, object] = {}
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        server = Server(config)
+        try:
+            await server.start()
+        except BaseException as error:
+            box["error"] = error
+            raise
+        finally:
+            box["stop"] = lambda: loop.call_soon_threadsafe(stop.set)
+            box["url"] = server.url
+            started.set()
+        failed = asyncio.create_task(server.wait_failed())
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if failed.done():
+            box["error"] = failed.exception() or RuntimeError("the engine has ended")
+        failed.cancel()
+        await server.stop()
+
+    def body() -> None:
+        with contextlib.suppress(BaseException):  # kept in the box, raised by the caller
+            asyncio.run(run())
+
+    thread = threading.Thread(target=body, name="server")
+    thread.start()
+    started.wait()
+    try:
+        if not box["url"]:
+            return_error = box["error"]
+            assert isinstance(return_error, BaseException)  # noqa: S101 - narrows the type
+            raise return_error
+        yield str(box["url"])
+    finally:
+        stop_now = box["stop"]
+        assert callable(stop_now)  # noqa: S101 - narrows the type
+        with contextlib.suppress(RuntimeError):  # the loop has ended of itself
+            stop_now()
+        thread.join()
+    failure = box.get("error")
+    if isinstance(failure, BaseException):
+        raise failure
+
+
+def _configure_log() -> None:
+    for_people = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *(
+                [structlog.dev.ConsoleRenderer()]
+                if for_people
+                else [
+                    structlog.processors.dict_tracebacks,
+                    structlog.processors.JSONRenderer(),
+                ]
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
