@@ -149,7 +149,8 @@ class Session:
 
         WATCHDOG.enlist()
         try:
-            with WATCHDOG.alarm(deadline, give_up):
+            # The reads have a deadline of their own; this is for a write that blocks.
+            with WATCHDOG.alarm(deadline + 1.0, give_up):
                 stream.write(session._own_hello())
                 session.hello = session._await_hello(deadline)
         finally:

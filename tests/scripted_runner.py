@@ -164,8 +164,8 @@ class Attach:
                     answer |= {"ok": False, "code": "image", "message": "no such image"}
                 else:
                     answer["already"] = self.spool.start(order)
-                    self.tails.setdefault((order["attempt_id"], "stdout"), 0)
-                    self.tails.setdefault((order["attempt_id"], "stderr"), 0)
+                    self.tails[order["attempt_id"], "stdout"] = 0
+                    self.tails[order["attempt_id"], "stderr"] = 0
             case "kill":
                 self.spool.kill(request["attempt_id"], request["signal"])
             case "tail":

@@ -198,13 +198,19 @@ def test_an_attempt_runs_and_its_exit_and_log_arrive(
     wait_until(lambda: probe(link, host).report.attempts == (), "the release")
 
 
-def test_starting_is_idempotent(host: SshdHost, make: Make, recorder: Recorder) -> None:
+def test_what_is_pushed_again_is_not_stored_again(
+    host: SshdHost, make: Make, recorder: Recorder
+) -> None:
     link = make()
     probe(link, host)
-    for _ in range(2):
-        assert start(link, order("a1", *SAY_BOTH)).verdict is StartVerdict.STARTED
-    wait_until(lambda: bool(recorder.complete), "the log")
+    start(link, order("a1", *SAY_BOTH))
+    wait_until(lambda: recorder.complete == ["a1"], "the log")
+    # A repeated start has the log pushed from its beginning; the next attempt's comes behind it.
+    assert start(link, order("a1", *SAY_BOTH)).verdict is StartVerdict.STARTED
+    start(link, order("a2", *SAY_BOTH))
+    wait_until(lambda: recorder.complete == ["a1", "a2"], "the next log")
     assert recorder.logs["a1", "stdout"] == b"out\n"
+    assert recorder.gaps == []
 
 
 def test_a_refusal_is_told_with_its_reason(host: SshdHost, make: Make) -> None:

@@ -306,8 +306,10 @@ def test_a_slow_listener_is_no_loss(hasty: Rig) -> None:
     wait_until(lambda: time.monotonic() - began > 1.0, "three timeouts")
     hasty.listener.hold.set()
     hasty.listener.pushes.get(timeout=10)
-    assert hasty.listener.ends == []
+    hasty.say({"type": "heartbeat"})
+    hasty.listener.pushes.get(timeout=10)
     session.close()
+    assert hasty.listener.ends == []
 
 
 def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> None:
