@@ -22,6 +22,8 @@ from pool.bundle import build_runner
 from pool.runner.spool import places
 
 DEADLINE_S = 30.0
+PYTHON = os.environ.get("LONGSHORE_TEST_RUNNER_PYTHON", sys.executable)
+"""What executes the runner; set it to try the oldest Python that instances may have."""
 PROCESS_ENGINE = {"name": "process"}
 
 
@@ -202,7 +204,7 @@ class Runner:
 
     def command(self, name: str) -> list[str]:
         words = [name, "--cluster", self.cluster, "--engine-json", json.dumps(self.engine)]
-        return [sys.executable, str(self.program), *words]
+        return [PYTHON, str(self.program), *words]
 
     def open(self, *, epoch: int = 1, acknowledge: bool = True) -> Attached:
         """Start `runner attach` without a word."""

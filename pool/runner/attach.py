@@ -195,6 +195,8 @@ class Session:
             answer = {"ok": True, **self._answer(message)}
         except Refusal as refusal:
             answer = {"ok": False, "code": refusal.code, "message": str(refusal)}
+        except OSError as error:
+            answer = {"ok": False, "code": "system", "message": str(error)}
         self._output.push({"type": "reply", "id": number, **answer})
         if answer["ok"] and message["type"] == "start":
             self._follow_from_start(message["attempt"]["attempt_id"])

@@ -30,7 +30,9 @@ class EngineConfig(NamedTuple):
 class Engine(NamedTuple):
     """The engine that was chosen; `problem` is "" or why it cannot start anything.
 
-    `prefix` is the client with its global arguments, `drop` the command that gives up privileges.
+    `prefix` is the client with its global arguments, `drop` the command that gives up privileges
+    for what runs without a container: all of the process engine's, and with `imageless` what
+    names no image.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Engine(NamedTuple):
     uid: int = -1
     gid: int = -1
     problem: str = ""
+    imageless: bool = False
 
 
 class EngineConfigError(Exception):
@@ -88,8 +91,9 @@ def _words(value: dict[str, Any], field: str) -> tuple[str, ...]:
 def choose(config: EngineConfig, spool: Spool) -> Engine:
     """Return the engine to use; it has a `problem` when the one asked for fails its trial.
 
-    `auto` takes the first of podman, docker and process that passes. The choice is kept in the
-    spool; a failure is not, since it may pass.
+    `auto` takes the first of podman, docker and process that passes; what names no image is then
+    run as the process engine does it. The choice is kept in the spool; a failure is not, since it
+    may pass.
     """
     path = os.path.join(spool.places.spool, "engine")
     key = json.dumps([config, spool.boot_id])
@@ -97,8 +101,8 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
     if known:
         kept_key, kept = json.loads(known)
         if kept_key == key:
-            name, prefix, arguments, drop, uid, gid, problem = kept
-            return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), uid, gid, problem)
+            name, prefix, arguments, drop, *rest = kept
+            return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
     engine = _choose(config, spool)
     if not engine.problem:
         write_whole(path, json.dumps([key, engine]))
@@ -113,7 +117,10 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
     for name in ("podman", "docker"):
         engine = _try_container_engine(config, name, spool)
         if not engine.problem:
-            return engine
+            bare = _try_process(config, spool)
+            if bare.problem:
+                return engine
+            return engine._replace(imageless=True, drop=bare.drop, uid=bare.uid, gid=bare.gid)
     return _try_process(config, spool)
 
 

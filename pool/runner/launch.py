@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import time
 
 from pool.runner import cgroups, machine, scripts
 from pool.runner.engines import LABEL, Engine
@@ -60,13 +61,13 @@ class Launcher:
             return None
         if self._engine.problem:
             raise Refusal("engine", self._engine.problem)
-        contained = self._engine.name != "process"
+        imageless = self._engine.imageless and not order.image
+        name = "process" if imageless else self._engine.name
+        contained = name != "process"
         group = f"{self._spool.places.name}/{order.attempt_id}" if contained else ""
         argv, env = self._contained(order, group) if contained else self._bare(order)
         _check_sizes(argv, env)
-        attempt = attempt_of(
-            order.attempt_id, order.container_id, self._engine.name, self._spool.boot_id, group
-        )
+        attempt = attempt_of(order.attempt_id, order.container_id, name, self._spool.boot_id, group)
         try:
             lock = self._spool.claim(attempt)
         except OSError as error:
@@ -268,15 +269,28 @@ class Launcher:
         self._remove_traces(attempt)
 
     def _remove_traces(self, attempt: Attempt) -> None:
-        work = self._spool.work(attempt.attempt_id)
+        self._remove_work(attempt.attempt_id)
+        self._spool.forget(attempt.attempt_id)
+
+    def sweep(self) -> None:
+        """Remove what a runner left that died over it; nothing of that runs."""
+        self._spool.sweep()
+        for name in sorted(os.listdir(self._spool.places.work)):
+            if name.startswith("."):
+                self._help(name, 'rm -rf -- "$1"', [os.path.join(self._spool.places.work, name)])
+
+    def _remove_work(self, attempt_id: str) -> None:
+        """Remove a working directory: at once if it is empty, else out of sight and by a helper."""
+        work = self._spool.work(attempt_id)
         try:
             os.rmdir(work)
-        except FileNotFoundError:
-            self._spool.forget(attempt.attempt_id)
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError:
-            self._help(attempt.attempt_id, 'rm -rf -- "$1"', [work])
-        self._spool.forget(attempt.attempt_id)
+            name = f".{attempt_id}.{time.time_ns()}"
+            dying = os.path.join(self._spool.places.work, name)
+            os.rename(work, dying)
+            self._help(attempt_id, 'rm -rf -- "$1"', [dying])
 
     def _prefix(self, attempt: Attempt) -> tuple[str, ...]:
         # An attempt of an engine that was configured before is still reached by its bare name.

@@ -40,7 +40,7 @@ def main(program: str, arguments: list[str]) -> int:
     except (EngineConfigError, SpoolError) as error:
         sys.stderr.write(f"runner: {error}\n")
         return 2
-    except (ProtocolError, BrokenPipeError, ConnectionError) as error:
+    except (ProtocolError, OSError) as error:
         sys.stderr.write(f"runner: {error}\n")
         return 1
 
@@ -78,8 +78,8 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
         sys.stdout.flush()
         return 1
     wakeup = _hear_signals()
-    spool.sweep()
     launcher = Launcher(spool, engine, dict(os.environ))
+    launcher.sweep()
     for attempt in spool.attempts():
         launcher.bury(attempt)
     output = Output(1)

@@ -53,9 +53,11 @@ PROCESS = (
   exec >&6 2>&7 </dev/null 6>&- 7>&- 9>&-
   @LAUNCH@
 )
-_ls_code=$?
+_ls_code=$? _ls_state=ran
+# Without its working directory the program was never reached.
+[ "$_ls_code" != 126 ] || [ -d "$_ls_work" ] || _ls_state=never
 if read -r _ls_pid _ls_start <"$_ls_spool/job"; then kill -s KILL -- "-$_ls_pid"; fi
-_ls_finish "$_ls_code" 0 ran
+_ls_finish "$_ls_code" 0 "$_ls_state"
 """
 )
 

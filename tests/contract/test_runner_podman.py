@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pool.runner import cgroups
+from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool
 from tests.runner_harness import Attached, Runner, alive, eventually
 
-IMAGE = "localhost/longshore-busybox:latest"
-MIB = 1 << 20
-LIMITS = ["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1000:1000"]
-ENGINE = {"name": "podman", "global_arguments": ["--runtime", "runc"], "arguments": LIMITS}
+MIB = 2**20
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -30,19 +26,7 @@ def podman(require_tool: RequireTool) -> str:
     busybox = require_tool("busybox", "busybox-static")
     if cgroups.problem():
         pytest.skip(f"NOT TESTED: {cgroups.problem()}")
-    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True)
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(busybox, "bin/busybox")
-        for applet in sorted(set(applets.stdout.split()) - {"busybox"}):
-            link = tarfile.TarInfo(f"bin/{applet}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            archive.addfile(link)
-        directory = tarfile.TarInfo("tmp")
-        directory.type, directory.mode = tarfile.DIRTYPE, 0o1777
-        archive.addfile(directory)
-    command = [path, "import", "-", IMAGE]
-    subprocess.run(command, input=buffer.getvalue(), check=True, capture_output=True, timeout=120)
+    import_image(path, busybox)
     return path
 
 
@@ -230,7 +214,7 @@ def test_a_stopped_container_that_the_spool_does_not_know_is_removed(
 ) -> None:
     label = f"longshore-spool={name_of(runner)}"
     command = [podman, "--runtime", "runc", "run", "--name", "longshore-orphan", "--label", label]
-    subprocess.run([*command, *LIMITS, IMAGE, "true"], check=True, timeout=60)
+    subprocess.run([*command, *ENGINE["arguments"], IMAGE, "true"], check=True, timeout=60)
     assert containers(podman, runner) != []
     session, _ = runner.attach()
     assert containers(podman, runner) == []
@@ -240,6 +224,21 @@ def test_a_stopped_container_that_the_spool_does_not_know_is_removed(
 def test_auto_takes_podman_where_it_works(podman: str) -> None:
     with Runner(engine={**ENGINE, "name": "auto", "binary": podman}) as runner:
         assert runner.listing()["engine"] == "podman"
+
+
+def test_auto_runs_what_names_no_image_as_a_process(podman: str) -> None:
+    config = {**ENGINE, "name": "auto", "binary": podman}
+    with Runner(engine=config) as runner:
+        session, hello = runner.attach()
+        assert hello["engine"] == "podman"
+        session.run("c-1-1", "cat", "/proc/1/comm")
+        session.run("c-2-1", "cat", "/proc/1/comm", image=IMAGE)
+        assert session.log("c-2-1") == b"cat\n", "it is the first process of its container"
+        assert session.log("c-1-1") not in (b"", b"cat\n"), "it runs beside the machine's own"
+        for attempt_id in ("c-1-1", "c-2-1"):
+            session.request("release", attempt_id=attempt_id)
+        assert session.close() == 0
+        eventually(lambda: not containers(podman, runner))
 
 
 def test_an_engine_that_fails_its_trial_makes_the_instance_broken(tmp_path: Path) -> None:
