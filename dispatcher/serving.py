@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import structlog
 
 from dispatcher.config import Config
+from dispatcher.config_model import EngineName
 from dispatcher.wiring import Server
 
 log = structlog.get_logger(__name__)
@@ -33,6 +34,7 @@ async def _serve(config: Config) -> int:
         loop.add_signal_handler(number, stop.set)
     server = Server(config)
     await server.start()
+    _warn(config)
     sys.stderr.write(f"Longshore serves at {server.url}\n")
     sys.stderr.flush()
     failed = asyncio.create_task(server.wait_failed())
@@ -47,6 +49,16 @@ async def _serve(config: Config) -> int:
     failed.cancel()
     await server.stop()
     return status
+
+
+def _warn(config: Config) -> None:
+    """Say what an operator should know of a configuration that is allowed and not safe."""
+    bare = config.engine.name in (EngineName.AUTO, EngineName.PROCESS)
+    if bare and not config.engine.run_as:
+        log.warning(
+            "what runs without an image runs as the runner's own user; set engine.run_as to an "
+            "unprivileged one"
+        )
 
 
 @contextlib.contextmanager
