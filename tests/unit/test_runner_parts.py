@@ -1,0 +1,282 @@
+"""Parts of the runner alone: its bundle, the turns of logs, groups of cgroup version 2."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import io
+import os
+import select
+import selectors
+import signal
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pool import bundle
+from pool.bundle import build_runner
+from pool.runner import cgroups, engines, launch, scripts
+from pool.runner.engines import Engine, EngineConfig, EngineConfigError
+from pool.runner.inotify import GrowthListener, Watch
+from pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
+from pool.runner.output import MAX_WAITING_BYTES, Output
+from pool.runner.spool import Places, Spool
+from pool.runner.wire import Order, ProtocolError
+from tests.runner_harness import eventually
+
+SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    base = str(tmp_path)
+    return Spool(Places(base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t"))
+
+
+# ---- the bundle ---------------------------------------------------------------------------------
+
+
+def test_the_bundle_is_the_same_each_time_and_complete() -> None:
+    first = build_runner()
+    build_runner.cache_clear()
+    second = build_runner()
+    assert first == second
+    assert first is not second
+    assert build_runner() is second
+    assert hashlib.sha256(first.data).hexdigest() == first.sha256
+    with zipfile.ZipFile(io.BytesIO(first.data)) as archive:
+        names = archive.namelist()
+        assert {each.date_time for each in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert archive.read("pool/__init__.py") == b""
+    assert names == sorted(names)
+    assert {f"pool/runner/{path.name}" for path in SOURCES} < set(names)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_the_runner_is_python_3_8_and_needs_nothing_else(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            assert module.startswith("pool.runner") or module in STANDARD.split(), module
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                assert alias.name in STANDARD.split()
+
+
+STANDARD = """
+__future__ argparse base64 contextlib ctypes fcntl hashlib json os pool pwd re select selectors
+shlex signal stat struct subprocess sys time typing
+"""
+"""What Python 3.8 has, of what the runner uses; look into its documentation before adding one."""
+
+
+# ---- the engine's configuration -----------------------------------------------------------------
+
+
+def test_an_engine_configuration_is_read() -> None:
+    assert engines.parse_config("{}") == EngineConfig()
+    text = '{"name":"podman","binary":"p","global_arguments":["a"],"arguments":["b"],"run_as":""}'
+    assert engines.parse_config(text) == EngineConfig("podman", "p", ("a",), ("b",), "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "1", '{"name":"rkt"}', '{"name":null}', '{"arguments":"x"}', '{"run_as":1}'],
+)
+def test_any_other_engine_configuration_is_named(text: str) -> None:
+    with pytest.raises(EngineConfigError, match=r"\w"):
+        engines.parse_config(text)
+
+
+# ---- logs ---------------------------------------------------------------------------------------
+
+
+def test_streams_take_turns_within_the_window(spool: Spool) -> None:
+    sent: list[dict[str, Any]] = []
+    pump = LogPump(spool, sent.append)
+    for name in ("a", "b"):
+        Path(spool.log(name, "stdout")).write_bytes(name.encode() * WINDOW_BYTES)
+        pump.follow(name, {"stdout": 0, "stderr": 0})
+    while not pump.idle():
+        pump.pump()
+    sizes = {name: _sent(sent, name) for name in ("a", "b")}
+    assert sum(sizes.values()) == WINDOW_BYTES
+    assert abs(sizes["a"] - sizes["b"]) <= CHUNK_BYTES
+    pump.acknowledge("a", "stdout", 10)
+    pump.acknowledge("a", "stdout", 5)
+    pump.acknowledge("nobody", "stdout", 5)
+    assert not pump.idle()
+    pump.pump()
+    assert _sent(sent, "a") + _sent(sent, "b") == WINDOW_BYTES + 10
+    assert pump.idle()
+    pump.drop("b")
+    assert not pump.idle()
+
+
+def _sent(messages: list[dict[str, Any]], attempt_id: str) -> int:
+    chunks = [
+        base64.b64decode(each["data"]) for each in messages if each["attempt_id"] == attempt_id
+    ]
+    return sum(map(len, chunks))
+
+
+def test_what_is_not_sent_yet_cannot_be_acknowledged(spool: Spool) -> None:
+    sent: list[dict[str, Any]] = []
+    pump = LogPump(spool, sent.append)
+    Path(spool.log("a", "stdout")).write_bytes(b"x" * 2 * WINDOW_BYTES)
+    pump.follow("a", {"stdout": 0, "stderr": 0})
+    pump.acknowledge("a", "stdout", 1 << 40)
+    while not pump.idle():
+        pump.pump()
+    assert _sent(sent, "a") == WINDOW_BYTES
+
+
+def test_growth_is_told_with_and_without_the_kernels_help(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grew: list[set[str] | None] = []
+    selector = select.poll()
+    watch = Watch(spool.places.logs)
+    selector.register(watch.descriptor, select.POLLIN)
+    assert selector.poll(0) == []
+    Path(spool.log("a", "stdout")).write_bytes(b"x")
+    assert selector.poll(10_000)
+    assert watch.changed() == {"a.stdout"}
+    assert watch.changed() == set()
+    watch.close()
+
+    def none_left(_: object, directory: str) -> None:
+        raise OSError(28, "no watches left", directory)
+
+    monkeypatch.setattr(Watch, "__init__", none_left)
+    listener = GrowthListener(spool.places.logs, selectors.PollSelector(), grew.append)
+    listener.tick(100.0)
+    listener.tick(100.05)
+    assert (grew, listener.due_at) == ([None], 100.1)
+    listener.tick(100.1)
+    assert grew == [None, None]
+    listener.close()
+
+
+def test_output_that_nobody_reads_ends_the_session() -> None:
+    reading, writing = os.pipe()
+    try:
+        output = Output(writing)
+        message = {"x": "y" * (1 << 20)}
+        for _ in range(MAX_WAITING_BYTES // (1 << 20)):
+            output.push(message)
+            output.flush()
+        assert output.paced
+        with pytest.raises(ProtocolError):
+            output.push(message)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+# ---- the supervisor -----------------------------------------------------------------------------
+
+
+def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path) -> None:
+    variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 0, "odd": 0, "env": ""}
+    environment = {f"_ls_{name}": str(value) for name, value in variables.items()}
+    environment |= {"PATH": os.environ["PATH"], "_ls_fifo": "/nowhere", "_ls_id": "a"}
+    script = f"exec 6>{tmp_path}/out 7>{tmp_path}/err 9>/dev/null;" + scripts.for_process(())
+    for work, record in ((tmp_path / "gone", "126 0 never\n"), (tmp_path, "0 0 ran\n")):
+        environment["_ls_work"] = str(work)
+        command = ["sh", "-c", script, "sh", "setsid", "--", "true"]
+        subprocess.run(command, env=environment, check=True, timeout=30)
+        assert tmp_path.joinpath("exit").read_text() == record
+
+
+# ---- control groups of version 2 ----------------------------------------------------------------
+
+
+@pytest.fixture
+def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that looks like a machine with version 2 (plain files take what is written)."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    root.joinpath("cgroup.controllers").write_text("cpu memory pids")
+    root.joinpath("cgroup.subtree_control").write_text("")
+    monkeypatch.setattr(cgroups, "ROOT", str(root))
+    return root
+
+
+def test_limits_of_version_2(unified: Path) -> None:
+    assert cgroups.problem() == ""
+    cgroups.create("p/a", memory_bytes=64 << 20, cpu_millis=1500)
+    group = unified / "p" / "a"
+    assert group.joinpath("memory.max").read_text() == str(64 << 20)
+    assert group.joinpath("memory.swap.max").read_text() == "0"
+    assert group.joinpath("cpu.max").read_text() == "150000 100000"
+    assert cgroups.open_oom_event("p/a") == -1
+    assert cgroups.memory_events("p/a") == f"{group}/memory.events"
+    cgroups.create("p/b", memory_bytes=0, cpu_millis=0)
+    assert not unified.joinpath("p", "b", "memory.max").exists()
+    assert cgroups.directories("p/a") == [str(group)]
+
+
+def test_version_2_kills_by_its_own_file_or_one_by_one(unified: Path) -> None:
+    below = unified / "p" / "a" / "inner"
+    below.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        below.joinpath("cgroup.procs").write_text(f"{process.pid}\n")
+        cgroups.kill("p/a")
+        assert process.wait(10) == -signal.SIGKILL
+    kill = unified / "p" / "a" / "cgroup.kill"
+    kill.write_text("")
+    cgroups.kill("p/a")
+    assert kill.read_text() == "1"
+
+
+FAKE = """#!/bin/sh
+case $1 in
+  run) printf '%s\\n' "low 0" "oom_kill $KILLS" >"$EVENTS"; exit "$CODE" ;;
+  inspect) echo "exited $CODE" ;;
+esac
+"""
+
+
+@pytest.fixture
+def _reserved() -> Iterator[None]:
+    """Low descriptors are in use, as in the runner, and given back."""
+    kept: list[int] = []
+    while not kept or kept[-1] < 10:
+        kept.append(os.open(os.devnull, os.O_RDONLY))
+    yield
+    for descriptor in kept:
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("_reserved")
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ((1, 137, 1 << 26), "out_of_memory"),
+        ((0, 137, 1 << 26), "exited"),
+        ((1, 0, 1 << 26), "exited"),
+        ((1, 137, 0), "exited"),
+    ],
+)
+def test_version_2_counts_the_kills(
+    unified: Path, spool: Spool, tmp_path: Path, case: tuple[int, int, int], kind: str
+) -> None:
+    kills, code, memory = case
+    binary = tmp_path / "engine"
+    binary.write_text(FAKE)
+    binary.chmod(0o755)
+    events = unified / "longshore-t" / "a" / "memory.events"
+    environ = {**os.environ, "KILLS": str(kills), "CODE": str(code), "EVENTS": str(events)}
+    launcher = launch.Launcher(spool, Engine("docker", prefix=(str(binary),)), environ)
+    launcher.start(Order("a", "c", "image", (), (), 0, memory))
+    eventually(lambda: launcher.reap() == ["a"])
+    ended = spool.ended("a")
+    assert ended is not None
+    assert (ended.kind, ended.code) == (kind, code)
