@@ -89,8 +89,9 @@ class Story:
                 story.shut_down_s = story.shut_down_s or elapsed_s
             case "gone":
                 story.gone_s = elapsed_s
-        billed = sum(each.gone_s is None for each in self.instances.values())
-        self.most_instances = max(self.most_instances, billed)
+        # One that is being shut down may have left the cloud, and its quota, before we hear of it.
+        up = sum(each.shut_down_s is None for each in self.instances.values())
+        self.most_instances = max(self.most_instances, up)
         cost = output.price(story.price_usd_per_hour)
         self.tell(elapsed_s, f"instance {seen.id} ({story.type_name}, {cost}): {seen.state}")
 
