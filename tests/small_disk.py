@@ -32,7 +32,8 @@ def small_disk(directory: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        subprocess.run(["umount", directory], check=True)
+        # Lazily, so that a failed test that left a file open does not leave the mount as well.
+        subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 def fill(directory: Path) -> Path:
