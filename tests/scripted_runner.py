@@ -169,6 +169,7 @@ class Attach:
             case "kill":
                 self.spool.kill(request["attempt_id"], request["signal"])
             case "tail":
+                (self.spool.root.parents[1] / "tails").write_text(json.dumps(request))
                 for stream in ("stdout", "stderr"):
                     self.tails[request["attempt_id"], stream] = request[stream]
             case "release":

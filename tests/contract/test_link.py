@@ -161,8 +161,30 @@ def test_a_frozen_host_fails_a_probe_within_its_deadline(host: SshdHost, make: M
     began = time.monotonic()
     assert failed_stage(link, host).stage is ProbeStage.LIST
     assert time.monotonic() - began < 10
+    assert probe(link, host).report.boot_id == "boot-1", "over a new connection"
     os.kill(frozen, signal.SIGKILL)
-    assert probe(link, host).report.boot_id == "boot-1"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_link_that_is_closed_between_two_steps_of_a_probe_leaves_nothing(
+    host: SshdHost, make: Make, recorder: Recorder, step: int
+) -> None:
+    ticks = 0
+
+    def clock() -> float:
+        # The clock is read after each step: reached, booted, listed, attached.
+        nonlocal ticks
+        ticks += 1
+        if ticks == step:
+            link.close()
+        return float(ticks)
+
+    link = make(clock=clock)
+    with pytest.raises(ProbeStageError):
+        probe(link, host, boot=True)
+    assert ticks >= step
+    wait_until(lambda: host.session_pids() == [], "the end of the connection")
+    assert recorder.losses == []
 
 
 def test_closing_a_link_ends_a_probe_in_flight(host: SshdHost, make: Make) -> None:
@@ -282,8 +304,9 @@ def test_what_ended_meanwhile_is_told_after_the_next_attach(
     link = make()
     probe(link, host)
     gate = host.directory / "gate"
-    wait = f"while [ ! -e {gate} ]; do sleep 0.02; done; exit 4"
+    wait = f"echo up; while [ ! -e {gate} ]; do sleep 0.02; done; echo down; exit 4"
     start(link, order("a1", "sh", "-c", wait))
+    wait_until(lambda: recorder.offsets("a1") == (3, 0), "the first line")
     host.kill_sessions()
     wait_until(lambda: bool(recorder.losses), "the loss")
     gate.touch()
@@ -293,6 +316,8 @@ def test_what_ended_meanwhile_is_told_after_the_next_attach(
     assert recorder.exits == {}
     probe(link, host)
     wait_until(lambda: recorder.complete == ["a1"], "the exit")
+    tails = json.loads((host.runner_directory / "tails").read_text())
+    assert (tails["stdout"], tails["stderr"]) == (3, 0), "only what is not kept is asked for"
     assert recorder.exits["a1"].code == 4
     host.kill_sessions()
     wait_until(lambda: len(recorder.losses) == 2, "the loss")

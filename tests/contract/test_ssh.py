@@ -164,13 +164,36 @@ def test_the_drivers_word_comes_first(
     assert asked == [host.host_key]
 
 
-def test_only_strong_algorithms_are_offered(tmp_path: Path, key: PrivateKey) -> None:
-    weak = ["KexAlgorithms diffie-hellman-group1-sha1,diffie-hellman-group14-sha1"]
+@pytest.mark.parametrize(
+    "weak",
+    [
+        "KexAlgorithms diffie-hellman-group14-sha1",
+        "KexAlgorithms diffie-hellman-group-exchange-sha256",
+        "Ciphers aes128-cbc,3des-cbc",
+        "MACs hmac-sha1\nCiphers aes128-ctr",
+    ],
+)
+def test_a_server_that_offers_only_what_is_weak_is_refused(
+    tmp_path: Path, key: PrivateKey, weak: str
+) -> None:
     with (
-        SshdHost(tmp_path / "i-w", authorized_key=public_key_text(key), configuration=weak) as host,
-        pytest.raises(Unreachable, match="no acceptable kex"),
+        SshdHost(
+            tmp_path / "i-w", authorized_key=public_key_text(key), configuration=[weak]
+        ) as host,
+        pytest.raises(Unreachable, match="no acceptable"),
     ):
         connect(host, key)
+
+
+def test_the_cheap_and_strong_algorithms_are_preferred(tmp_path: Path, key: PrivateKey) -> None:
+    with SshdHost(
+        tmp_path / "i-p", authorized_key=public_key_text(key), configuration=["LogLevel DEBUG1"]
+    ) as host:
+        connect(host, key).close()
+        log = host.log_file.read_text()
+    assert "kex: algorithm: curve25519-sha256@libssh.org" in log
+    assert "kex: host key algorithm: ssh-ed25519" in log
+    assert "cipher: aes128-gcm@openssh.com" in log
 
 
 def test_a_key_that_may_not_log_in_is_told(host: SshdHost, tmp_path: Path) -> None:

@@ -332,6 +332,13 @@ def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> 
     assert hasty.listener.ends == []
 
 
+def test_a_request_fails_in_time_also_when_the_far_side_is_silent() -> None:
+    rig = Rig(request_timeout_s=0.2)
+    rig.start().request("list", {}, rig.replies.put)
+    assert rig.replies.get(timeout=5) == RequestFailed(message="no reply within 0.2 s")
+    rig.close()
+
+
 @pytest.mark.parametrize("value", ["x" * (1024 * 1024), "\ud800"])
 def test_what_cannot_be_sent_is_refused_at_once(rig: Rig, value: str) -> None:
     rig.start().request("start", {"attempt": value}, rig.replies.put)
