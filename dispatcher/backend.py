@@ -253,7 +253,7 @@ class DispatcherBackend:
         """Return whether work can be taken and placed."""
         problems = []
         if self._store.problem:
-            problems.append(f"the store cannot be written: {self._store.problem}")
+            problems.append(self._store.problem)
         if self._logs.problem:
             problems.append(self._logs.problem)
         pool = self._engine.pool

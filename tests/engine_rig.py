@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
+from typing import TypeVar
 
 from dispatcher.engine import Engine, Recovered
 from dispatcher.messages import (
@@ -31,15 +31,12 @@ from dispatcher.messages import (
 )
 from dispatcher.model import (
     Attempt,
-    Constraints,
     Container,
-    ContainerSpec,
-    ContainerState,
     InstanceRecord,
     SchedulerSettings,
 )
 from drivers.errors import CloudError
-from drivers.interface import TOKEN_TAG, InstanceType, Resources
+from drivers.interface import TOKEN_TAG, InstanceType
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -72,47 +69,10 @@ from pool.model import (
     PoolSettings,
     ProbeReport,
 )
+from tests.samples import make_type
 
-GIB = 2**30
 CLUSTER = "test"
-
-
-def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> InstanceType:
-    """Return type tN: N cpus, N x 1.1 GiB, $0.123 x N."""
-    return InstanceType(
-        name=name or f"t{cpus}",
-        provider_type=f"p{cpus}",
-        resources=Resources(cpu_millis=1000 * cpus, memory_bytes=cpus * GIB * 11 // 10),
-        price_usd_per_hour=Decimal(price) if price else Decimal("0.123") * cpus,
-        **more,  # type: ignore[arg-type]  # the few optional fields of InstanceType
-    )
-
-
-def make_container(
-    number: int, *, cpus: float = 1, priority: int = 500, **more: object
-) -> Container:
-    """Return container number N asking 1 GiB per cpu."""
-    resources = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
-    constraints = more.pop("constraints", Constraints())
-    assert isinstance(constraints, Constraints)
-    spec = ContainerSpec(
-        name=f"n{number}",
-        image="",
-        command=("true",),
-        env=(),
-        resources=resources,
-        constraints=constraints,
-        **more,  # type: ignore[arg-type]  # the few optional fields of ContainerSpec
-    )
-    return Container(
-        id=f"c-{number}",
-        sequence=number,
-        spec=spec,
-        user="u",
-        project="p",
-        priority=priority,
-        created_at=0.0,
-    )
+CommandKind = TypeVar("CommandKind", bound=PoolCommand)
 
 
 class Rig:
@@ -414,9 +374,6 @@ class Rig:
         )
 
 
-def last_commands(rig: Rig, kind: type[PoolCommand]) -> list[PoolCommand]:
+def last_commands(rig: Rig, kind: type[CommandKind]) -> list[CommandKind]:
     """Return the commands of one kind, oldest first."""
     return [command for command in rig.sent if isinstance(command, kind)]
-
-
-FINAL = frozenset(state.value for state in ContainerState if state.final)

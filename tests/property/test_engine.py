@@ -19,7 +19,8 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import AttemptReport, ExitKind, IdleBehavior, InstanceSeen
-from tests.engine_rig import Rig, make_container, make_type
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
 
 SEEDS = 150
 STEPS = 60

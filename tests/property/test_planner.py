@@ -11,7 +11,7 @@ from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import Resources
-from tests.engine_rig import GIB, make_container, make_type
+from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n) for n in (1, 2, 3, 4, 8)]
 

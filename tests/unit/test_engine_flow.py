@@ -21,7 +21,8 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import ExitKind, IdleBehavior, PoolSettings, ProbeReport
-from tests.engine_rig import Rig, last_commands, make_container, make_type
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
 
 
 def test_a_container_runs_on_an_instance_made_for_it() -> None:
@@ -194,7 +195,6 @@ def test_cancelling_before_the_start_was_answered_signals_when_it_is() -> None:
     rig.submit(make_container(1))
     rig.cancel("c-1")
     start = last_commands(rig, StartAttempt)[0]
-    assert isinstance(start, StartAttempt)
     sent = len(last_commands(rig, SignalAttempt))
     rig.send(AttemptStarted(op_id=start.op_id, worker_id="i-001", attempt_id="c-1-1"))
     assert len(last_commands(rig, SignalAttempt)) == sent + 1
@@ -205,7 +205,6 @@ def test_a_refused_start_fails_the_container_with_the_runners_words() -> None:
     rig.silent.add(StartAttempt)
     rig.submit(make_container(1))
     start = last_commands(rig, StartAttempt)[0]
-    assert isinstance(start, StartAttempt)
     rig.send(
         StartRefused(op_id=start.op_id, worker_id="i-001", attempt_id="c-1-1", message="too long")
     )
@@ -361,7 +360,6 @@ def test_a_broken_worker_gets_no_more_work_and_is_drained() -> None:
     rig.silent.add(Probe)
     rig.submit(make_container(1))
     probe = last_commands(rig, Probe)[0]
-    assert isinstance(probe, Probe)
     rig.silent.discard(Probe)
     rig.send(
         ProbeSucceeded(

@@ -18,7 +18,8 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
-from tests.engine_rig import Rig, last_commands, make_container, make_type
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
 
 
 def test_nothing_is_created_before_the_first_complete_listing() -> None:
@@ -27,7 +28,6 @@ def test_nothing_is_created_before_the_first_complete_listing() -> None:
     rig.advance(30)
     assert rig.kinds() == ["ListInstances"]
     listing = last_commands(rig, ListInstances)[0]
-    assert isinstance(listing, ListInstances)
     rig.list_now(listing.op_id)
     rig.settle()
     assert rig.states() == {"c-1": "running"}
@@ -77,7 +77,6 @@ def test_a_journalled_start_that_never_reached_the_runner_is_begun_anew_after_th
     rig.advance(30)
     assert last_commands(rig, StartAttempt) == [], "nobody knows yet whether it runs"
     probe = last_commands(rig, Probe)[-1]
-    assert isinstance(probe, Probe)
     rig.probe_now(probe)
     rig.settle()
     assert rig.attempts["c-1-1"].reason.code == "never_started"  # type: ignore[union-attr]  # it has ended
@@ -89,7 +88,6 @@ def test_a_start_without_an_answer_is_not_read_as_not_started() -> None:
     rig.silent.add(StartAttempt)
     rig.submit(make_container(1))
     start = last_commands(rig, StartAttempt)[0]
-    assert isinstance(start, StartAttempt)
     rig.on_instance["i-001"]["c-1-1"] = AttemptReport(attempt_id="c-1-1", container_id="c-1")
     rig.send(StartUnknown(op_id=start.op_id, worker_id="i-001", attempt_id="c-1-1", message="late"))
     assert len(last_commands(rig, StartAttempt)) == 1
@@ -126,7 +124,6 @@ def test_an_attempt_missing_from_a_probe_is_lost_only_when_nothing_changed_meanw
     rig.silent.add(Probe)
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
     stale = last_commands(rig, Probe)[-1]
-    assert isinstance(stale, Probe)
     rig.on_instance["i-001"].clear()
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="again"))
     rig.probe_now(stale)
@@ -135,7 +132,7 @@ def test_an_attempt_missing_from_a_probe_is_lost_only_when_nothing_changed_meanw
     rig.settle()
     fresh = last_commands(rig, Probe)[-1]
     assert fresh is not stale
-    assert rig.attempts["c-1-1"].outcome.value == "lost"  # type: ignore[union-attr]  # it has ended
+    assert rig.engine.ledger.outcomes["lost"] == 1
 
 
 def test_a_process_that_no_container_wants_is_ended_and_forgotten() -> None:
@@ -182,11 +179,9 @@ def test_a_pinned_key_survives_a_restart_and_the_secret_does_not() -> None:
     rig = Rig(make_type(1))
     rig.submit(make_container(1))
     first = last_commands(rig, Probe)[0]
-    assert isinstance(first, Probe)
     assert (first.host_key, first.secret) == ("", "secret")
     rig.crash()
     second = last_commands(rig, Probe)[0]
-    assert isinstance(second, Probe)
     assert (second.host_key, second.secret) == ("ssh-ed25519 AAAA", "")
 
 
@@ -219,7 +214,6 @@ def test_failed_listings_conclude_nothing_and_are_repeated() -> None:
     rig.cloud.clear()
     rig.advance(61)
     listing = last_commands(rig, ListInstances)[-1]
-    assert isinstance(listing, ListInstances)
     rig.send(ListingFailed(op_id=listing.op_id, error=CloudError("down")))
     assert rig.states() == {"c-1": "running"}
     before = len(last_commands(rig, ListInstances))
@@ -232,7 +226,6 @@ def test_a_listing_older_than_the_worker_does_not_remove_it() -> None:
     rig.silent.add(ListInstances)
     rig.advance(61)
     listing = last_commands(rig, ListInstances)[-1]
-    assert isinstance(listing, ListInstances)
     began_at = rig.now
     rig.advance(1)
     rig.submit(make_container(1))

@@ -8,7 +8,8 @@ from dispatcher.messages import BehaviorRequested
 from dispatcher.metrics import Metrics
 from dispatcher.model import SchedulerSettings
 from pool.model import IdleBehavior
-from tests.engine_rig import Rig, make_container, make_type
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
 
 
 def samples(rig: Rig) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -39,7 +39,7 @@ from pool.model import AttemptOrder, Launch, ProbeReport
 from pool.performer import Launching, Performer
 from pool.ssh_keys import load_or_create_private_key
 from pool.worker_reports import WorkerReports
-from tests.engine_rig import make_type
+from tests.samples import make_type
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
-from tests.engine_rig import GIB, make_container, make_type
+from tests.samples import GIB, make_container, make_type
 
 
 def slot(

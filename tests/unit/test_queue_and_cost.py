@@ -11,7 +11,7 @@ from dispatcher.cost import attempt_cost, share_of
 from dispatcher.model import Placement
 from dispatcher.queue import Queue
 from drivers.interface import Resources
-from tests.engine_rig import GIB, make_container, make_type
+from tests.samples import GIB, make_container, make_type
 
 
 def empty_queue() -> Queue:

@@ -21,7 +21,7 @@ from dispatcher.model import SchedulerSettings
 from dispatcher.runtime import InboxFull, Runtime
 from pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
 from pool.model import PoolSettings
-from tests.engine_rig import make_container, make_type
+from tests.samples import make_container, make_type
 
 
 class World:

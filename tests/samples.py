@@ -1,0 +1,48 @@
+"""Instance types and containers for tests, as the design's scenarios have them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dispatcher.model import Constraints, Container, ContainerSpec
+from drivers.interface import InstanceType, Resources
+
+GIB = 2**30
+
+
+def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> InstanceType:
+    """Return type tN: N cpus, N x 1.1 GiB, $0.123 x N."""
+    return InstanceType(
+        name=name or f"t{cpus}",
+        provider_type=f"p{cpus}",
+        resources=Resources(cpu_millis=1000 * cpus, memory_bytes=cpus * GIB * 11 // 10),
+        price_usd_per_hour=Decimal(price) if price else Decimal("0.123") * cpus,
+        **more,  # type: ignore[arg-type]  # the few optional fields of InstanceType
+    )
+
+
+def make_container(
+    number: int, *, cpus: float = 1, priority: int = 500, **more: object
+) -> Container:
+    """Return container number N asking 1 GiB per cpu."""
+    resources = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
+    constraints = more.pop("constraints", Constraints())
+    assert isinstance(constraints, Constraints)
+    spec = ContainerSpec(
+        name=f"n{number}",
+        image="",
+        command=("true",),
+        env=(),
+        resources=resources,
+        constraints=constraints,
+        **more,  # type: ignore[arg-type]  # the few optional fields of ContainerSpec
+    )
+    return Container(
+        id=f"c-{number}",
+        sequence=number,
+        spec=spec,
+        user="u",
+        project="p",
+        priority=priority,
+        created_at=0.0,
+    )
