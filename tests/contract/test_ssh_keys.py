@@ -1,0 +1,62 @@
+"""Our own private key: made once, read again, refused with a remedy when it cannot be used."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import ConfigError
+from pool.ssh_keys import load_or_create_private_key, public_key_text
+
+
+def test_a_key_is_made_once_with_mode_0600(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "id"
+    made = load_or_create_private_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_or_create_private_key(path) == made
+    assert [each.name for each in path.parent.iterdir()] == ["id"]
+    assert made.openssh_text not in repr(made)
+    assert public_key_text(made).startswith("ssh-ed25519 AAAA")
+
+
+def test_threads_that_make_a_key_at_once_get_the_same(tmp_path: Path) -> None:
+    made: set[str] = set()
+
+    def make() -> None:
+        made.add(load_or_create_private_key(tmp_path / "id").public_text)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n"])
+def test_a_file_without_a_key_is_refused_with_a_remedy(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "id"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="delete the file") as caught:
+        load_or_create_private_key(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("options", [("-t", "ed25519", "-N", "pass"), ("-t", "rsa", "-N", "")])
+def test_keys_that_cannot_be_used_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    path = tmp_path / "id"
+    subprocess.run(["ssh-keygen", "-q", *options, "-f", str(path)], check=True)
+    with pytest.raises(ConfigError, match="delete the file"):
+        load_or_create_private_key(path)
+
+
+def test_a_path_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "id", tmp_path):
+        with pytest.raises(ConfigError, match="make it readable"):
+            load_or_create_private_key(path)
