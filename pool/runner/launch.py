@@ -240,6 +240,7 @@ class Launcher:
                 kill_marked(attempt.attempt_id)
                 self._spool.record_lost(attempt.attempt_id)
                 return
+            # At once: `rm -f` would first ask it kindly, for ten seconds.
             cgroups.kill(attempt.cgroup)
             script = scripts.for_engine(scripts.BURY, self._prefix(attempt))
             argv = [b"sh", b"-c", script.encode()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from tests.conftest import RequireTool
 from tests.runner_harness import Attached, Runner, alive, eventually
 
 MIB = 2**20
+# Names of containers are the machine's: another run of these tests may be under way on it.
+A = f"a-{os.getpid()}-{secrets.token_hex(4)}"
+ORPHAN = f"longshore-orphan-{A}"
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -75,14 +80,14 @@ def sh(session: Attached, attempt_id: str, script: str, **fields: object) -> dic
 
 
 def test_a_container_runs_and_its_exit_and_log_arrive(session: Attached) -> None:
-    exit_ = sh(session, "a", "echo out; echo err >&2; exit 7")
+    exit_ = sh(session, A, "echo out; echo err >&2; exit 7")
     assert (exit_["kind"], exit_["code"], exit_["message"]) == ("exited", 7, "")
-    assert (session.log("a"), session.log("a", "stderr")) == (b"out\n", b"err\n")
+    assert (session.log(A), session.log(A, "stderr")) == (b"out\n", b"err\n")
 
 
 @pytest.mark.parametrize("code", [0, 125, 126, 127, 130, 255])
 def test_a_programs_own_code_is_told_from_the_engines(session: Attached, code: int) -> None:
-    exit_ = sh(session, "a", f"exit {code}")
+    exit_ = sh(session, A, f"exit {code}")
     assert (exit_["kind"], exit_["code"]) == ("exited", code)
 
 
@@ -96,15 +101,15 @@ def test_values_in_the_environment_survive_and_do_not_govern_the_client(session:
         "LONGSHORE_ATTEMPT_ID": "forged",
     }
     script = 'printf "%s|" "$NEWLINE" "$PATH" "$HOME" "$LD_PRELOAD" "$QUOTES";'
-    exit_ = sh(session, "a", script + 'echo "$LONGSHORE_ATTEMPT_ID"', env=values)
+    exit_ = sh(session, A, script + 'echo "$LONGSHORE_ATTEMPT_ID"', env=values)
     assert exit_["code"] == 0
-    expected = "a\nb\n|/bin:/nowhere|/nowhere|/nowhere.so|'\"$(echo no)|a\n"
-    assert session.log("a").decode() == expected
+    expected = "a\nb\n|/bin:/nowhere|/nowhere|/nowhere.so|'\"$(echo no)|" + f"{A}\n"
+    assert session.log(A).decode() == expected
 
 
 def test_more_memory_than_asked_is_out_of_memory(session: Attached) -> None:
     command = ("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1")
-    exit_ = session.run("a", *command, image=IMAGE, memory_bytes=64 * MIB)
+    exit_ = session.run(A, *command, image=IMAGE, memory_bytes=64 * MIB)
     assert (exit_["kind"], exit_["code"]) == ("out_of_memory", 137)
     assert "memory" in exit_["message"]
 
@@ -122,27 +127,28 @@ def test_more_memory_than_asked_is_out_of_memory(session: Attached) -> None:
 def test_a_limit_that_killed_nobody_fatally_is_not_blamed(
     session: Attached, script: str, code: int
 ) -> None:
-    exit_ = sh(session, "a", script, memory_bytes=64 * MIB)
+    exit_ = sh(session, A, script, memory_bytes=64 * MIB)
     assert (exit_["kind"], exit_["code"]) == ("exited", code)
 
 
 @pytest.mark.alone
-def test_half_a_cpu_is_half_a_cpu(session: Attached) -> None:
-    script = (
-        "end=$(($(cut -d. -f1 /proc/uptime) + 3));"
-        "while [ $(cut -d. -f1 /proc/uptime) -lt $end ]; do :; done; cat /proc/uptime; times"
-    )
-    exit_ = sh(session, "a", script, cpu_millis=500)
+def test_half_a_cpu_is_half_a_cpu(runner: Runner, session: Attached) -> None:
+    exit_ = sh(session, A, "timeout -s KILL 3 sh -c 'while :; do :; done'; times", cpu_millis=500)
     cpu_s = 0.0
-    for word in session.log("a").decode().split("\n", 1)[1].split():
-        minutes, seconds = word.rstrip("s").split("m")
+    for word in session.log(A).split():
+        minutes, seconds = word.rstrip(b"s").split(b"m")
         cpu_s += 60 * float(minutes) + float(seconds)
     wall_s = float(str(exit_["finished_at"])) - float(str(exit_["started_at"]))
-    assert cpu_s / wall_s < 0.6, (cpu_s, wall_s)
+    assert 0.1 < cpu_s / wall_s < 0.6, (cpu_s, wall_s)
+    # A busy machine could have slowed it as well: only the limit makes the kernel throttle it.
+    controller = "" if cgroups.unified() else "cpu/"
+    statistics = Path(cgroups.ROOT, f"{controller}{name_of(runner)}/{A}/cpu.stat").read_text()
+    throttled = dict(line.split() for line in statistics.splitlines())["nr_throttled"]
+    assert int(throttled) > 5
 
 
 def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
-    exit_ = session.run("a", "true", image="localhost/longshore-no-such-image:latest")
+    exit_ = session.run(A, "true", image="localhost/longshore-no-such-image:latest")
     assert (exit_["kind"], exit_["code"]) == ("engine_failure", 125)
     assert "longshore-no-such-image" in exit_["message"]
 
@@ -151,60 +157,60 @@ def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
 def test_a_command_missing_in_the_image_is_the_engines_failure(
     session: Attached, command: str, code: int
 ) -> None:
-    exit_ = session.run("a", command, image=IMAGE)
+    exit_ = session.run(A, command, image=IMAGE)
     assert (exit_["kind"], exit_["code"]) == ("engine_failure", code)
     assert command in exit_["message"]
 
 
 def test_term_reaches_the_program_and_kill_ends_what_resists(session: Attached) -> None:
     script = "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done"
-    session.start("a", "sh", "-c", script, image=IMAGE)
-    session.until(lambda: session.log("a") == b"up\n")
-    assert session.request("kill", attempt_id="a", signal="TERM")["signalled"] is True
-    session.until(lambda: session.log("a") == b"up\nterm\n")
-    session.request("kill", attempt_id="a", signal="KILL")
-    exit_ = session.exit_of("a")
+    session.start(A, "sh", "-c", script, image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
+    assert session.request("kill", attempt_id=A, signal="TERM")["signalled"] is True
+    session.until(lambda: session.log(A) == b"up\nterm\n")
+    session.request("kill", attempt_id=A, signal="KILL")
+    exit_ = session.exit_of(A)
     assert (exit_["kind"], exit_["code"]) == ("exited", 137)
 
 
 def test_a_kill_before_the_container_is_there_works(podman: str, runner: Runner) -> None:
     session, _ = runner.attach()
-    session.start("a", "sleep", "60", image=IMAGE)
-    session.request("kill", attempt_id="a", signal="KILL")
-    exit_ = session.exit_of("a")
+    session.start(A, "sleep", "60", image=IMAGE)
+    session.request("kill", attempt_id=A, signal="KILL")
+    exit_ = session.exit_of(A)
     assert (exit_["kind"], exit_["code"]) == ("exited", 137)
     assert not [each for each in containers(podman, runner) if "Up" in each]
 
 
 def test_a_container_is_there_until_it_is_released(podman: str, runner: Runner) -> None:
     session, _ = runner.attach()
-    sh(session, "a", "exit 1", memory_bytes=64 * MIB)
-    assert [each.split()[0] for each in containers(podman, runner)] == ["longshore-a"]
-    session.request("release", attempt_id="a")
+    sh(session, A, "exit 1", memory_bytes=64 * MIB)
+    assert [each.split()[0] for each in containers(podman, runner)] == [f"longshore-{A}"]
+    session.request("release", attempt_id=A)
     eventually(lambda: not containers(podman, runner))
-    for directory in cgroups.directories(f"{name_of(runner)}/a"):
+    for directory in cgroups.directories(f"{name_of(runner)}/{A}"):
         eventually(lambda path=Path(directory): not path.exists())  # type: ignore[misc] # the default binds the loop's value
 
 
 def test_a_container_survives_the_session_and_its_exit_is_found(runner: Runner) -> None:
     session, _ = runner.attach()
-    session.start("a", "sh", "-c", "echo up; sleep 1; exit 9", image=IMAGE)
-    session.until(lambda: session.log("a") == b"up\n")
+    session.start(A, "sh", "-c", "echo up; sleep 1; exit 9", image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
     session.kill()
     again, hello = runner.attach()
     assert [each["exit"] for each in hello["attempts"]] == [None]
-    assert again.exit_of("a")["code"] == 9
+    assert again.exit_of(A)["code"] == 9
 
 
 def test_a_container_without_supervisor_is_ended_before_it_is_lost(
     podman: str, runner: Runner
 ) -> None:
     session, _ = runner.attach()
-    session.start("a", "sh", "-c", "echo up; sleep 60", image=IMAGE)
-    session.until(lambda: session.log("a") == b"up\n")
-    client, supervisor = runner.job("a"), runner.supervisor("a")
+    session.start(A, "sh", "-c", "echo up; sleep 60", image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
+    client, supervisor = runner.job(A), runner.supervisor(A)
     subprocess.run(["kill", "-9", str(supervisor)], check=True)
-    assert session.exit_of("a")["kind"] == "lost"
+    assert session.exit_of(A)["kind"] == "lost"
     assert not alive(client)
     assert containers(podman, runner) == []
 
@@ -213,7 +219,7 @@ def test_a_stopped_container_that_the_spool_does_not_know_is_removed(
     podman: str, runner: Runner
 ) -> None:
     label = f"longshore-spool={name_of(runner)}"
-    command = [podman, "--runtime", "runc", "run", "--name", "longshore-orphan", "--label", label]
+    command = [podman, "--runtime", "runc", "run", "--name", ORPHAN, "--label", label]
     subprocess.run([*command, *ENGINE["arguments"], IMAGE, "true"], check=True, timeout=60)
     assert containers(podman, runner) != []
     session, _ = runner.attach()
@@ -231,11 +237,11 @@ def test_auto_runs_what_names_no_image_as_a_process(podman: str) -> None:
     with Runner(engine=config) as runner:
         session, hello = runner.attach()
         assert hello["engine"] == "podman"
-        session.run("c-1-1", "cat", "/proc/1/comm")
-        session.run("c-2-1", "cat", "/proc/1/comm", image=IMAGE)
-        assert session.log("c-2-1") == b"cat\n", "it is the first process of its container"
-        assert session.log("c-1-1") not in (b"", b"cat\n"), "it runs beside the machine's own"
-        for attempt_id in ("c-1-1", "c-2-1"):
+        session.run(f"{A}-1", "cat", "/proc/1/comm")
+        session.run(f"{A}-2", "cat", "/proc/1/comm", image=IMAGE)
+        assert session.log(f"{A}-2") == b"cat\n", "it is the first process of its container"
+        assert session.log(f"{A}-1") not in (b"", b"cat\n"), "it runs beside the machine's own"
+        for attempt_id in (f"{A}-1", f"{A}-2"):
             session.request("release", attempt_id=attempt_id)
         assert session.close() == 0
         eventually(lambda: not containers(podman, runner))
@@ -249,7 +255,7 @@ def test_an_engine_that_fails_its_trial_makes_the_instance_broken(tmp_path: Path
         with Runner(engine={"name": name, "binary": str(fake)}) as runner:
             session, hello = runner.attach()
             assert hello["broken"] == f"{name}: no such daemon"
-            reply = session.start("a", "true", image=IMAGE)
+            reply = session.start(A, "true", image=IMAGE)
             assert (reply["ok"], reply["code"]) == (False, "engine")
             assert "no such daemon" in reply["message"]
     with Runner(engine={"name": "auto", "binary": str(fake)}) as runner:

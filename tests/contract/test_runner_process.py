@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner_harness import Runner, alive, environments, eventually
+from tests.runner_harness import Runner, alive, environments, eventually, stat_fields
 
 NOBODY = "nobody"
 MIB = 1 << 20
@@ -269,13 +269,14 @@ def test_an_attempt_without_supervisor_is_lost_and_nothing_of_it_runs_on(runner:
     session, _ = runner.attach()
     session.start("a", "sh", "-c", "setsid sleep 61 & echo $!; exec sleep 62")
     session.until(lambda: session.log("a").endswith(b"\n"))
-    job = runner.job("a")
+    job, moved = runner.job("a"), int(session.log("a"))
+    eventually(lambda: stat_fields(moved)[3:4] == [str(moved)])  # it leads a session of its own
     os.kill(runner.supervisor("a"), signal.SIGKILL)
     exit_ = session.exit_of("a")
     assert (exit_["kind"], exit_["code"]) == ("lost", None)
     assert "supervisor" in exit_["message"]
     eventually(lambda: not alive(job))
-    eventually(lambda: not alive(int(session.log("a"))))
+    eventually(lambda: not alive(moved))
     assert session.request("list")["attempts"][0]["exit"] == exit_
 
 
