@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from drivers.errors import CloudError, CommandFailed, HostKeyMismatch, RemoteError, Unreachable
+from drivers.errors import CommandFailed, RemoteError, Unreachable
 from drivers.interface import HostKeyVerdict
 from pool.deploy import (
     bounded_command,
@@ -15,8 +15,8 @@ from pool.deploy import (
     run_runner,
     runner_command,
 )
-from pool.hostkey import ANSWER_LIMIT_BYTES, is_proof, proof_command
 from pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
+from pool.link_connect import connect_proven
 from pool.link_model import (
     LinkReady,
     LinkSettings,
@@ -26,9 +26,12 @@ from pool.link_model import (
     StartVerdict,
 )
 from pool.model import AttemptOrder, ProbeReport
-from pool.session import RequestFailed, Session, SessionSettings
+from pool.session import Session, SessionSettings
+from pool.session_requests import RequestFailed
 from pool.session_wire import (
     MAX_LINE_BYTES,
+    Hello,
+    Listing,
     MalformedMessageError,
     Push,
     Reply,
@@ -102,6 +105,9 @@ class WorkerLink:
         the driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a
         pinned key, the secret is deleted on the host. Blocks; one probe runs at a time.
 
+        The report is the hello's of a session that is attached here: an earlier one may have held
+        orders that no list shows, and has been ended by the runner only then.
+
         Raises `ProbeStageError`.
         """
         with self._probing:
@@ -109,14 +115,15 @@ class WorkerLink:
             try:
                 if boot:
                     self._boot(connection)
-                report = self._list(connection, void_secret=bool(host_key))
-                self._attach(connection)
+                listed = self._list(connection, void_secret=bool(host_key))
+                greeted = self._attach(connection)
             except ProbeStageError as error:
                 # A live session has heartbeats, which know better than one command that is late.
-                silent = isinstance(error.__cause__, Unreachable) and self._session is None
+                silent = isinstance(error.__cause__, Unreachable) and not self._attached()
                 if silent or error.stage is ProbeStage.ATTACH:
                     self._drop(connection)
                 raise
+            report = listed if greeted is None else greeted
             return LinkReady(host_key=connection.host_key, report=report)
 
     def start(self, order: AttemptOrder, on_result: Callable[[StartResult], None]) -> None:
@@ -150,6 +157,17 @@ class WorkerLink:
         if session is not None:
             session.request("release", {"attempt_id": attempt_id}, ignore_reply)
 
+    def cut(self) -> None:
+        """Break session and connection, so that what hangs on them ends soon; returns at once.
+
+        Nothing else changes: the listener hears of the loss, and `probe` makes a new connection.
+        """
+        session, connection = self._session, self._connection
+        if session is not None:
+            session.cut()
+        if connection is not None:
+            connection.cut()
+
     def close(self) -> None:
         """End session and connection, without a word to the listener; a probe in flight fails.
 
@@ -173,67 +191,23 @@ class WorkerLink:
         with self._lock:
             old, session = self._connection, self._session
         if old is not None:
-            fits = old.alive and old.address == address and host_key in ("", old.host_key)
-            if fits:
+            usable = old.alive and (session is None or session.alive)
+            if usable and old.address == address and host_key in ("", old.host_key):
                 return old
             self._drop(old)
-            if session is not None:
-                session.join()
-        connection = self._connect(address, host_key, secret, verify)
+        if session is not None:
+            session.cut()
+            if not session.join():
+                what = "the session before has not ended: its listener is at work still"
+                raise ProbeStageError(ProbeStage.CONNECT, what)
+        connection = connect_proven(self._settings, address, host_key, secret, verify)
+        self._touch()
         with self._lock:
             if not self._closed:
                 self._connection = connection
                 return connection
         connection.close()
         raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
-
-    def _connect(
-        self, address: str, host_key: str, secret: str, verify: Callable[[str], HostKeyVerdict]
-    ) -> SshConnection:
-        settings = self._settings
-
-        def judge(presented: str) -> HostKeyVerdict:
-            try:
-                verdict = verify(presented)
-            except CloudError:
-                verdict = HostKeyVerdict.UNKNOWN
-            if verdict is HostKeyVerdict.UNKNOWN and not host_key and not secret:
-                what = "no pinned key, no secret and no word of the driver to know its key by"
-                raise HostKeyMismatch(f"{address}: {what}")
-            return verdict
-
-        try:
-            connection = SshConnection.connect(
-                address,
-                user=settings.user,
-                private_key=settings.private_key,
-                expected_host_key=host_key,
-                deadline_s=settings.connect_timeout_s,
-                verify=judge,
-                handshakes=settings.handshakes,
-            )
-        except HostKeyMismatch as error:
-            raise ProbeStageError(ProbeStage.HOST_KEY, str(error)) from error
-        except Unreachable as error:
-            raise ProbeStageError(ProbeStage.CONNECT, str(error)) from error
-        if not connection.proven:
-            try:
-                self._prove(connection, secret)
-            except RemoteError as error:
-                connection.close()
-                raise ProbeStageError(ProbeStage.HOST_KEY, str(error)) from error
-        self._touch()
-        return connection
-
-    def _prove(self, connection: SshConnection, secret: str) -> None:
-        result = connection.run(
-            proof_command(),
-            deadline_s=self._settings.command_timeout_s,
-            output_limit_bytes=ANSWER_LIMIT_BYTES,
-        )
-        if not is_proof(secret, connection.host_key, result.stdout):
-            what = "it does not prove its host key with the instance's secret"
-            raise HostKeyMismatch(f"{connection.address}: {what}; {failure_text(result)}")
 
     def _boot(self, connection: SshConnection) -> None:
         timeout_s = self._settings.command_timeout_s
@@ -270,12 +244,7 @@ class WorkerLink:
         except MalformedMessageError as error:
             raise ProbeStageError(ProbeStage.LIST, str(error)) from error
         self._touch()
-        return ProbeReport(
-            attempts=listing.attempts,
-            boot_id=listing.boot_id,
-            engine=listing.engine,
-            broken=listing.broken,
-        )
+        return _report(listing)
 
     def _run_list(self, connection: SshConnection, *, void_secret: bool) -> bytes | None:
         return run_runner(
@@ -294,24 +263,36 @@ class WorkerLink:
         except RemoteError as error:
             raise ProbeStageError(ProbeStage.DEPLOY, str(error)) from error
 
-    def _attach(self, connection: SshConnection) -> None:
-        """Attach a session if none is live."""
-        if self._session is not None:
-            return
+    def _attach(self, connection: SshConnection) -> ProbeReport | None:
+        """Attach a session and return what its hello reports; None when one lives already."""
+        if self._attached():
+            return None
         settings = self._settings
         command = runner_command(settings.bundle, ("attach", *self._runner_arguments()))
         try:
             stream = connection.open_channel(command, deadline_s=settings.command_timeout_s)
             session = Session.attach(stream, cut=connection.cut, settings=self._session_settings())
+            self._touch()
+            self._begin(connection, session)
         except (CommandFailed, Unreachable, MalformedMessageError) as error:
             raise ProbeStageError(ProbeStage.ATTACH, str(error)) from error
-        self._touch()
+        except RuntimeError as error:
+            raise ProbeStageError(ProbeStage.ATTACH, f"no thread: {error}") from error
+        return _report(session.hello)
+
+    def _begin(self, connection: SshConnection, session: Session) -> None:
         with self._lock:
             if self._closed:
                 raise ProbeStageError(ProbeStage.ATTACH, "the link was closed")
+            if self._session is not None:
+                raise ProbeStageError(ProbeStage.ATTACH, "the session before has yet to end")
             self._feed.reset()
-            self._session = session
             session.start(_Listener(self, connection, session))
+            self._session = session
+
+    def _attached(self) -> bool:
+        session = self._session
+        return session is not None and session.alive
 
     def _session_settings(self) -> SessionSettings:
         settings = self._settings
@@ -371,14 +352,21 @@ class _Listener:
         self._link._ended(self._connection, self._session, reason)
 
 
+def _report(source: Listing | Hello) -> ProbeReport:
+    return ProbeReport(
+        attempts=source.attempts,
+        boot_id=source.boot_id,
+        engine=source.engine,
+        broken=source.broken,
+    )
+
+
 def _start_result(reply: Reply | RequestFailed) -> StartResult:
     match reply:
         case Reply(ok=True):
             return StartResult(verdict=StartVerdict.STARTED)
-        case Reply():
-            why = f"{reply.code}: {reply.message}"
-            return StartResult(verdict=StartVerdict.REFUSED, message=why)
-        case RequestFailed(impossible=True):
-            return StartResult(verdict=StartVerdict.REFUSED, message=reply.message)
-        case RequestFailed():
+        case RequestFailed(code=""):
             return StartResult(verdict=StartVerdict.UNKNOWN, message=reply.message)
+        case Reply() | RequestFailed():
+            refused = StartVerdict.REFUSED
+            return StartResult(verdict=refused, code=reply.code, message=reply.message)

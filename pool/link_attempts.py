@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol, assert_never
 
+import structlog
+
 from pool.model import AttemptExit, AttemptOrder
-from pool.session import RequestFailed, Session
+from pool.session import Session
+from pool.session_requests import RequestFailed
 from pool.session_wire import Exited, Heartbeat, LogChunk, Push, Reply
+
+_log = structlog.get_logger(__name__)
 
 LogOffsets = Callable[[str], tuple[int, int]]
 
@@ -24,12 +30,17 @@ class LinkListener(Protocol):
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         """Store bytes of "stdout" or "stderr" at `offset`, and return when they are stored.
 
-        Offsets of a stream never go back; one that lies beyond what is kept is a gap.
+        Offsets of a stream never go back; one that lies beyond what is kept is a gap. Raises
+        `OSError` when it cannot be stored; the same comes again after a later heartbeat.
         """
         ...
 
     def log_complete(self, worker_id: str, attempt_id: str) -> None:
-        """Hear that the exit is known and both streams are stored; repeated as exits are."""
+        """Hear that the exit is known and both streams are stored; repeated as exits are.
+
+        Raises `OSError` when what is stored is not safe yet; then it is told again after a later
+        heartbeat.
+        """
         ...
 
     def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
@@ -41,11 +52,21 @@ class LinkListener(Protocol):
         ...
 
 
+class _Log(Enum):
+    """Whether the bytes that come continue those that are stored."""
+
+    FOLLOWED = "followed"
+    ASKED = "asked"  # until the reply, what comes was sent before the runner read our request
+    TO_ASK = "to_ask"  # what comes lies beyond a piece that could not be stored
+
+
 @dataclass(slots=True)
 class _Attempt:
     kept: dict[str, int] = field(default_factory=lambda: {"stdout": 0, "stderr": 0})
+    log: _Log = _Log.FOLLOWED
     exit: AttemptExit | None = None
     told_complete: bool = False
+    in_trouble: bool = False
 
 
 class AttemptFeed:
@@ -79,21 +100,21 @@ class AttemptFeed:
         self._told_broken = ""
         self._hear_broken(session.hello.broken)
         for report in session.hello.attempts:
-            stdout, stderr = self._log_offsets(report.attempt_id)
-            attempt = _Attempt({"stdout": stdout, "stderr": stderr})
+            attempt = _Attempt(log=_Log.TO_ASK)
             with self._lock:
                 self._attempts[report.attempt_id] = attempt
+            recalled = self._recall(report.attempt_id, attempt)
             if report.exit is not None:
                 self._hear_exit(report.attempt_id, attempt, report.exit)
-            if not attempt.told_complete:
-                fields = {"attempt_id": report.attempt_id, "stdout": stdout, "stderr": stderr}
-                session.request("tail", fields, ignore_reply)
+            if recalled and not attempt.told_complete:
+                self._ask(session, report.attempt_id, attempt)
 
     def pushed(self, session: Session, message: Push) -> None:
         """Pass a push on; log bytes are acknowledged when the listener has stored them."""
         match message:
             case Heartbeat():
                 self._hear_broken(message.broken)
+                self._try_again(session)
             case Exited():
                 attempt = self._known(message.attempt_id)
                 if attempt is not None:
@@ -107,6 +128,37 @@ class AttemptFeed:
         with self._lock:
             return self._attempts.get(attempt_id)
 
+    def _recall(self, attempt_id: str, attempt: _Attempt) -> bool:
+        """Find out how much of a log is stored; return whether that could be told."""
+        try:
+            stdout, stderr = self._log_offsets(attempt_id)
+        except OSError as error:
+            self._note_trouble(attempt_id, attempt, error)
+            return False
+        attempt.kept = {"stdout": stdout, "stderr": stderr}
+        return True
+
+    def _ask(self, session: Session, attempt_id: str, attempt: _Attempt) -> None:
+        """Have the runner send a log from where it is stored."""
+
+        def on_reply(reply: Reply | RequestFailed) -> None:
+            agreed = isinstance(reply, Reply) and reply.ok
+            attempt.log = _Log.FOLLOWED if agreed else _Log.TO_ASK
+
+        attempt.log = _Log.ASKED
+        session.request("tail", {"attempt_id": attempt_id, **attempt.kept}, on_reply)
+
+    def _try_again(self, session: Session) -> None:
+        """Take up what could not be stored, or made safe, when it came."""
+        with self._lock:
+            attempts = sorted(self._attempts.items())
+        for attempt_id, attempt in attempts:
+            if attempt.told_complete:
+                continue
+            if attempt.log is _Log.TO_ASK and self._recall(attempt_id, attempt):
+                self._ask(session, attempt_id, attempt)
+            self._tell_if_complete(attempt_id, attempt)
+
     def _hear_exit(self, attempt_id: str, attempt: _Attempt, attempt_exit: AttemptExit) -> None:
         attempt.exit = attempt_exit
         self._listener.exited(self._worker_id, attempt_id, attempt_exit)
@@ -115,32 +167,58 @@ class AttemptFeed:
     def _hear_log(self, session: Session, chunk: LogChunk) -> None:
         end = chunk.offset + len(chunk.data)
         attempt = self._known(chunk.attempt_id)
-        if attempt is None:
-            # Released, or never ours: acknowledged all the same, or it would fill the window.
+        if attempt is None or attempt.told_complete:
+            # Released, never ours, or stored: acknowledged all the same, or it would fill the
+            # window.
             session.acknowledge(chunk.attempt_id, chunk.stream, end)
             return
-        kept = attempt.kept[chunk.stream]
-        fresh = chunk.data[max(0, kept - chunk.offset) :]
-        if fresh:
-            self._listener.log(
-                self._worker_id,
-                chunk.attempt_id,
-                chunk.stream,
-                max(kept, chunk.offset),
-                fresh,
-            )
-            attempt.kept[chunk.stream] = end
+        if attempt.log is not _Log.FOLLOWED:
+            return
+        if not self._stored(chunk, attempt):
+            attempt.log = _Log.TO_ASK
+            return
         session.acknowledge(chunk.attempt_id, chunk.stream, attempt.kept[chunk.stream])
         self._tell_if_complete(chunk.attempt_id, attempt)
+
+    def _stored(self, chunk: LogChunk, attempt: _Attempt) -> bool:
+        """Have the listener store what is new; return whether it did."""
+        kept = attempt.kept[chunk.stream]
+        fresh = chunk.data[max(0, kept - chunk.offset) :]
+        if not fresh:
+            return True
+        offset = max(kept, chunk.offset)
+        try:
+            self._listener.log(self._worker_id, chunk.attempt_id, chunk.stream, offset, fresh)
+        except OSError as error:
+            self._note_trouble(chunk.attempt_id, attempt, error)
+            return False
+        attempt.kept[chunk.stream] = offset + len(fresh)
+        attempt.in_trouble = False
+        return True
 
     def _tell_if_complete(self, attempt_id: str, attempt: _Attempt) -> None:
         ended = attempt.exit
         if ended is None or attempt.told_complete:
             return
         stdout, stderr = attempt.kept["stdout"], attempt.kept["stderr"]
-        if stdout >= ended.stdout_bytes and stderr >= ended.stderr_bytes:
-            attempt.told_complete = True
+        if stdout < ended.stdout_bytes or stderr < ended.stderr_bytes:
+            return
+        try:
             self._listener.log_complete(self._worker_id, attempt_id)
+        except OSError as error:
+            self._note_trouble(attempt_id, attempt, error)
+            return
+        attempt.told_complete = True
+
+    def _note_trouble(self, attempt_id: str, attempt: _Attempt, error: OSError) -> None:
+        if not attempt.in_trouble:
+            _log.warning(
+                "a log cannot be kept at present; it is asked for again with each heartbeat",
+                worker=self._worker_id,
+                attempt=attempt_id,
+                error=str(error),
+            )
+        attempt.in_trouble = True
 
     def _hear_broken(self, message: str) -> None:
         if message and message != self._told_broken:

@@ -43,9 +43,14 @@ class StartVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartResult:
-    """What came of a start, and why it was not STARTED."""
+    """What came of a start, and why it was not STARTED.
+
+    `code` is the runner's word for a refusal ("invalid", "too_large", "spawn", "spool", "engine",
+    "epoch", "system"), also of an order that cannot be sent at all; "" for other verdicts.
+    """
 
     verdict: StartVerdict
+    code: str = ""
     message: str = ""
 
 

@@ -19,6 +19,7 @@ import structlog
 
 from drivers.errors import CommandFailed, Unreachable
 from pool.session_outbox import Outbox
+from pool.session_requests import OnReply, RequestFailed, RequestTable
 from pool.session_wire import (
     MAX_LINE_BYTES,
     PROTOCOL,
@@ -39,13 +40,17 @@ from pool.ssh_watchdog import WATCHDOG
 
 _JOIN_S: Final = 10.0
 _REASON_BYTES: Final = 1024
+_START: Final = "start"
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What a session needs to know; a request without a reply fails after `request_timeout_s`."""
+    """What a session needs to know.
+
+    A request without a reply fails after `request_timeout_s`; a start without one ends the session.
+    """
 
     cluster: str
     epoch: int
@@ -54,17 +59,6 @@ class SessionSettings:
     request_timeout_s: float
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFailed:
-    """No reply came, or will; `impossible` when it was not sent and never can be."""
-
-    message: str
-    impossible: bool = False
-
-
-OnReply = Callable[[Reply | RequestFailed], None]
 
 
 class Stream(Protocol):
@@ -121,10 +115,8 @@ class Session:
         self._early: list[bytes] = []
         self._listener: SessionListener
         self._outbox = Outbox()
-        self._changed = threading.Lock()
-        self._pending: dict[int, tuple[float, OnReply]] = {}
+        self._requests = RequestTable(self._outbox, timeout_s=settings.request_timeout_s)
         self._numbers = itertools.count(1)
-        self._ended = False
         self._closing = False
         self._late = False
         self._delivering = True
@@ -158,36 +150,55 @@ class Session:
         return session
 
     def start(self, listener: SessionListener) -> None:
-        """Start both threads; `listener` hears of everything from now on."""
+        """Start both threads; `listener` hears of everything from now on.
+
+        Raises `RuntimeError` when the process can have no more threads. The session has ended
+        then without a word to the listener, and the caller closes the connection.
+        """
         self._listener = listener
         self._heard_at = time.monotonic()
         WATCHDOG.enlist()
         self._alarm = WATCHDOG.arm(
             self._heard_at + self._settings.heartbeat_timeout_s, self._check_lateness
         )
-        with small_stack():
-            self._writer.start()
-            self._reader.start()
+        try:
+            with small_stack():
+                self._writer.start()
+                self._reader.start()
+        except RuntimeError:
+            self._stop()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the session was started and nothing has ended it, as far as is known."""
+        over = self._closing or self._late or self._requests.ended
+        return self._reader.is_alive() and not over
 
     def request(self, kind: str, fields: Mapping[str, object], on_reply: OnReply) -> None:
         """Send a request; `on_reply` gets the reply or a `RequestFailed`, exactly once.
 
         It is called from the reader thread, or at once from this one when nothing can be sent.
+        A request that fails for want of a reply is not sent any more. One that has been may still
+        be carried out; so a "start" without a reply ends the session before it fails.
         """
         number = next(self._numbers)
         message = {"type": kind, "id": number, "epoch": self._settings.epoch, **fields}
         try:
             line = encode_line(message)
         except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-            on_reply(RequestFailed(message=f"cannot be sent: {error}", impossible=True))
+            on_reply(RequestFailed(message=f"cannot be sent: {error}", code="invalid"))
             return
         if len(line) > MAX_LINE_BYTES:
             what = f"a {kind} of {len(line)} bytes; the limit is {MAX_LINE_BYTES}"
-            on_reply(RequestFailed(message=what, impossible=True))
+            on_reply(RequestFailed(message=what, code="too_large"))
             return
-        failure = self._enqueue(number, line, on_reply)
+        failure, first = self._requests.add(number, kind, line, on_reply)
         if failure:
             on_reply(RequestFailed(message=failure))
+        elif first:
+            # The reader may be waiting without a deadline.
+            self._stream.wake()
 
     def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
         """Tell the runner that all below `offset` is kept; a later one replaces an unsent one."""
@@ -200,14 +211,19 @@ class Session:
         from one of them.
         """
         self._closing = True
-        self._cut()
-        self._stream.wake()
+        self.cut()
         self.join()
 
-    def join(self) -> None:
-        """Wait (up to 10 s) until the session has ended and its listener knows."""
+    def cut(self) -> None:
+        """Have the session end soon, as if the connection had broken; returns at once."""
+        self._cut()
+        self._stream.wake()
+
+    def join(self) -> bool:
+        """Wait (up to 10 s) until the session has ended and its listener knows; return whether."""
         if self._reader.ident is not None and threading.current_thread() is not self._reader:
             self._reader.join(_JOIN_S)
+        return not self._reader.is_alive()
 
     # ---- attaching ----------------------------------------------------------------------------
 
@@ -256,22 +272,6 @@ class Session:
 
     # ---- sending ------------------------------------------------------------------------------
 
-    def _enqueue(self, number: int, line: bytes, on_reply: OnReply) -> str:
-        """Queue a line and note who waits for its reply; return why not, or ""."""
-        with self._changed:
-            if self._ended:
-                return "the session has ended"
-            first = not self._pending
-            refused = self._outbox.put(line)
-            if refused:
-                return refused
-            deadline = time.monotonic() + self._settings.request_timeout_s
-            self._pending[number] = (deadline, on_reply)
-        if first:
-            # The reader may be waiting without a deadline.
-            self._stream.wake()
-        return ""
-
     def _write(self) -> None:
         try:
             while batch := self._outbox.take():
@@ -299,13 +299,15 @@ class Session:
 
     def _read_until_end(self) -> str:
         while True:
-            data = self._stream.read(self._wait_s())
+            data = self._stream.read(self._requests.wait_s())
             if data == b"" or self._closing:
                 return self._late_reason() or self._how_it_ended()
             if data:
                 for line in self._splitter.feed(data):
                     self._deliver(line)
-            self._expire()
+            reason = self._expire(idle=data is None)
+            if reason:
+                return reason
 
     def _deliver(self, line: bytes) -> None:
         message = decode_message(line)
@@ -324,31 +326,22 @@ class Session:
             self._delivering = False
 
     def _answer(self, reply: Reply) -> None:
-        with self._changed:
-            _, on_reply = self._pending.pop(reply.id, (0.0, None))
+        on_reply = self._requests.answered(reply.id)
         if on_reply is not None:
             on_reply(reply)
 
-    def _wait_s(self) -> float | None:
-        with self._changed:
-            for deadline, _ in self._pending.values():
-                return max(0.0, deadline - time.monotonic())
-        return None
-
-    def _expire(self) -> None:
-        """Fail the requests whose time is up; all have the same, so the first is the oldest."""
+    def _expire(self, *, idle: bool) -> str:
+        """Fail the requests whose time is up; return why the session must end, or ""."""
         waited = self._settings.request_timeout_s
-        while on_reply := self._pop_expired():
-            on_reply(RequestFailed(message=f"no reply within {waited:g} s"))
-
-    def _pop_expired(self) -> OnReply | None:
-        with self._changed:
-            for number, (deadline, on_reply) in self._pending.items():
-                if deadline <= time.monotonic():
-                    del self._pending[number]
-                    return on_reply
-                break
-        return None
+        while overdue := self._requests.overdue(idle=idle):
+            if overdue.kind == _START:
+                # It may wait at the far end to be carried out, long after we have said "unknown";
+                # the runner ends this session before it tells the next one what there is.
+                return f"no reply to a start within {waited:g} s"
+            on_reply = self._requests.withdraw(overdue.number)
+            if on_reply is not None:
+                on_reply(RequestFailed(message=f"no reply within {waited:g} s"))
+        return ""
 
     def _check_lateness(self) -> float | None:
         """Cut the session when nothing was heard for too long; a slow listener is not that."""
@@ -371,19 +364,20 @@ class Session:
         return "the runner ended the session" + (f": {said}" if said else "")
 
     def _finish(self, reason: str) -> None:
-        with self._changed:
-            self._ended = True
-            pending = [on_reply for _, on_reply in self._pending.values()]
-            self._pending.clear()
-        self._outbox.close()
-        WATCHDOG.disarm(self._alarm)
-        self._cut()
-        self._writer.join()
-        WATCHDOG.leave()
-        for on_reply in pending:
+        for on_reply in self._stop():
             self._tell(partial(on_reply, RequestFailed(message=reason)))
         if not self._closing:
             self._tell(partial(self._listener.ended, reason))
+
+    def _stop(self) -> list[OnReply]:
+        """End all but the reader; return who waits for a reply that will not come."""
+        waiting = self._requests.end()
+        WATCHDOG.disarm(self._alarm)
+        self._cut()
+        if self._writer.ident is not None:
+            self._writer.join()
+        WATCHDOG.leave()
+        return waiting
 
     def _tell(self, call: Callable[[], None]) -> None:
         """Make a call that must not keep the others from being told."""

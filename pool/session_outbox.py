@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 from pool.session_wire import encode_line
@@ -18,22 +18,27 @@ class Outbox:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._lines: deque[bytes] = deque()
+        self._lines: OrderedDict[int, bytes] = OrderedDict()
         self._bytes = 0
         self._acknowledgements: dict[tuple[str, str], int] = {}
         self._closed = False
 
-    def put(self, line: bytes) -> str:
-        """Queue a line; return "" or the reason why it will not be sent."""
+    def put(self, number: int, line: bytes) -> str:
+        """Queue the line of a request; return "" or the reason why it will not be sent."""
         with self._changed:
             if self._closed:
                 return "the session has ended"
             if len(self._lines) >= _MAX_LINES or self._bytes + len(line) > _MAX_BYTES:
                 return "too much waits to be sent"
-            self._lines.append(line)
+            self._lines[number] = line
             self._bytes += len(line)
             self._changed.notify_all()
         return ""
+
+    def withdraw(self, number: int) -> None:
+        """Do not send the line of a request, if it has not been taken yet."""
+        with self._changed:
+            self._bytes -= len(self._lines.pop(number, b""))
 
     def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
         """Queue an acknowledgement in place of an older one of the same stream."""
@@ -51,7 +56,7 @@ class Outbox:
                 return b""
             batch = bytearray()
             while self._lines and len(batch) < _BATCH_BYTES:
-                batch += self._lines.popleft()
+                batch += self._lines.popitem(last=False)[1]
             self._bytes -= len(batch)
             acknowledgements, self._acknowledgements = self._acknowledgements, {}
         for (attempt_id, stream), offset in acknowledgements.items():

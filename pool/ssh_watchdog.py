@@ -12,10 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import structlog
+
 from pool.ssh_threads import small_stack
 
 Action = Callable[[], float | None]
 _SPARE_ENTRIES = 64
+
+_log = structlog.get_logger(__name__)
 
 
 class Alarm:
@@ -40,15 +44,17 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def enlist(self) -> None:
-        """Keep the thread alive until `leave`; needed before `arm`."""
+        """Keep the thread alive until `leave`; needed before `arm`.
+
+        Raises `RuntimeError`, and changes nothing, when the process can have no more threads.
+        """
         with self._changed:
-            self._members += 1
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, name="ssh-watchdog", daemon=True
-                )
+                thread = threading.Thread(target=self._watch, name="ssh-watchdog", daemon=True)
                 with small_stack():
-                    self._thread.start()
+                    thread.start()
+                self._thread = thread
+            self._members += 1
 
     def leave(self) -> None:
         """Undo one `enlist`; the last one to leave waits for the end of the thread."""
@@ -65,7 +71,7 @@ class Watchdog:
     def arm(self, at: float, action: Action) -> Alarm:
         """Have `action` called at `at` (of `time.monotonic`), and again at the time it returns.
 
-        It must not block, must not raise, and is done with when it returns None.
+        It must not block, and is done with when it returns None, or raises, which is logged.
         """
         alarm = Alarm(action)
         with self._changed:
@@ -108,7 +114,7 @@ class Watchdog:
                     return
             if alarm is None:
                 continue
-            again = alarm.action()
+            again = _act(alarm)
             if again is not None:
                 with self._changed:
                     if alarm.armed and self._thread is me:
@@ -126,6 +132,14 @@ class Watchdog:
             self._changed.wait(wait_s)
             return None
         return heapq.heappop(self._due)[2]
+
+
+def _act(alarm: Alarm) -> float | None:
+    try:
+        return alarm.action()
+    except Exception:  # noqa: BLE001 - the deadlines of all others hang on this thread
+        _log.exception("an action of the watchdog failed")
+        return None
 
 
 WATCHDOG = Watchdog()

@@ -9,7 +9,8 @@ import threading
 from typing import Any
 
 from drivers.errors import Unreachable
-from pool.session import RequestFailed, Session, SessionSettings
+from pool.session import Session, SessionSettings
+from pool.session_requests import RequestFailed
 from pool.session_wire import Push, Reply
 
 HELLO: dict[str, Any] = {

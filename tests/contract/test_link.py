@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pool.link import LinkReady, ProbeStage, ProbeStageError, StartVerdict, WorkerLink
+from pool.link import LinkReady, ProbeStage, ProbeStageError, StartResult, StartVerdict, WorkerLink
 from pool.model import ExitKind
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import (
@@ -239,9 +239,11 @@ def test_a_refusal_is_told_with_its_reason(host: SshdHost, make: Make) -> None:
     link = make()
     probe(link, host)
     result = start(link, order("a1", "true", image="nonsense"))
-    assert (result.verdict, result.message) == (StartVerdict.REFUSED, "image: no such image")
+    refused = StartVerdict.REFUSED
+    assert result == StartResult(verdict=refused, code="image", message="no such image")
     result = start(link, order("a2", "x" * 2_000_000))
-    assert result.verdict is StartVerdict.REFUSED
+    assert (result.verdict, result.code) == (refused, "too_large")
+    assert "the limit is 1048576" in result.message
 
 
 def test_without_a_session_a_start_is_unknown_and_the_rest_is_nothing(make: Make) -> None:

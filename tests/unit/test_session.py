@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from drivers.errors import CommandFailed, Unreachable
-from pool.session import RequestFailed
 from pool.session_outbox import Outbox
+from pool.session_requests import RequestFailed
 from pool.session_wire import Heartbeat, LogChunk, MalformedMessageError, Reply
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until
@@ -201,12 +201,14 @@ def test_a_request_fails_in_time_also_when_the_far_side_is_silent() -> None:
     rig.close()
 
 
-@pytest.mark.parametrize("value", ["x" * (1024 * 1024), "\ud800"])
-def test_what_cannot_be_sent_is_refused_at_once(rig: Rig, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "code"), [("x" * (1024 * 1024), "too_large"), ("\ud800", "invalid")]
+)
+def test_what_cannot_be_sent_is_refused_at_once(rig: Rig, value: str, code: str) -> None:
     rig.start().request("start", {"attempt": value}, rig.replies.put)
     failed = rig.replies.get_nowait()
     assert isinstance(failed, RequestFailed)
-    assert failed.impossible
+    assert failed.code == code
 
 
 def test_a_peer_that_reads_nothing_blocks_nobody(rig: Rig) -> None:
@@ -294,7 +296,7 @@ def test_acknowledgements_are_sent_and_a_later_one_replaces_an_unsent_one() -> N
     outbox.acknowledge("a", "stdout", 10)
     outbox.acknowledge("a", "stderr", 3)
     outbox.acknowledge("a", "stdout", 20)
-    outbox.put(b"first\n")
+    outbox.put(1, b"first\n")
     lines = outbox.take().splitlines()
     assert lines[0] == b"first"
     assert [json.loads(line) for line in lines[1:]] == [
@@ -303,17 +305,17 @@ def test_acknowledgements_are_sent_and_a_later_one_replaces_an_unsent_one() -> N
     ]
     outbox.close()
     assert outbox.take() == b""
-    assert outbox.put(b"late\n") == "the session has ended"
+    assert outbox.put(2, b"late\n") == "the session has ended"
 
 
 def test_an_outbox_takes_no_more_than_its_limit_and_loses_no_line() -> None:
     outbox = Outbox()
     put = 0
-    while not outbox.put(b"%d\n" % put):
+    while not outbox.put(put, b"%d\n" % put):
         put += 1
     assert put == 4096
     taken = b""
     while taken.count(b"\n") < put:
         taken += outbox.take()
     assert taken == b"".join(b"%d\n" % number for number in range(put))
-    assert outbox.put(b"room again\n") == ""
+    assert outbox.put(put, b"room again\n") == ""

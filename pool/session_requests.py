@@ -1,0 +1,112 @@
+"""The requests of one session that wait for their replies, and for how long they may."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pool.session_outbox import Outbox
+from pool.session_wire import Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """No reply came, or will.
+
+    `code` is "" unless it was not sent and never can be: "invalid" or "too_large" then.
+    """
+
+    message: str
+    code: str = ""
+
+
+OnReply = Callable[[Reply | RequestFailed], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """A request whose time is up."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    kind: str
+    deadline: float
+    on_reply: OnReply
+
+
+class RequestTable:
+    """Who waits for which reply; every method may be called from any thread."""
+
+    def __init__(self, outbox: Outbox, *, timeout_s: float) -> None:
+        """Begin empty; a request is overdue `timeout_s` after it was added."""
+        self._outbox = outbox
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Waiting] = {}
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Return whether `end` was called."""
+        return self._ended
+
+    def add(self, number: int, kind: str, line: bytes, on_reply: OnReply) -> tuple[str, bool]:
+        """Queue a line and note who waits for its reply.
+
+        Returns why that cannot be ("" when it is done), and whether it is the only one that waits.
+        """
+        with self._lock:
+            if self._ended:
+                return "the session has ended", False
+            refused = self._outbox.put(number, line)
+            if refused:
+                return refused, False
+            deadline = time.monotonic() + self._timeout_s
+            self._waiting[number] = _Waiting(kind=kind, deadline=deadline, on_reply=on_reply)
+            return "", len(self._waiting) == 1
+
+    def answered(self, number: int) -> OnReply | None:
+        """Take out the request that a reply is for; None when nobody waits for it any more."""
+        with self._lock:
+            found = self._waiting.pop(number, None)
+        return None if found is None else found.on_reply
+
+    def withdraw(self, number: int) -> OnReply | None:
+        """Take out a request, and do not send it if it has not been taken for sending yet."""
+        self._outbox.withdraw(number)
+        return self.answered(number)
+
+    def wait_s(self) -> float | None:
+        """Return how long it is until a request is overdue; None when none waits."""
+        with self._lock:
+            for each in self._waiting.values():
+                return max(0.0, each.deadline - time.monotonic())
+        return None
+
+    def overdue(self, *, idle: bool) -> Overdue | None:
+        """Return the oldest request if its time is up.
+
+        `idle` tells that all that has come was read. Otherwise the reply may lie behind what was
+        read so far, and a request gets the same time once more.
+        """
+        now = time.monotonic() - (0.0 if idle else self._timeout_s)
+        with self._lock:
+            # All have the same time, so that the first is the oldest.
+            for number, each in self._waiting.items():
+                return Overdue(number=number, kind=each.kind) if each.deadline <= now else None
+        return None
+
+    def end(self) -> list[OnReply]:
+        """Refuse and send nothing from now on; return those who wait, who are to be told."""
+        with self._lock:
+            self._ended = True
+            waiting = [each.on_reply for each in self._waiting.values()]
+            self._waiting.clear()
+        self._outbox.close()
+        return waiting
