@@ -52,7 +52,8 @@ from pool.model import IdleBehavior, Worker
 class DispatcherBackend:
     """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
 
-    `new_id` gives the random part of container ids; `queue_limit` bounds how many may wait.
+    `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
+    heard; `queue_limit` bounds how many may wait.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class DispatcherBackend:
         types: Sequence[InstanceType],
         now: Callable[[], float],
         new_id: Callable[[], str],
+        heard_at: Callable[[str], float],
         queue_limit: int,
     ) -> None:
         self._runtime = runtime
@@ -79,6 +81,7 @@ class DispatcherBackend:
         self._types = tuple(types)
         self._now = now
         self._new_id = new_id
+        self._heard_at = heard_at
         self._queue_limit = queue_limit
 
     # ---- containers --------------------------------------------------------------------------
@@ -116,7 +119,7 @@ class DispatcherBackend:
             return [await self.container(container_id) for container_id in repeat.container_ids]
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
-        self._runtime.post(Submitted(containers=containers))
+        self._runtime.post_committed(Submitted(containers=containers))
         return containers
 
     def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
@@ -168,13 +171,15 @@ class DispatcherBackend:
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine."""
         await self._request(RequestCancel(container_id=container_id))
-        self._runtime.post(CancelRequested(container_id=container_id))
+        self._runtime.post_committed(CancelRequested(container_id=container_id))
         return await self.container(container_id)
 
     async def set_priority(self, container_id: str, priority: int) -> Container:
         """Commit a priority, then tell the engine."""
         await self._request(RequestPriority(container_id=container_id, priority=priority))
-        self._runtime.post(PriorityRequested(container_id=container_id, priority=priority))
+        self._runtime.post_committed(
+            PriorityRequested(container_id=container_id, priority=priority)
+        )
         return await self.container(container_id)
 
     async def _request(self, change: Change) -> None:
@@ -190,17 +195,17 @@ class DispatcherBackend:
     def instances(self) -> Sequence[InstanceView]:
         """Return all instances, sorted by id."""
         workers = self._engine.pool.workers
-        return [instance_view(self._engine, workers[id_]) for id_ in sorted(workers)]
+        return [self._view(workers[instance_id]) for instance_id in sorted(workers)]
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine; the answer shows what was asked for."""
-        view = instance_view(self._engine, self._worker(instance_id))
+        view = self._view(self._worker(instance_id))
         self._post(BehaviorRequested(worker_id=instance_id, behavior=behavior))
         return replace(view, idle_behavior=behavior.value)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         """Tell the engine; the answer shows the instance as it was."""
-        view = instance_view(self._engine, self._worker(instance_id))
+        view = self._view(self._worker(instance_id))
         self._post(InstanceKillRequested(worker_id=instance_id, reason=reason))
         return view
 
@@ -209,6 +214,9 @@ class DispatcherBackend:
             self._runtime.post_request(event)
         except InboxFull as error:
             raise Unavailable(str(error)) from error
+
+    def _view(self, worker: Worker) -> InstanceView:
+        return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
 
     def _worker(self, instance_id: str) -> Worker:
         worker = self._engine.pool.workers.get(instance_id)

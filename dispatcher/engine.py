@@ -28,6 +28,7 @@ from dispatcher.messages import (
 )
 from dispatcher.model import (
     Attempt,
+    AttemptOutcome,
     Constraints,
     Container,
     ContainerState,
@@ -46,6 +47,7 @@ from pool.model import Launch, PoolSettings, WorkerState
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,
+    AttemptLogLost,
     AttemptLost,
     AttemptMissing,
     AttemptRunning,
@@ -137,8 +139,6 @@ class Engine:
         for attempt in container.attempts:
             if attempt.outcome is None:
                 self._expect(attempt, container.spec.resources, AttemptPhase.DOUBTFUL)
-        if container.cancel_requested:
-            self._cancel(container.id, container.created_at)
 
     def _expect(self, attempt: Attempt, resources: Resources, phase: AttemptPhase) -> None:
         attempts.expect(
@@ -151,7 +151,18 @@ class Engine:
     # ---- the two doors ---------------------------------------------------------------------
 
     def begin(self, now: float) -> list[Command]:
-        """Return the first commands: the listing without which nothing is concluded."""
+        """Return the first commands: the listing without which nothing is concluded.
+
+        What users asked for and an earlier process did not get done is taken up again.
+        """
+        for container_id in sorted(self.ledger.containers):
+            container = self.ledger.containers[container_id]
+            if container.cancel_requested:
+                self._cancel(container_id, now)
+            elif container.priority == 0 and container.has_open_attempt:
+                self._preempt(container_id, now)
+            elif container.has_open_attempt and container.attempts[-1].ending is not None:
+                attempts.kill(self.pool, container.attempts[-1].id, now)
         self._take_notices(now)
         return self._commands()
 
@@ -159,7 +170,7 @@ class Engine:
         """Take in one event and return what is to be done, in order."""
         match event:
             case Woken():
-                reactor.on_wakeup(self.pool, now)
+                self._dirty = reactor.on_wakeup(self.pool, now) or self._dirty
                 self._take_notices(now)
                 if self._dirty and self.pool.listed_once:
                     self._dirty = False
@@ -213,7 +224,7 @@ class Engine:
             for notice in notices:
                 self._on_notice(notice, now)
 
-    def _on_notice(self, notice: Notice, now: float) -> None:
+    def _on_notice(self, notice: Notice, now: float) -> None:  # noqa: C901 - a table
         ledger = self.ledger
         match notice:
             case LaunchMade():
@@ -235,6 +246,8 @@ class Engine:
             case AttemptLogComplete():
                 ledger.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)
+            case AttemptLogLost():
+                ledger.log_lost(notice.attempt_id)
             case _:
                 assert_never(notice)
 
@@ -279,7 +292,8 @@ class Engine:
         """End what runs of a container; one that only waits is cancelled at once."""
         container = self.ledger.containers[container_id]
         if container.has_open_attempt:
-            attempts.kill(self.pool, container.attempts[-1].id, now)
+            attempt_id = self.ledger.ending(container_id, AttemptOutcome.CANCELLED)
+            attempts.kill(self.pool, attempt_id, now)
             return
         reason = Reason(code="cancelled", message="cancelled while it waited")
         self.ledger.finish(container, ContainerState.CANCELLED, reason, now)
@@ -295,8 +309,12 @@ class Engine:
                 self.ledger.unlock(container_id)
             self.ledger.wait(self.ledger.containers[container_id])
         elif priority == 0 and not container.cancel_requested:
-            self.ledger.preempting.add(container_id)
-            attempts.kill(self.pool, container.attempts[-1].id, now)
+            self._preempt(container_id, now)
+
+    def _preempt(self, container_id: str, now: float) -> None:
+        """End what runs of a container, to be queued again."""
+        attempt_id = self.ledger.ending(container_id, AttemptOutcome.PREEMPTED)
+        attempts.kill(self.pool, attempt_id, now)
 
     # ---- what the store keeps of instances ----------------------------------------------------
 

@@ -46,7 +46,6 @@ class Ledger:
         self.containers: dict[str, Container] = {}
         self.open_attempts: dict[str, str] = {}
         self.unreleased: dict[str, Attempt] = {}
-        self.preempting: set[str] = set()
         self.queue = queue
         self.changes: list[Change] = []
         self.published: list[PublishContainer] = []
@@ -144,6 +143,18 @@ class Ledger:
             attempt,
         )
 
+    def ending(self, container_id: str, outcome: AttemptOutcome) -> str:
+        """Note what the outcome of a container's open attempt will be; return the attempt's id.
+
+        It is journalled, so that a restart judges the exit as this process would have.
+        """
+        container = self.containers[container_id]
+        attempt = replace(container.attempts[-1], ending=outcome)
+        attempts = (*container.attempts[:-1], attempt)
+        self.containers[container_id] = replace(container, attempts=attempts)
+        self.changes.append(SaveAttempt(attempt=attempt))
+        return attempt.id
+
     def ended(self, attempt_id: str, how: AttemptExit, now: float) -> None:
         """Note how an attempt ended on its instance, and what becomes of its container."""
         found = self.of_attempt(attempt_id)
@@ -158,15 +169,7 @@ class Ledger:
             stderr_bytes=how.stderr_bytes,
             exit_code=how.code,
         )
-        self._close(container, attempt, outcome, reason, now)
-        self.unreleased[attempt.id] = self.changed_attempt(attempt.id)
-
-    def changed_attempt(self, attempt_id: str) -> Attempt:
-        """Return the attempt as the changes not yet journalled have it last."""
-        for change in reversed(self.changes):
-            if isinstance(change, SaveAttempt) and change.attempt.id == attempt_id:
-                return change.attempt
-        raise BugError(f"no change of {attempt_id} is pending")
+        self.unreleased[attempt.id] = self._close(container, attempt, outcome, reason, now)
 
     @staticmethod
     def _judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
@@ -192,9 +195,10 @@ class Ledger:
     def _judge(
         self, container: Container, how: AttemptExit
     ) -> tuple[AttemptOutcome, Reason | None]:
-        if container.cancel_requested:
+        ending = container.attempts[-1].ending
+        if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
             return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
-        if container.id in self.preempting:
+        if ending is AttemptOutcome.PREEMPTED:
             return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
         return self._judge_exit(container, how)
 
@@ -226,10 +230,10 @@ class Ledger:
         outcome: AttemptOutcome,
         reason: Reason | None,
         now: float,
-    ) -> None:
+    ) -> Attempt:
+        """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
         self.outcomes[outcome.value] += 1
-        self.preempting.discard(container.id)
         attempt = replace(attempt, outcome=outcome, reason=reason, finished_at=now)
         container = replace(
             container,
@@ -245,6 +249,7 @@ class Ledger:
             self.wait(waiting)
         else:
             self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
+        return attempt
 
     def _may_try_again(self, container: Container) -> bool:
         lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
@@ -286,6 +291,10 @@ class Ledger:
             return False
         self.changes.append(SaveAttempt(attempt=replace(attempt, log_complete=True)))
         return True
+
+    def log_lost(self, attempt_id: str) -> None:
+        """Note that the rest of an ended attempt's log will never come."""
+        self.unreleased.pop(attempt_id, None)
 
     def drop_unreleased(self, worker_id: str) -> None:
         """Stop waiting for logs from an instance that is gone."""

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from dispatcher.engine import Engine
 from dispatcher.model import ContainerState
 from pool import launching
+from pool.core import HoldCause
 from pool.model import IdleBehavior, Worker, WorkerState
 
 
@@ -96,11 +97,11 @@ class Metrics:
             "Create calls whose instance is not known yet.",
             value=sum(1 for p in pool.launches.values() if not p.instance_id),
         )
-        held = launching.creates_held(pool, self._now)
+        hold = launching.creates_hold(pool, self._now)
         yield GaugeMetricFamily(
             "longshore_at_quota",
             "1 while a quota holds creates.",
-            value=float(bool(held) and pool.holds.at_quota),
+            value=float(hold is not None and hold[0] is HoldCause.QUOTA),
         )
 
 

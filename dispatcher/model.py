@@ -124,6 +124,7 @@ class Attempt:
     """One try of a container on one instance; `outcome` is None until it is known.
 
     Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
+    `ending` is what its outcome will be once it has been told to end, None while it has not.
     """
 
     id: str
@@ -136,6 +137,7 @@ class Attempt:
     started_at: float | None = None
     finished_at: float | None = None
     outcome: AttemptOutcome | None = None
+    ending: AttemptOutcome | None = None
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0

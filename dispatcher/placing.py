@@ -8,7 +8,7 @@ from dispatcher.planner.batch import Limits, Plan, View, plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
 from pool import attempts, idle, launching, probing
-from pool.core import PoolCore
+from pool.core import HoldCause, PoolCore
 from pool.model import AttemptOrder, WorkerState
 
 
@@ -43,13 +43,13 @@ class Placing:
         """Return what the planner decides from."""
         pool = self.pool
         pending = [p for p in pool.launches.values() if p.counted and not p.instance_id]
-        held = launching.creates_held(pool, now)
+        hold = launching.creates_hold(pool, now)
         limits = Limits(
             instances=len(pool.workers) + len(pending),
             max_instances=self.settings.max_instances,
             creates_left=launching.creates_left(pool),
-            creates_held=held,
-            at_quota=bool(held) and pool.holds.at_quota,
+            creates_held=hold[1] if hold else "",
+            at_quota=hold is not None and hold[0] is HoldCause.QUOTA,
             type_held=lambda name: launching.type_held(pool, name, now),
         )
         return View(

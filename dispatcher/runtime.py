@@ -7,6 +7,7 @@ there is at most one planning pass, however many events came.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -17,12 +18,12 @@ from dispatcher.engine import Engine
 from dispatcher.messages import (
     Change,
     Command,
-    Commit,
     Event,
     PublishContainer,
     PublishInstance,
     Woken,
 )
+from dispatcher.outflow import Following, Outflow, Write
 from drivers.errors import LongshoreError
 from pool.messages import PoolCommand
 
@@ -64,7 +65,7 @@ class Runtime:
         self._inbox_limit = inbox_limit
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._commits = 0
+        self._outflow = Outflow()
         self._stopping = False
         self.failure: BaseException | None = None
 
@@ -80,6 +81,10 @@ class Runtime:
         self.check_room()
         self._take(event)
 
+    def post_committed(self, event: Event) -> None:
+        """Take in what the store holds already, on the loop's thread; it cannot be refused."""
+        self._take(event)
+
     def check_room(self) -> None:
         """Raise `InboxFull` when no further request can be taken now."""
         if len(self._inbox) >= self._inbox_limit or self._stopping:
@@ -90,17 +95,19 @@ class Runtime:
         self._wake.set()
 
     async def run(self) -> None:
-        """Run until `stop`; an error of our own code ends it and is raised."""
+        """Run until `stop`; an error that ends it, of our own code or the store's, is raised."""
         self._execute(self.engine.begin(self._now()))
         while not self._stopping:
             self._turn()
             await self._sleep()
-        while self._commits:
-            self._wake.clear()
-            await self._wake.wait()
+        if self.failure is not None:
+            raise self.failure
 
     def stop(self) -> None:
-        """End `run` after the commits under way; what was not begun is found again at start."""
+        """End `run`; what was not begun is found again at start.
+
+        Commits under way are the store's: closing it finishes them.
+        """
         self._stopping = True
         self._wake.set()
 
@@ -131,36 +138,41 @@ class Runtime:
                 timer.cancel()
 
     def _execute(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Commit):
-                self._commit(command)
-            else:
-                self._begin(command)
+        writes, ready = self._outflow.put(commands)
+        for write in writes:
+            self._write_changes(write)
+        self._begin(ready)
 
-    def _commit(self, command: Commit) -> None:
-        self._commits += 1
-        future = self._write(command.changes)
+    def _write_changes(self, write: Write) -> None:
+        future = self._write(write.changes)
 
         def on_written(done: Future[None]) -> None:
-            self._loop.call_soon_threadsafe(self._after_commit, command, done.exception())
+            with contextlib.suppress(RuntimeError):  # the loop is closed: a restart finds out
+                self._loop.call_soon_threadsafe(self._after_commit, write, done.exception())
 
         future.add_done_callback(on_written)
 
-    def _after_commit(self, command: Commit, error: BaseException | None) -> None:
-        self._commits -= 1
+    def _after_commit(self, write: Write, error: BaseException | None) -> None:
         if error is not None:
             # Memory is ahead of the store and nothing that depends on it was done: start anew.
-            self.failure = error
-            log.error("the store refused what the engine decided; stopping", error=str(error))
-            self.stop()
+            self._fail(error, "the store refused what the engine decided; stopping")
             return
-        for following in command.then:
-            self._begin(following)
-        if self._stopping:
-            self._wake.set()
+        self._begin(self._outflow.committed(write.ticket))
 
-    def _begin(self, command: PoolCommand | PublishContainer | PublishInstance) -> None:
-        if isinstance(command, PublishContainer | PublishInstance):
-            self._publish(command)
-        elif not self._stopping:
-            self._perform(command)
+    def _begin(self, commands: Sequence[Following]) -> None:
+        """Publish and perform; nothing is performed any more once the runtime stops."""
+        for command in commands:
+            if self._stopping:
+                return
+            try:
+                if isinstance(command, PublishContainer | PublishInstance):
+                    self._publish(command)
+                else:
+                    self._perform(command)
+            except Exception as error:  # noqa: BLE001 - a command without an outcome must not pass
+                self._fail(error, "a command could not be begun; stopping")
+
+    def _fail(self, error: BaseException, what: str) -> None:
+        self.failure = error
+        log.error(what, error=f"{type(error).__name__}: {error}")
+        self.stop()

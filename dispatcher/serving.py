@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -24,15 +25,20 @@ def serve(config: Config) -> int:
     Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
     """
     _configure_log()
-    return asyncio.run(_serve(config))
+    server = Server(config)
+    status = asyncio.run(_serve(server, config))
+    if server.hanging:
+        log.warning("leaving without waiting for a driver call that hangs")
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
-async def _serve(config: Config) -> int:
+async def _serve(server: Server, config: Config) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = Server(config)
     await server.start()
     _warn(config)
     sys.stderr.write(f"Longshore serves at {server.url}\n")

@@ -13,8 +13,11 @@ from dispatcher.model import Container, InstanceRecord
 from pool.model import Worker
 
 
-def instance_view(engine: Engine, worker: Worker) -> InstanceView:
-    """Return a worker as admins see it; the value is a copy."""
+def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
+    """Return a worker as admins see it; the value is a copy.
+
+    `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
+    """
     record = engine.records.get(worker.id)
     ledger = engine.ledger
     running = sorted(
@@ -34,7 +37,7 @@ def instance_view(engine: Engine, worker: Worker) -> InstanceView:
         last_container=worker.last_container,
         created_at=record.created_at if record is not None else worker.appeared_at,
         last_busy_at=worker.last_busy,
-        last_contact_at=worker.last_contact,
+        last_contact_at=max(worker.last_contact, heard_at),
         broken=worker.broken,
         last_error=worker.last_error,
     )
@@ -61,8 +64,13 @@ def gone_view(record: InstanceRecord) -> InstanceView:
 
 
 def container_data(container: Container, waiting: str) -> dict[str, Any]:
-    """Return a container as the data of an event: the API's JSON, as built-in types."""
-    return _plain(container_answer(container, waiting=waiting))
+    """Return a container as the data of an event: the API's JSON, as built-in types.
+
+    Without what the user sent and what may be large or secret: its command and environment.
+    """
+    data = _plain(container_answer(container, waiting=waiting))
+    del data["command"], data["env"]
+    return data
 
 
 def instance_data(view: InstanceView) -> dict[str, Any]:

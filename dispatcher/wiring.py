@@ -7,7 +7,6 @@ import contextlib
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -25,16 +24,18 @@ from dispatcher.engine import Engine, Recovered
 from dispatcher.logs import LogStore
 from dispatcher.messages import PublishContainer, PublishInstance
 from dispatcher.metrics import Metrics
+from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
-from dispatcher.views import container_data, gone_view, instance_data, instance_view
 from drivers.interface import InstanceSet, InstanceType
 from drivers.registry import DriverContext, driver
 from pool.bundle import build_runner
 from pool.clock import SteadyClock
+from pool.cloud_calls import CloudCalls, Launching
+from pool.hostkey import init_fragment
 from pool.link import LinkSettings
 from pool.messages import PoolCommand
-from pool.performer import Launching, Performer
+from pool.performer import Performer
 from pool.ssh_keys import load_or_create_private_key, public_key_text
 
 log = structlog.get_logger(__name__)
@@ -64,7 +65,11 @@ class _AttemptLogs:
 
 
 class Server:
-    """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
+    """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
+
+    `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
+    its thread would keep the process from ending.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -72,6 +77,7 @@ class Server:
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
         self.url = ""
+        self.hanging = False
 
     async def start(self) -> None:
         """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
@@ -104,7 +110,14 @@ class Server:
             performer.perform(command)
 
         def publish(what: PublishContainer | PublishInstance) -> None:
-            _publish(what, engine=engine, broker=broker, watchers=watchers)
+            assert performer is not None  # noqa: S101 - set before the runtime runs
+            publish_event(
+                what,
+                engine=engine,
+                broker=broker,
+                watchers=watchers,
+                heard_at=performer.last_contact,
+            )
 
         runtime = Runtime(
             engine=engine,
@@ -115,7 +128,7 @@ class Server:
             inbox_limit=config.limits.inbox_events,
         )
         performer = await asyncio.to_thread(self._performer, logs, runtime)
-        stack.push_async_callback(asyncio.to_thread, performer.close)
+        stack.push_async_callback(self._close_performer, performer)
         backend = DispatcherBackend(
             runtime=runtime,
             store=store,
@@ -126,6 +139,7 @@ class Server:
             types=types,
             now=now,
             new_id=_new_id,
+            heard_at=performer.last_contact,
             queue_limit=config.limits.queued_containers,
         )
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
@@ -171,20 +185,31 @@ class Server:
             heartbeat_interval_s=config.ssh.heartbeat_interval_s,
             heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
         )
-        return Performer(
-            driver=self._driver(),
+        cloud = CloudCalls(
+            self._driver(),
             cluster=config.cluster,
             launching=Launching(
                 image=config.pool.image,
-                init_command=config.pool.init_command,
+                init_command=self._init_command,
                 public_key=public_key_text(key),
             ),
+            post=runtime.post,
+            now=self._clock.now,
+            threads=config.pool.max_concurrent_creates + _OTHER_CLOUD_THREADS,
+            call_timeout_s=config.pool.cloud_call_timeout_s,
+        )
+        return Performer(
+            cloud=cloud,
             link_settings=link_settings,
             logs=_AttemptLogs(logs),
             post=runtime.post,
             now=self._clock.now,
-            cloud_threads=config.pool.max_concurrent_creates + _OTHER_CLOUD_THREADS,
         )
+
+    def _init_command(self, secret: str) -> str:
+        """Return an instance's first script: its secret, then what the operator wants."""
+        fragment = init_fragment(secret, user=self._config.ssh.user)
+        return f"{fragment}\n{self._config.pool.init_command}"
 
     def _driver(self) -> InstanceSet:
         config = self._config
@@ -229,6 +254,9 @@ class Server:
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.url = f"http://{shown}:{bound[1]}"
 
+    async def _close_performer(self, performer: Performer) -> None:
+        self.hanging = not await asyncio.to_thread(performer.close)
+
     async def _stop_engine(self, runtime: Runtime) -> None:
         runtime.stop()
         assert self._engine_task is not None  # noqa: S101 - set just before this was pushed
@@ -245,28 +273,6 @@ class Server:
         Instances and what runs on them go on; the next start adopts them.
         """
         await self._stack.aclose()
-
-
-def _publish(
-    what: PublishContainer | PublishInstance,
-    *,
-    engine: Engine,
-    broker: Broker,
-    watchers: Watchers,
-) -> None:
-    if isinstance(what, PublishContainer):
-        container = what.container
-        reason = engine.placing.reason(container.id)
-        data = container_data(container, reason.message if reason is not None else "")
-        broker.publish("container", container.id, data)
-        watchers.notify(container.id)
-        return
-    worker = engine.pool.workers.get(what.worker_id)
-    if what.gone is not None:
-        broker.publish("instance", what.worker_id, instance_data(gone_view(what.gone)))
-    elif worker is not None:
-        view = replace(instance_view(engine, worker), state=what.state)
-        broker.publish("instance", what.worker_id, instance_data(view))
 
 
 def _call_soon(

@@ -17,8 +17,17 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import AttemptExit, AttemptOrder, AttemptReport, Worker, WorkerState
-from pool.notices import AttemptEnded, AttemptLogComplete, AttemptMissing, AttemptRunning
+from pool.notices import (
+    AttemptEnded,
+    AttemptLogComplete,
+    AttemptLogLost,
+    AttemptMissing,
+    AttemptRunning,
+)
 from pool.transitions import Trigger
+
+STRIKES_BEFORE_DRAIN = 3
+_FAULTS_OF_THE_REQUEST = frozenset({"invalid", "too_large"})
 
 
 def place(
@@ -35,7 +44,7 @@ def place(
         phase=AttemptPhase.STARTING,
         start_op=op_id,
     )
-    core.attempts[attempt.id] = attempt
+    core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
     core.move(worker, Trigger.PLACED, now)
     worker.last_busy = now
@@ -46,7 +55,7 @@ def place(
 
 def expect(core: PoolCore, attempt: PoolAttempt) -> None:
     """Take up an attempt that an earlier process journalled; its worker's probe decides."""
-    core.attempts[attempt.id] = attempt
+    core.add_attempt(attempt)
 
 
 def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
@@ -55,17 +64,30 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     if attempt is None or attempt.start_op != event.op_id:
         return
     attempt.start_op = 0
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None:
+        worker.strikes = 0
     _running(core, attempt)
-    if attempt.killed_at is not None:
-        _signal(core, attempt, now)
+    signal_if_wanted(core, attempt, now)
 
 
 def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
-    """The runner will not start it: it never ran."""
+    """The runner will not start it: it never ran.
+
+    Refusals for a cause in the request are the user's; several others in a row, the instance's.
+    """
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:
         return
-    missing(core, attempt, event.message, now, refused=True)
+    refused = event.code in _FAULTS_OF_THE_REQUEST
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None and not refused:
+        worker.strikes += 1
+        worker.last_error = f"start refused: {event.message}"
+        if worker.strikes >= STRIKES_BEFORE_DRAIN:
+            worker.broken = f"{worker.strikes} starts in a row were refused: {event.message}"
+            core.note_changed(worker)
+    missing(core, attempt, event.message, now, refused=refused)
 
 
 def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
@@ -101,14 +123,23 @@ def missing(
         )
 
 
-def observe(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
-    """Take in what a run probe says of one attempt."""
+def observe(
+    core: PoolCore, worker: Worker, report: AttemptReport, now: float, *, current: bool
+) -> None:
+    """Take in what a run probe says of one attempt.
+
+    `current` says that the worker has not changed since the probe began; what an older one shows
+    running may have ended and been released since.
+    """
     attempt = core.attempts.get(report.attempt_id)
     if attempt is None:
         if report.exit is not None:
             _release(core, worker.id, report.attempt_id)
-            return
-        attempt = _adopt_stray(core, worker, report, now)
+        elif current:
+            _adopt_stray(core, worker, report, now)
+        else:
+            core.timers.soonest("probe", worker.id, now)
+        return
     if report.exit is not None:
         _ended(core, attempt, report.exit, now)
     elif attempt.phase is not AttemptPhase.ENDED:
@@ -116,7 +147,7 @@ def observe(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -
         _running(core, attempt)
 
 
-def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> PoolAttempt:
+def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
     """A process that no container wants is ended."""
     attempt = PoolAttempt(
         id=report.attempt_id,
@@ -125,10 +156,9 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
         phase=AttemptPhase.RUNNING,
         stray=True,
     )
-    core.attempts[attempt.id] = attempt
+    core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
     kill(core, attempt.id, now)
-    return attempt
 
 
 def _running(core: PoolCore, attempt: PoolAttempt) -> None:
@@ -207,32 +237,49 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     Unknown or ended attempts, and those that are being killed already, are left alone.
     """
     attempt = core.attempts.get(attempt_id)
-    if attempt is None or attempt.phase is AttemptPhase.ENDED or attempt.killed_at is not None:
+    if attempt is None or attempt.phase is AttemptPhase.ENDED or attempt.kill_wanted:
         return
-    attempt.killed_at = now
-    _signal(core, attempt, now)
+    attempt.kill_wanted = True
+    signal_if_wanted(core, attempt, now)
 
 
 def on_signal_due(core: PoolCore, attempt_id: str, now: float) -> None:
     """Repeat the signal; when KILL does not help either, the worker is broken and drained."""
     attempt = core.attempts.get(attempt_id)
     if attempt is not None:
-        _signal(core, attempt, now)
+        signal_if_wanted(core, attempt, now)
 
 
-def _signal(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
-    if attempt.killed_at is None or attempt.phase is AttemptPhase.ENDED:
+def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
+    """Send the signal that is due to an attempt that is to end; without a session, none is.
+
+    The time until KILL counts from the first TERM that had a session to go through.
+    """
+    worker = core.workers.get(attempt.worker_id)
+    if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
         return
+    if worker is None or not worker.session_up:
+        return
+    if attempt.killed_at is None:
+        attempt.killed_at = now
     signal = "TERM"
     if now - attempt.killed_at >= core.settings.term_timeout_s:
         signal = "KILL"
-        worker = core.workers.get(attempt.worker_id)
-        if worker is not None and worker.session_up:
-            attempt.kills_sent += 1
-            if attempt.kills_sent > idle.KILLS_BEFORE_DRAIN:
-                worker.broken = f"attempt {attempt.id} survives KILL"
-                idle.review(core, worker, now)
+        attempt.kills_sent += 1
+        if attempt.kills_sent > idle.KILLS_BEFORE_DRAIN:
+            worker.broken = f"attempt {attempt.id} survives KILL"
+            idle.review(core, worker, now)
     core.commands.append(
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.id, signal=signal)
     )
     core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)
+
+
+def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
+    """Stop waiting for the rest of an ended attempt's log: its instance no longer has it."""
+    core.forget_attempt(attempt.id)
+    core.notices.append(AttemptLogLost(attempt_id=attempt.id, worker_id=attempt.worker_id))
+    worker = core.workers.get(attempt.worker_id)
+    if worker is not None:
+        worker.unreleased.discard(attempt.id)
+        idle.review(core, worker, now)

@@ -13,7 +13,7 @@ from enum import Enum
 
 from drivers.errors import BugError
 from drivers.interface import TOKEN_TAG, InstanceType, Resources
-from pool.messages import PoolCommand
+from pool.messages import CloseSession, PoolCommand
 from pool.model import InstanceSeen, Launch, PoolSettings, Worker, WorkerState
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
 from pool.tags import behavior_from
@@ -34,7 +34,8 @@ class AttemptPhase(Enum):
 class PoolAttempt:
     """The pool's record of one attempt; `stray` means that no container wants it.
 
-    `killed_at` is when it was first asked to end, None when it was not.
+    `kill_wanted` says that it is to end; `killed_at` is when TERM was first sent over a live
+    session, None before that.
     """
 
     id: str
@@ -43,6 +44,7 @@ class PoolAttempt:
     phase: AttemptPhase
     start_op: int = 0
     stray: bool = False
+    kill_wanted: bool = False
     killed_at: float | None = None
     kills_sent: int = 0
 
@@ -63,21 +65,38 @@ class PendingLaunch:
     lost_answer_at: float | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Holds:
-    """Until when creates wait, and why; 0.0 is no hold.
+class HoldCause(Enum):
+    """Why creates may have to wait; each cause holds on its own."""
 
-    `at_quota` tells a quota from other causes; it ends early when fewer than `quota_instances` are
-    left (None: it does not). `on_trial` means that the last create failed for a cause that touches
-    all: until one succeeds, only one is tried at a time.
+    CAPACITY = "capacity"
+    ERROR = "error"
+    QUOTA = "quota"
+    RATE_LIMIT = "rate_limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Creates wait until a time, and why.
+
+    It ends early when fewer than `instances` are left (None: it does not).
     """
 
-    creates_until: float = 0.0
-    creates_reason: str = ""
-    at_quota: bool = False
-    on_trial: bool = False
-    quota_instances: int | None = None
+    until: float
+    reason: str
+    instances: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Holds:
+    """What holds creates: all of them, by cause, and types that the cloud is short of.
+
+    `on_trial` means that the last create failed for a cause that touches all: until one succeeds,
+    only one is tried at a time.
+    """
+
+    creates: dict[HoldCause, Hold] = field(default_factory=dict)
     types_until: dict[str, float] = field(default_factory=dict)
+    on_trial: bool = False
 
 
 class PoolCore:
@@ -100,6 +119,7 @@ class PoolCore:
         self.workers: dict[str, Worker] = {}
         self.launches: dict[str, PendingLaunch] = {}
         self.attempts: dict[str, PoolAttempt] = {}
+        self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
         self.holds = Holds()
         self.timers = Timers()
@@ -152,8 +172,13 @@ class PoolCore:
 
     def attempts_on(self, worker_id: str) -> list[PoolAttempt]:
         """Return the attempts that are or may be on a worker, in the order of their ids."""
-        found = [a for a in self.attempts.values() if a.worker_id == worker_id]
-        return sorted(found, key=lambda a: a.id)
+        found = self._attempts_on.get(worker_id, {})
+        return [found[attempt_id] for attempt_id in sorted(found)]
+
+    def add_attempt(self, attempt: PoolAttempt) -> None:
+        """Take an attempt into the records; its resources are not counted yet."""
+        self.attempts[attempt.id] = attempt
+        self._attempts_on.setdefault(attempt.worker_id, {})[attempt.id] = attempt
 
     def hold_resources(self, worker: Worker, attempt: PoolAttempt) -> None:
         """Count an attempt's resources as used on a worker; twice is once."""
@@ -181,11 +206,27 @@ class PoolCore:
                 self.timers.clear("boot", worker.id)
             self.note_changed(worker)
 
+    def _let_go_of_launch(self, worker: Worker) -> None:
+        """Keep the journal of an instance that left before its key was proven: it may show again.
+
+        A listing may lack an instance that is new (eventual consistency); without the secret it
+        could not prove its key when it comes back.
+        """
+        pending = self.launches.get(worker.token)
+        if pending is None:
+            return
+        if worker.host_key and not pending.in_flight:
+            self.end_launch(worker.token)
+            return
+        pending.instance_id = ""
+        pending.lost_answer_at = worker.appeared_at
+
     def _remove(self, worker: Worker, trigger: Trigger) -> None:
         del self.workers[worker.id]
         self.pinned_keys.pop(worker.id, None)
-        for kind in ("boot", "probe", "silence", "idle", "destroy", "offline"):
+        for kind in ("boot", "probe", "silence", "idle", "destroy", "offline", "tags"):
             self.timers.clear(kind, worker.id)
+        self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             self.forget_attempt(attempt.id)
             if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
@@ -193,16 +234,20 @@ class PoolCore:
                 self.notices.append(
                     AttemptLost(attempt_id=attempt.id, worker_id=worker.id, message=message)
                 )
-        if worker.token in self.launches:
-            self.end_launch(worker.token)
+        self._let_go_of_launch(worker)
         self.notices.append(
             WorkerGone(worker_id=worker.id, state=worker.state.value, reason=trigger.value)
         )
 
     def forget_attempt(self, attempt_id: str) -> None:
         """Drop an attempt's record and its timers; unknown is no error."""
-        self.attempts.pop(attempt_id, None)
         self.timers.clear("signal", attempt_id)
+        attempt = self.attempts.pop(attempt_id, None)
+        if attempt is not None:
+            others = self._attempts_on[attempt.worker_id]
+            del others[attempt_id]
+            if not others:
+                del self._attempts_on[attempt.worker_id]
 
     def end_launch(self, token: str) -> None:
         """Forget a launch: it needs no journal any more."""

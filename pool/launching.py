@@ -12,7 +12,7 @@ from drivers.errors import (
 )
 from drivers.interface import InstanceType
 from pool import idle, probing
-from pool.core import AttemptPhase, PendingLaunch, PoolAttempt, PoolCore
+from pool.core import AttemptPhase, Hold, HoldCause, PendingLaunch, PoolAttempt, PoolCore
 from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, WorkerState
 from pool.notices import AttemptLost, LaunchMade
@@ -22,6 +22,7 @@ from pool.transitions import Trigger
 _DOUBT_S = 10.0
 _LISTING_AFTER_DOUBT_S = 1.0
 _UNKNOWN_ERROR_HOLD_S = 5.0
+_LONGEST_RATE_LIMIT_S = 3600.0
 
 
 def request_launch(core: PoolCore, type_: InstanceType, now: float) -> str:
@@ -92,40 +93,40 @@ def _hold(core: PoolCore, type_name: str, error: CloudError, now: float) -> None
         core.holds.types_until[type_name] = now + settings.capacity_hold_s
         core.timers.set("hold", type_name, now + settings.capacity_hold_s)
         return
-    hold_s = _UNKNOWN_ERROR_HOLD_S
-    if isinstance(error, QuotaError):
-        hold_s = settings.quota_hold_s
-        core.holds.quota_instances = len(core.workers) or None
-    elif isinstance(error, CapacityError):
-        hold_s = settings.capacity_hold_s
-    elif isinstance(error, RateLimitError) and error.retry_after_s is not None:
-        hold_s = error.retry_after_s
+    cause, hold_s = _cause_of(core, error)
     core.holds.on_trial = True
-    core.holds.at_quota = isinstance(error, QuotaError)
-    core.holds.creates_until = max(core.holds.creates_until, now + hold_s)
-    core.holds.creates_reason = str(error) or type(error).__name__
-    core.timers.set("hold", "", core.holds.creates_until)
+    core.holds.creates[cause] = Hold(
+        until=now + hold_s,
+        reason=str(error) or type(error).__name__,
+        instances=(len(core.workers) or None) if cause is HoldCause.QUOTA else None,
+    )
+    core.timers.set("creates", cause.value, now + hold_s)
 
 
-def on_hold_ended(core: PoolCore, type_name: str) -> None:
-    """Forget a hold whose end has come."""
-    if type_name:
-        core.holds.types_until.pop(type_name, None)
-    else:
-        core.holds.creates_until = 0.0
-        core.holds.creates_reason = ""
-        core.holds.at_quota = False
-        core.holds.quota_instances = None
+def _cause_of(core: PoolCore, error: CloudError) -> tuple[HoldCause, float]:
+    """Return what an error holds creates for, and for how many seconds."""
+    match error:
+        case QuotaError():
+            return HoldCause.QUOTA, core.settings.quota_hold_s
+        case CapacityError():
+            return HoldCause.CAPACITY, core.settings.capacity_hold_s
+        case RateLimitError():
+            told = error.retry_after_s
+            known = told is not None and 0 < told <= _LONGEST_RATE_LIMIT_S
+            return HoldCause.RATE_LIMIT, told if known and told else _UNKNOWN_ERROR_HOLD_S
+        case _:
+            return HoldCause.ERROR, _UNKNOWN_ERROR_HOLD_S
 
 
-def creates_held(core: PoolCore, now: float) -> str:
-    """Return why no instance may be created now, "" when one may."""
-    holds = core.holds
-    if now >= holds.creates_until:
-        return ""
-    if holds.quota_instances is not None and len(core.workers) < holds.quota_instances:
-        return ""
-    return holds.creates_reason
+def creates_hold(core: PoolCore, now: float) -> tuple[HoldCause, str] | None:
+    """Return what holds creates now and its reason, None when they may go on."""
+    for cause in HoldCause:
+        hold = core.holds.creates.get(cause)
+        if hold is None or now >= hold.until:
+            continue
+        if hold.instances is None or len(core.workers) >= hold.instances:
+            return cause, hold.reason
+    return None
 
 
 def creates_left(core: PoolCore) -> int:

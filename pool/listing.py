@@ -11,6 +11,7 @@ from pool.tags import is_unrecognised, tags_of, type_from
 from pool.transitions import Trigger
 
 _SOON_S = 2.0
+_NEW_INSTANCE_GRACE_S = 30.0
 
 
 def request_listing(core: PoolCore) -> None:
@@ -33,13 +34,24 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         _see(core, seen, event.began_at, now)
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
-        if worker.id not in present and event.began_at > worker.listed_at:
+        if worker.id not in present and event.began_at > _may_be_gone_after(worker):
             core.move(worker, Trigger.GONE, now)
     launching.after_listing(core, event.began_at, now)
     if not core.listed_once:
         core.listed_once = True
         _lose_attempts_without_instance(core)
     _schedule(core, now)
+
+
+def _may_be_gone_after(worker: Worker) -> float:
+    """Return the time after which a listing that lacks a worker means that it is gone.
+
+    One that no listing has shown yet may be too new for the cloud's listings, unless it is being
+    destroyed.
+    """
+    if worker.listed or worker.state is WorkerState.SHUTDOWN:
+        return worker.listed_at
+    return worker.appeared_at + _NEW_INSTANCE_GRACE_S
 
 
 def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
@@ -56,7 +68,7 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
 def _schedule(core: PoolCore, now: float) -> None:
     """Arm the next listing: sooner while something is expected to change."""
     expecting = any(
-        worker.state is WorkerState.SHUTDOWN or not worker.address
+        worker.state is WorkerState.SHUTDOWN or not worker.address or not worker.listed
         for worker in core.workers.values()
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
@@ -72,6 +84,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
         if is_unrecognised(worker.type) and worker.behavior is IdleBehavior.RUN:
             worker.behavior = IdleBehavior.DRAIN
+    worker.listed = True
     worker.listed_at = max(worker.listed_at, began_at)
     if seen.address and seen.address != worker.address:
         worker.address = seen.address

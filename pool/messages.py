@@ -225,11 +225,12 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRefused:
-    """The runner answered that it did not start the attempt and will not."""
+    """The runner answered that it did not start the attempt and will not; `code` is its word."""
 
     op_id: int
     worker_id: str
     attempt_id: str
+    code: str
     message: str
 
 

@@ -55,6 +55,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     offline_timeout_s: Seconds = 180.0
     quota_hold_s: Seconds = 60.0
     capacity_hold_s: Seconds = 60.0
+    cloud_call_timeout_s: Seconds = 120.0
     max_concurrent_creates: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
     image: Annotated[str, msgspec.Meta(max_length=512)] = ""
     init_command: Annotated[str, msgspec.Meta(max_length=16384)] = ""
@@ -140,6 +141,8 @@ class Worker:
 
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `unreleased` those that ended but whose log is not complete yet.
+    `listed` says whether a listing has ever shown it; `strikes` counts starts in a row that failed
+    for a cause that lies with the instance.
     """
 
     id: str
@@ -155,6 +158,8 @@ class Worker:
     secret: str = ""
     last_contact: float = 0.0
     last_busy: float = 0.0
+    listed: bool = False
+    strikes: int = 0
     revision: int = 0
     probe_op: int = 0
     probe_failures: int = 0

@@ -85,6 +85,14 @@ class AttemptLogComplete:
     worker_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLogLost:
+    """The rest of the attempt's log will never come."""
+
+    attempt_id: str
+    worker_id: str
+
+
 Notice = (
     LaunchMade
     | LaunchEnded
@@ -95,4 +103,5 @@ Notice = (
     | AttemptMissing
     | AttemptLost
     | AttemptLogComplete
+    | AttemptLogLost
 )

@@ -5,17 +5,15 @@ Each command ends in exactly one event, whatever is raised on the way.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
 
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, LongshoreError
-from drivers.interface import CLUSTER_TAG, HostKeyVerdict, Instance, InstanceSet
-from pool.hostkey import init_fragment
+from drivers.errors import LongshoreError
+from drivers.interface import HostKeyVerdict
+from pool.cloud_calls import CloudCalls
 from pool.link import (
     LinkSettings,
     ProbeStageError,
@@ -26,14 +24,8 @@ from pool.link import (
 from pool.messages import (
     AttemptStarted,
     CloseSession,
-    Created,
-    CreateFailed,
     CreateInstance,
-    Destroyed,
-    DestroyFailed,
     DestroyInstance,
-    Listed,
-    ListingFailed,
     ListInstances,
     PoolCommand,
     PoolEvent,
@@ -46,58 +38,40 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
     StartUnknown,
-    TagsFailed,
-    TagsSet,
 )
-from pool.model import InstanceSeen
 from pool.worker_reports import LogSink, Post, WorkerReports
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launching:
-    """What every instance is created with: image, operator's script, our public key."""
-
-    image: str
-    init_command: str
-    public_key: str
+_CLOSING_THREADS = 8
+_CLOUD_GRACE_S = 10.0
 
 
 class Performer:
     """Begins commands without blocking and posts what came of them.
 
-    Driver calls run on `cloud_threads` threads (more than `max_concurrent_creates`, so that creates
-    that hang do not keep a destroy waiting), listings on one of their own, probes on
-    `probe_threads`; everything else goes through the sessions' own threads. `close` ends them.
+    Probes run on `probe_threads` threads; everything else on an instance goes through the
+    sessions' own threads, everything in the cloud through `cloud`. `close` ends all of them.
     """
 
     def __init__(
         self,
         *,
-        driver: InstanceSet,
-        cluster: str,
-        launching: Launching,
+        cloud: CloudCalls,
         link_settings: LinkSettings,
         logs: LogSink,
         post: Post,
         now: Callable[[], float],
-        cloud_threads: int,
         probe_threads: int = 64,
     ) -> None:
-        self._driver = driver
-        self._cluster = cluster
-        self._launching = launching
+        self._cloud = cloud
         self._link_settings = link_settings
         self._logs = logs
         self._post = post
         self._now = now
-        self._instances: dict[str, Instance] = {}
-        self._instances_lock = threading.Lock()
         self._links: dict[str, tuple[WorkerLink, WorkerReports]] = {}
-        self._cloud = ThreadPoolExecutor(cloud_threads, thread_name_prefix="cloud")
-        self._listings = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._probes = ThreadPoolExecutor(probe_threads, thread_name_prefix="probe")
+        self._closing = ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="closing")
         self._closed = False
 
     def perform(self, command: PoolCommand) -> None:
@@ -105,14 +79,8 @@ class Performer:
         if self._closed:
             return
         match command:
-            case ListInstances():
-                self._listings.submit(self._guarded, self._list, command)
-            case CreateInstance():
-                self._cloud.submit(self._guarded, self._create, command)
-            case DestroyInstance():
-                self._cloud.submit(self._guarded, self._destroy, command)
-            case SetTags():
-                self._cloud.submit(self._guarded, self._set_tags, command)
+            case ListInstances() | CreateInstance() | DestroyInstance() | SetTags():
+                self._cloud.begin(command)
             case Probe():
                 link, reports = self._link(command.worker_id)
                 reports.probe_begins()
@@ -137,7 +105,9 @@ class Performer:
             case CloseSession():
                 found = self._links.pop(command.worker_id, None)
                 if found is not None:
-                    self._probes.submit(self._guarded, found[0].close)
+                    # Cut first: what a frozen host holds up must not wait for a thread.
+                    found[0].cut()
+                    self._closing.submit(self._guarded, found[0].close)
             case _:
                 assert_never(command)
 
@@ -148,86 +118,6 @@ class Performer:
         except Exception:
             log.exception("a command failed in a way that nobody foresaw")
             raise
-
-    # ---- the cloud ---------------------------------------------------------------------------
-
-    def _list(self, command: ListInstances) -> None:
-        began_at = self._now()
-        try:
-            listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
-            seen = tuple(_seen(instance) for instance in listed)
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it becomes an event
-            self._post(ListingFailed(op_id=command.op_id, error=_as_cloud_error(error)))
-            return
-        with self._instances_lock:
-            for instance, value in zip(listed, seen, strict=True):
-                self._instances[value.id] = instance
-            for gone in sorted(self._instances.keys() - {value.id for value in seen}):
-                if gone not in self._links:
-                    del self._instances[gone]
-        self._post(Listed(op_id=command.op_id, began_at=began_at, instances=seen))
-
-    def _create(self, command: CreateInstance) -> None:
-        launch = command.launch
-        try:
-            instance = self._driver.create(
-                instance_type=command.instance_type,
-                image=self._launching.image,
-                tags=dict(command.tags),
-                init_command=init_fragment(launch.secret) + "\n" + self._launching.init_command,
-                public_key=self._launching.public_key,
-                token=launch.token,
-            )
-            seen = _seen(instance)
-        except CloudError as error:
-            self._post(CreateFailed(op_id=command.op_id, token=launch.token, error=error))
-            return
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-            # Nobody knows how far it got, so nobody may say that nothing was created.
-            doubt = AmbiguousResult(f"{type(error).__name__}: {error}")
-            self._post(CreateFailed(op_id=command.op_id, token=launch.token, error=doubt))
-            return
-        with self._instances_lock:
-            self._instances[seen.id] = instance
-        self._post(Created(op_id=command.op_id, token=launch.token, instance=seen))
-
-    def _destroy(self, command: DestroyInstance) -> None:
-        try:
-            self._instance(command.instance_id).destroy()
-        except InstanceNotFound:
-            # There is nothing to destroy, which is what was asked; the listing has the last word.
-            log.info("destroy: no such instance", instance=command.instance_id)
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-            self._post(
-                DestroyFailed(
-                    op_id=command.op_id,
-                    instance_id=command.instance_id,
-                    error=_as_cloud_error(error),
-                )
-            )
-            return
-        self._post(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
-
-    def _set_tags(self, command: SetTags) -> None:
-        try:
-            self._instance(command.instance_id).set_tags(dict(command.tags))
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-            self._post(
-                TagsFailed(
-                    op_id=command.op_id,
-                    instance_id=command.instance_id,
-                    error=_as_cloud_error(error),
-                )
-            )
-            return
-        self._post(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
-
-    def _instance(self, instance_id: str) -> Instance:
-        with self._instances_lock:
-            instance = self._instances.get(instance_id)
-        if instance is None:
-            raise InstanceNotFound(f"no listing has shown {instance_id}")
-        return instance
 
     # ---- the workers -------------------------------------------------------------------------
 
@@ -280,7 +170,7 @@ class Performer:
         )
 
     def _verify(self, worker_id: str, public_key: str) -> HostKeyVerdict:
-        return self._instance(worker_id).verify_host_key(public_key)
+        return self._cloud.verify_host_key(worker_id, public_key)
 
     def _start(self, command: StartAttempt) -> None:
         worker_id, attempt_id = command.worker_id, command.order.attempt_id
@@ -307,6 +197,7 @@ class Performer:
                         op_id=command.op_id,
                         worker_id=worker_id,
                         attempt_id=attempt_id,
+                        code=result.code,
                         message=result.message,
                     )
                 case StartVerdict.UNKNOWN:
@@ -322,25 +213,22 @@ class Performer:
 
         found[0].start(command.order, on_result)
 
-    def close(self) -> None:
-        """Drop every session and end every thread; what runs on instances goes on."""
+    def last_contact(self, worker_id: str) -> float:
+        """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""
+        found = self._links.get(worker_id)
+        return found[0].last_contact if found is not None else 0.0
+
+    def close(self) -> bool:
+        """Drop every session and end every thread; what runs on instances goes on.
+
+        Returns whether all threads ended: a driver call that hangs is not waited for for ever.
+        """
         self._closed = True
+        for worker_id in sorted(self._links):
+            self._links[worker_id][0].cut()
         for worker_id in sorted(self._links):
             self._links[worker_id][0].close()
         self._links.clear()
-        self._cloud.shutdown(wait=True)
-        self._listings.shutdown(wait=True)
         self._probes.shutdown(wait=True)
-        self._driver.close()
-
-
-def _seen(instance: Instance) -> InstanceSeen:
-    tags = tuple(sorted(instance.tags.items()))
-    return InstanceSeen(id=instance.id, address=instance.address, tags=tags)
-
-
-def _as_cloud_error(error: Exception) -> CloudError:
-    if isinstance(error, CloudError):
-        return error
-    log.error("a driver raised what no driver should", error_type=type(error).__name__)
-    return CloudError(f"{type(error).__name__}: {error}")
+        self._closing.shutdown(wait=True)
+        return self._cloud.close(_CLOUD_GRACE_S)

@@ -57,7 +57,8 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         return
     if event.op_id != worker.probe_op:
         return
-    unchanged = event.revision == worker.revision
+    current = event.revision == worker.revision
+    reattached = not worker.session_up
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
@@ -65,18 +66,27 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.last_error = ""
     core.timers.clear("silence", worker.id)
     core.timers.clear("offline", worker.id)
-    _pin(core, worker, event.host_key)
+    _pin(core, worker, event.host_key, now)
     worker.broken = worker.broken or event.report.broken
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
-        attempts.observe(core, worker, report, now)
-    _find_missing(core, worker, event, unchanged=unchanged, now=now)
+        attempts.observe(core, worker, report, now, current=current)
+    _find_missing(core, worker, event, current=current, now=now)
     _settle(core, worker, now)
+    if reattached:
+        for attempt in core.attempts_on(worker.id):
+            attempts.signal_if_wanted(core, attempt, now)
 
 
-def _pin(core: PoolCore, worker: Worker, host_key: str) -> None:
-    """Keep the proven key; the secret that proved it is void from now on."""
+def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
+    """Keep the proven key; the secret that proved it is void from now on.
+
+    It lies on the instance until a probe that carries the pinned key deletes it there: one more
+    probe, since deleting it before the pin is journalled could lock us out for ever.
+    """
     if worker.host_key == host_key:
         return
+    if worker.secret:
+        core.timers.soonest("probe", worker.id, now + core.settings.probe_interval_s)
     worker.host_key = host_key
     worker.secret = ""
     core.pinned_keys[worker.id] = host_key
@@ -86,15 +96,19 @@ def _pin(core: PoolCore, worker: Worker, host_key: str) -> None:
 
 
 def _find_missing(
-    core: PoolCore, worker: Worker, event: ProbeSucceeded, *, unchanged: bool, now: float
+    core: PoolCore, worker: Worker, event: ProbeSucceeded, *, current: bool, now: float
 ) -> None:
+    """Conclude what a current probe does not show; an older one only asks for another."""
     reported = {report.attempt_id for report in event.report.attempts}
     for attempt in core.attempts_on(worker.id):
-        if attempt.id in reported or attempt.start_op or attempt.phase is AttemptPhase.ENDED:
+        if attempt.id in reported or attempt.start_op:
             continue
-        if not unchanged:
+        if not current:
             core.timers.soonest("probe", worker.id, now)
             return
+        if attempt.phase is AttemptPhase.ENDED:
+            attempts.give_log_up(core, attempt, now)
+            continue
         message = f"it is not on {worker.id}, and no exit of it is recorded there"
         attempts.missing(core, attempt, message, now)
 
@@ -110,9 +124,6 @@ def _settle(core: PoolCore, worker: Worker, now: float) -> None:
         core.move(worker, Trigger.LAST_EXIT, now)
     else:
         core.move(worker, Trigger.READY_EMPTY, now)
-    for attempt in core.attempts_on(worker.id):
-        if attempt.killed_at is not None:
-            core.timers.set("signal", attempt.id, now)
     idle.review(core, worker, now)
 
 
@@ -146,7 +157,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     core.timers.set("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
     core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
     core.note_changed(worker)
-    ensure(core, worker, now)
+    core.timers.soonest("probe", worker.id, now)
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from drivers.errors import BugError
 from pool import attempts, idle, launching, listing, probing
-from pool.core import PoolCore
+from pool.core import HoldCause, PoolCore
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -28,6 +28,8 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import Worker, WorkerState
+
+_WORTH_A_PASS = frozenset({"boot", "creates", "hold", "idle", "offline", "silence"})
 
 
 def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912 - a table
@@ -71,20 +73,25 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             assert_never(event)
 
 
-def on_wakeup(core: PoolCore, now: float) -> None:
-    """Do everything that is due at `now`."""
+def on_wakeup(core: PoolCore, now: float) -> bool:
+    """Do everything that is due at `now`; return whether the planner should look again."""
+    plan = False
     while (key := core.timers.pop_due(now)) is not None:
         kind, subject = key
+        plan = plan or kind in _WORTH_A_PASS
         if kind == "list":
             listing.request_listing(core)
+        elif kind == "creates":
+            del core.holds.creates[HoldCause(subject)]
         elif kind == "hold":
-            launching.on_hold_ended(core, subject)
+            del core.holds.types_until[subject]
         elif kind == "signal":
             attempts.on_signal_due(core, subject, now)
         else:
             worker = core.workers.get(subject)
             if worker is not None:
                 _on_worker_due(core, worker, kind, now)
+    return plan
 
 
 def _on_worker_due(core: PoolCore, worker: Worker, kind: str, now: float) -> None:

@@ -6,6 +6,8 @@ import heapq
 
 Key = tuple[str, str]
 
+_SPARE_ENTRIES = 64
+
 
 class Timers:
     """Deadlines by (kind, subject); setting one again replaces it."""
@@ -20,6 +22,8 @@ class Timers:
         if self._due.get(key) != due:
             self._due[key] = due
             heapq.heappush(self._heap, (due, key))
+            if len(self._heap) > 2 * len(self._due) + _SPARE_ENTRIES:
+                self._heap = sorted((at, named) for named, at in self._due.items())
 
     def soonest(self, kind: str, subject: str, due: float) -> None:
         """Let (kind, subject) be due at `due` unless it is due earlier already."""

@@ -16,7 +16,6 @@ from dispatcher.messages import (
     CancelRequested,
     Change,
     Command,
-    Commit,
     DeleteLaunch,
     Event,
     PriorityRequested,
@@ -35,6 +34,7 @@ from dispatcher.model import (
     InstanceRecord,
     SchedulerSettings,
 )
+from dispatcher.outflow import Following, Outflow, Write
 from drivers.errors import CloudError
 from drivers.interface import TOKEN_TAG, InstanceType
 from pool.messages import (
@@ -114,6 +114,9 @@ class Rig:
             new_token=lambda: f"token-{next(self._numbers)}",
             new_secret=lambda: "secret",
         )
+        self.outflow = Outflow()
+        self.uncommitted: list[Write] = []
+        self.store_lags = False
         if not listed:
             self.silent.add(ListInstances)
         self._carry_out(self.engine.begin(self.now))
@@ -249,17 +252,28 @@ class Rig:
         self._carry_out(commands)
 
     def _carry_out(self, commands: list[Command]) -> None:
+        writes, ready = self.outflow.put(commands)
+        self.uncommitted += writes
+        self._begin(ready)
+        if not self.store_lags:
+            self.commit()
+
+    def commit(self) -> None:
+        """Let the store catch up with everything that is pending."""
+        while self.uncommitted:
+            write = self.uncommitted.pop(0)
+            for change in write.changes:
+                self._commit(change)
+            self._begin(self.outflow.committed(write.ticket))
+
+    def _begin(self, commands: list[Following]) -> None:
         for command in commands:
-            if isinstance(command, Commit):
-                for change in command.changes:
-                    self._commit(change)
-                self._carry_out(list(command.then))
-            elif isinstance(command, PublishContainer | PublishInstance):
+            if isinstance(command, PublishContainer | PublishInstance):
                 self.published.append(command)
-            else:
-                self.sent.append(command)
-                if type(command) not in self.silent:
-                    self._answer(command)
+                continue
+            self.sent.append(command)
+            if type(command) not in self.silent:
+                self._answer(command)
 
     def _commit(self, change: Change) -> None:
         match change:

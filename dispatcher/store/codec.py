@@ -104,6 +104,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "stdout_bytes": attempt.stdout_bytes,
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
+        "ending": None if attempt.ending is None else attempt.ending.value,
     }
 
 
@@ -125,6 +126,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stdout_bytes=row.stdout_bytes,
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
+        ending=None if row.ending is None else _OUTCOMES[row.ending],
     )
 
 

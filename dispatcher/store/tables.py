@@ -70,6 +70,7 @@ attempts = Table(
     Column("stdout_bytes", BigInteger, nullable=False),
     Column("stderr_bytes", BigInteger, nullable=False),
     Column("log_complete", Boolean, nullable=False),
+    Column("ending", Text),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)

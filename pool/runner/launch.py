@@ -87,7 +87,7 @@ class Launcher:
 
     def _bare(self, order: Order) -> tuple[list[bytes], dict[bytes, bytes]]:
         if order.image:
-            raise Refusal("engine", "the process engine runs no images")
+            raise Refusal("invalid", "the process engine runs no images")
         if not order.command:
             raise Refusal("invalid", "the process engine needs a command")
         work = self._spool.work(order.attempt_id)
@@ -211,6 +211,8 @@ class Launcher:
             return False
         if attempt.engine == "process":
             signal_group(pid, ticks, SIGNALS[name])
+            if name == "KILL":
+                kill_marked(attempt.attempt_id)
             return True
         os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
         if name == "KILL":
@@ -262,8 +264,13 @@ class Launcher:
         return found
 
     def release(self, attempt: Attempt) -> None:
-        """Forget an ended attempt, with its log, working directory, container and cgroup."""
-        if attempt.engine != "process":
+        """Forget an ended attempt, with its log, working directory, container and cgroup.
+
+        What it left running ends here: a container engine's ends with the first process already.
+        """
+        if attempt.engine == "process":
+            kill_marked(attempt.attempt_id)
+        else:
             groups = cgroups.directories(attempt.cgroup)
             words = [container_name(attempt.attempt_id), *groups]
             self._help(attempt.attempt_id, scripts.RELEASE, words, self._prefix(attempt))

@@ -81,6 +81,7 @@ class Trouble:
             self.pass_time,
             self.crash,
             self.mute,
+            self.lag,
         ]
         self.dice.choice(choices)()
 
@@ -138,6 +139,20 @@ class Trouble:
 
     def crash(self) -> None:
         self.rig.crash()
+
+    def lag(self) -> None:
+        """The store hangs for some steps; then it catches up, or the dispatcher dies first."""
+        if self.rig.store_lags:
+            return
+        self.rig.store_lags = True
+        for _ in range(self.dice.randint(1, 4)):
+            self.step()
+        self.rig.store_lags = False
+        if self.dice.random() < 0.5:
+            self.rig.commit()
+            self.rig.settle()
+        else:
+            self.crash()
 
     def mute(self) -> None:
         """Answers to starts, probes, destroys or listings get lost for a while."""

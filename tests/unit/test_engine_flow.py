@@ -206,7 +206,13 @@ def test_a_refused_start_fails_the_container_with_the_runners_words() -> None:
     rig.submit(make_container(1))
     start = last_commands(rig, StartAttempt)[0]
     rig.send(
-        StartRefused(op_id=start.op_id, worker_id="i-001", attempt_id="c-1-1", message="too long")
+        StartRefused(
+            op_id=start.op_id,
+            worker_id="i-001",
+            attempt_id="c-1-1",
+            code="too_large",
+            message="too long",
+        )
     )
     assert rig.states() == {"c-1": "failed"}
     assert rig.containers["c-1"].reason.message == "too long"  # type: ignore[union-attr]  # it failed

@@ -13,6 +13,7 @@ import pytest
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from pool.bundle import RunnerBundle
+from pool.cloud_calls import CloudCalls, Launching
 from pool.link import LinkSettings
 from pool.messages import (
     Created,
@@ -36,10 +37,12 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import AttemptOrder, Launch, ProbeReport
-from pool.performer import Launching, Performer
+from pool.performer import Performer
 from pool.ssh_keys import load_or_create_private_key
 from pool.worker_reports import WorkerReports
 from tests.samples import make_type
+
+CALL_TIMEOUT_S = 1.0
 
 
 @dataclass
@@ -49,9 +52,14 @@ class Vm:
     id: str
     error: Exception | None = None
     address: str = "127.0.0.1:1"
+    gate: threading.Event | None = None
+    destroys: int = 0
     tags: dict[str, str] = field(default_factory=lambda: {"longshore-cluster": "x"})
 
     def destroy(self) -> None:
+        self.destroys += 1
+        if self.gate is not None:
+            self.gate.wait(10)
         if self.error is not None:
             raise self.error
 
@@ -133,10 +141,21 @@ class Rig:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     posted: queue.Queue[PoolEvent] = queue.Queue()
     cloud = Cloud()
-    performer = Performer(
-        driver=cloud,
+    calls = CloudCalls(
+        cloud,
         cluster="x",
-        launching=Launching(image="an-image", init_command="echo mine", public_key="ssh-x AAAA"),
+        launching=Launching(
+            image="an-image",
+            init_command=lambda secret: f"put {secret}",
+            public_key="ssh-x AAAA",
+        ),
+        post=posted.put,
+        now=lambda: 5.0,
+        threads=6,
+        call_timeout_s=CALL_TIMEOUT_S,
+    )
+    performer = Performer(
+        cloud=calls,
         link_settings=LinkSettings(
             user="root",
             private_key=load_or_create_private_key(tmp_path / "key"),
@@ -151,10 +170,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         logs=NoLogs(),
         post=posted.put,
         now=lambda: 5.0,
-        cloud_threads=2,
     )
     yield Rig(performer, cloud, posted)
-    performer.close()
+    cloud.gate.set()
+    assert performer.close()
     assert posted.empty(), "an outcome came twice"
 
 
@@ -169,8 +188,7 @@ def test_a_create_carries_the_secret_and_the_operators_script(rig: Rig) -> None:
     assert isinstance(event, Created)
     assert (event.op_id, event.token, event.instance.id) == (7, "t", "i-0")
     (made,) = rig.cloud.created
-    assert "s3cret" in str(made["init"])
-    assert str(made["init"]).endswith("\necho mine")
+    assert made["init"] == "put s3cret"
     assert made["token"] == "t"  # noqa: S105 - a launch token, not a password
 
 
@@ -226,14 +244,31 @@ def test_destroy_and_tags(rig: Rig) -> None:
     assert isinstance(failed.error, InstanceNotFound)
 
 
-def test_a_hanging_create_keeps_no_listing_waiting(rig: Rig) -> None:
+def test_a_create_that_hangs_keeps_no_listing_waiting_and_becomes_ambiguous(rig: Rig) -> None:
     rig.cloud.gate.clear()
     for number in range(4):
         rig.performer.perform(create(str(number)))
     rig.performer.perform(ListInstances(op_id=9))
     assert isinstance(rig.outcome(), Listed)
-    rig.cloud.gate.set()
-    assert {type(rig.outcome()) for _ in range(4)} == {Created}
+    outcomes = [rig.outcome() for _ in range(4)]
+    assert {type(o.error) for o in outcomes if isinstance(o, CreateFailed)} == {AmbiguousResult}
+    assert len({o.token for o in outcomes if isinstance(o, CreateFailed)}) == 4
+
+
+def test_a_destroy_that_still_runs_is_not_begun_again(rig: Rig) -> None:
+    gate = threading.Event()
+    vm = Vm("i-1", gate=gate)
+    rig.cloud.vms = [vm]
+    rig.performer.perform(ListInstances(op_id=1))
+    rig.outcome()
+    rig.performer.perform(DestroyInstance(op_id=2, instance_id="i-1"))
+    rig.performer.perform(DestroyInstance(op_id=3, instance_id="i-1"))
+    second = rig.outcome()
+    assert isinstance(second, DestroyFailed)
+    assert second.op_id == 3
+    gate.set()
+    assert rig.outcome() == Destroyed(op_id=2, instance_id="i-1")
+    assert vm.destroys == 1
 
 
 def test_a_worker_that_cannot_be_reached_fails_its_probe_and_starts_there_are_unknown(

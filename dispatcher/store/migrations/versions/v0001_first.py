@@ -66,6 +66,7 @@ def _attempts() -> None:
         sa.Column("stdout_bytes", sa.BigInteger, nullable=False),
         sa.Column("stderr_bytes", sa.BigInteger, nullable=False),
         sa.Column("log_complete", sa.Boolean, nullable=False),
+        sa.Column("ending", sa.Text),
         sa.UniqueConstraint("container_id", "number", name="attempts_container_number"),
     )
     op.create_index("attempts_by_instance", "attempts", ["instance_id", "sequence"])
