@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from dispatcher.api.backend import (
     Conflict,
-    ContainerFilter,
     Health,
     InstanceView,
     NewContainer,
     NotFound,
-    Page,
     ServerEvent,
     Unavailable,
 )
@@ -33,6 +31,7 @@ from dispatcher.messages import (
 from dispatcher.metrics import Metrics
 from dispatcher.model import Container
 from dispatcher.planner.fit import impossible
+from dispatcher.queries import ContainerFilter, Page
 from dispatcher.runtime import InboxFull, Runtime
 from dispatcher.store.errors import (
     AlreadyFinal,

@@ -5,8 +5,8 @@ Deterministic: the same events at the same times give the same commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from dispatcher.ledger import Ledger
@@ -38,12 +38,13 @@ from dispatcher.model import (
 )
 from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
+from dispatcher.queries import Recovered
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool import attempts, idle, launching, reactor
 from pool.core import AttemptPhase, PoolAttempt, PoolCore
 from pool.messages import PoolCommand
-from pool.model import Launch, PoolSettings, WorkerState
+from pool.model import PoolSettings, WorkerState
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,
@@ -59,20 +60,6 @@ from pool.notices import (
 )
 
 Publication = PublishContainer | PublishInstance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What the store knew when the process started.
-
-    `containers` are those that have not ended; `unreleased` are ended attempts whose log may still
-    be on an instance; `instances` those that were not gone.
-    """
-
-    containers: Sequence[Container] = ()
-    unreleased: Sequence[Attempt] = ()
-    launches: Sequence[Launch] = ()
-    instances: Sequence[InstanceRecord] = ()
 
 
 class Engine:

@@ -20,7 +20,7 @@ from dispatcher.api.server import ApiRunner
 from dispatcher.backend import DispatcherBackend
 from dispatcher.broker import Broker, Watchers
 from dispatcher.config import Config, driver_parameters, instance_types, listen_address
-from dispatcher.engine import Engine, Recovered
+from dispatcher.engine import Engine
 from dispatcher.logs import LogStore
 from dispatcher.messages import PublishContainer, PublishInstance
 from dispatcher.metrics import Metrics
@@ -150,19 +150,12 @@ class Server:
         log.info("serving", url=self.url, driver=config.driver.name, store=config.store)
 
     async def _engine(self, store: Store, types: dict[str, InstanceType]) -> Engine:
-        found = await asyncio.to_thread(store.recover)
-        unreleased = await asyncio.to_thread(store.unreleased_attempts)
         return Engine(
             cluster=self._config.cluster,
             types=types,
             pool_settings=self._config.pool,
             settings=self._config.scheduler,
-            recovered=Recovered(
-                containers=found.containers,
-                unreleased=unreleased,
-                launches=found.launches,
-                instances=found.instances,
-            ),
+            recovered=await asyncio.to_thread(store.recover),
             new_token=lambda: secrets.token_hex(16),
             new_secret=lambda: secrets.token_hex(32),
         )

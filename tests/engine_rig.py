@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from dispatcher.engine import Engine, Recovered
+from dispatcher.engine import Engine
 from dispatcher.messages import (
     CancelRequested,
     Change,
@@ -35,6 +35,7 @@ from dispatcher.model import (
     SchedulerSettings,
 )
 from dispatcher.outflow import Following, Outflow, Write
+from dispatcher.queries import Recovered
 from drivers.errors import CloudError
 from drivers.interface import TOKEN_TAG, InstanceType
 from pool.messages import (

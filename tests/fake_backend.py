@@ -15,16 +15,15 @@ from decimal import Decimal
 
 from dispatcher.api.backend import (
     Conflict,
-    ContainerFilter,
     Health,
     InstanceView,
     NewContainer,
     NotFound,
-    Page,
     ServerEvent,
     Unavailable,
 )
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason
+from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
 from pool.model import IdleBehavior
 

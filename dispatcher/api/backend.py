@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
-from dispatcher.model import Container, ContainerSpec, ContainerState
+from dispatcher.model import Container, ContainerSpec
+from dispatcher.queries import ContainerFilter, Page
 from pool.model import IdleBehavior
 
 
@@ -30,25 +31,6 @@ class NewContainer:
     spec: ContainerSpec
     priority: int
     project: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerFilter:
-    """Which containers to list; () and "" mean any. `states` are alternatives."""
-
-    states: tuple[ContainerState, ...] = ()
-    user: str = ""
-    project: str = ""
-    name: str = ""
-    instance_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """One page of containers, newest first; `next_cursor` is None on the last."""
-
-    items: tuple[Container, ...]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import partial
 from aiohttp import web
 
 from dispatcher.api.answers import container_answer, how_many_fit, json_response
-from dispatcher.api.backend import Backend, ContainerFilter, Page
+from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.log_stream import LogStream
@@ -18,6 +18,7 @@ from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
 from dispatcher.model import Container, ContainerState
+from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"

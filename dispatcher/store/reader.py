@@ -7,33 +7,23 @@ import binascii
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, false, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from dispatcher.api.backend import ContainerFilter, Page
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
+from dispatcher.queries import ContainerFilter, Page, Recovered
 from dispatcher.store import codec
 from dispatcher.store.errors import StoreBusy
 from dispatcher.store.tables import attempts, containers, instances, launches
 from drivers.errors import InvalidRequest
-from pool.model import Launch
 
 PAGE_LIMIT = 1000
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What a restart must know; containers by sequence, the rest by id."""
-
-    containers: tuple[Container, ...]
-    launches: tuple[Launch, ...]
-    instances: tuple[InstanceRecord, ...]
 
 
 class Reader:
@@ -79,8 +69,10 @@ class Reader:
             present = connection.execute(
                 select(instances).where(instances.c.gone_at.is_(None)).order_by(instances.c.id)
             ).all()
+            ended = connection.execute(_with_logs_on_the_way()).all()
         return Recovered(
             containers=tuple(unfinished),
+            unreleased=tuple(codec.attempt_from_row(row) for row in ended),
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
         )
@@ -93,23 +85,22 @@ class Reader:
             ).one_or_none()
         return None if row is None else codec.instance_from_row(row)
 
-    def unreleased_attempts(self) -> tuple[Attempt, ...]:
-        """Return ended attempts whose log is not complete, on instances that are not gone."""
-        present = select(instances.c.id).where(instances.c.gone_at.is_(None))
-        query = (
-            select(attempts)
-            .where(attempts.c.instance_id.in_(present))
-            .where(attempts.c.log_complete == false())
-            .where(attempts.c.outcome.is_not(None))
-            .order_by(attempts.c.id)
-        )
-        with self._snapshot() as connection:
-            return tuple(codec.attempt_from_row(row) for row in connection.execute(query))
-
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""
         with self._snapshot() as connection:
             return connection.execute(select(func.max(containers.c.sequence))).scalar() or 0
+
+
+def _with_logs_on_the_way() -> Select[Any]:
+    """Return the query for ended attempts whose log is not complete, on instances not gone."""
+    present = select(instances.c.id).where(instances.c.gone_at.is_(None))
+    return (
+        select(attempts)
+        .where(attempts.c.instance_id.in_(present))
+        .where(attempts.c.log_complete == false())
+        .where(attempts.c.outcome.is_not(None))
+        .order_by(attempts.c.id)
+    )
 
 
 def _fetch(connection: Connection, condition: ColumnElement[bool]) -> list[Container]:

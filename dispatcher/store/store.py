@@ -12,12 +12,12 @@ from typing import Self
 
 from sqlalchemy.exc import DatabaseError
 
-from dispatcher.api.backend import ContainerFilter, Page
 from dispatcher.messages import Change
-from dispatcher.model import Attempt, Container, InstanceRecord
+from dispatcher.model import Container, InstanceRecord
+from dispatcher.queries import ContainerFilter, Page, Recovered
 from dispatcher.store import sqlite
 from dispatcher.store.errors import StoreUnusable
-from dispatcher.store.reader import Reader, Recovered
+from dispatcher.store.reader import Reader
 from dispatcher.store.schema import migrate
 from dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
 
@@ -142,15 +142,9 @@ class Store:
         return self._reader.containers(which, cursor=cursor, limit=limit)
 
     def recover(self) -> Recovered:
-        """Return what a restart must know: unfinished containers with all their attempts, all
-        launches, and the instances that are not gone; raises `StoreBusy`."""
+        """Return what a restart must know, from one snapshot; raises `StoreBusy`."""
         return self._reader.recover()
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
         return self._reader.instance(instance_id)
-
-    def unreleased_attempts(self) -> tuple[Attempt, ...]:
-        """Return ended attempts whose log is not complete, on instances that are not gone, by id;
-        raises `StoreBusy`."""
-        return self._reader.unreleased_attempts()

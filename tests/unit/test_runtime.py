@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from dispatcher.engine import Engine, Recovered
+from dispatcher.engine import Engine
 from dispatcher.messages import (
     Change,
     InsertContainers,
@@ -18,6 +18,7 @@ from dispatcher.messages import (
     Submitted,
 )
 from dispatcher.model import SchedulerSettings
+from dispatcher.queries import Recovered
 from dispatcher.runtime import InboxFull, Runtime
 from pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
 from pool.model import PoolSettings

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.api.backend import ContainerFilter
 from dispatcher.messages import (
     Change,
     DeleteLaunch,
@@ -23,6 +22,7 @@ from dispatcher.messages import (
     SaveLaunch,
 )
 from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
+from dispatcher.queries import ContainerFilter
 from dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,
@@ -251,7 +251,7 @@ def test_unreleased_attempts_are_ended_unlogged_and_reachable(store: Store) -> N
     changes += [SaveInstance(instance=instance())]
     changes += [SaveInstance(instance=instance("i-gone", gone_at=1.0))]
     store.write(changes).result(30)
-    assert store.unreleased_attempts() == (wanted,)
+    assert store.recover().unreleased == (wanted,)
 
 
 def listed(store: Store, which: ContainerFilter, limit: int) -> list[Container]:

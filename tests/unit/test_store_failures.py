@@ -18,8 +18,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from dispatcher.api.backend import ContainerFilter
 from dispatcher.messages import InsertContainers, SaveContainer
+from dispatcher.queries import ContainerFilter
 from dispatcher.store import schema, sqlite
 from dispatcher.store.errors import StoreBusy, StoreClosed, StoreUnusable
 from dispatcher.store.store import Store

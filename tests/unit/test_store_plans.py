@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import event
 
-from dispatcher.api.backend import ContainerFilter
 from dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
 from dispatcher.model import ContainerState
+from dispatcher.queries import ContainerFilter
 from dispatcher.store import sqlite
 from dispatcher.store.reader import Reader
 from dispatcher.store.store import Store
@@ -47,7 +47,6 @@ def test_no_question_scans_or_sorts_finished_containers(tmp_path: Path) -> None:
         cursor = reader.containers(which, cursor="", limit=1).next_cursor or ""
         reader.containers(which, cursor=cursor, limit=1)
     reader.recover()
-    reader.unreleased_attempts()
     reader.container("c-1")
     reader.instance("i-1")
     reader.last_sequence()
