@@ -2,7 +2,8 @@
 
 It is deployed in the runner's place by tests of the dispatcher's side, so it uses the standard
 library only. `--engine-json '{"misbehave": …}'` makes it: refuse, garbage (a line of nonsense
-after the hello), silent (no heartbeats), mute (never answers a request), long_line, no_hello.
+after the hello), silent (no heartbeats), mute (never answers a request), long_line, no_hello,
+empty_list (only the hello tells what there is).
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def main() -> None:
         "cluster": arguments.cluster,
         "boot_id": "boot-1",
         "engine": "process",
-        "attempts": spool.reports(),
+        "attempts": [] if misbehave == "empty_list" else spool.reports(),
         "broken": "",
     }
     sys.stdout.write(json.dumps(listing) + "\n")

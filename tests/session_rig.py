@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from drivers.errors import Unreachable
-from pool.session import Session, SessionSettings
+from pool.session import Session, SessionListener, SessionSettings
 from pool.session_requests import RequestFailed
 from pool.session_wire import Push, Reply
 
@@ -131,10 +131,12 @@ class Rig:
         self.session = Session.attach(self.stream, cut=self.stream.cut, settings=self.settings)
         return self.session
 
-    def start(self) -> Session:
-        self.say(HELLO)
+    def start(
+        self, hello: dict[str, Any] = HELLO, listener: SessionListener | None = None
+    ) -> Session:
+        self.say(hello)
         session = self.attach()
-        session.start(self.listener)
+        session.start(self.listener if listener is None else listener)
         self.hear()
         return session
 

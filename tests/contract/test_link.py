@@ -253,14 +253,18 @@ def test_without_a_session_a_start_is_unknown_and_the_rest_is_nothing(make: Make
     link.release("a1")
 
 
-def test_a_start_without_an_answer_is_unknown(host: SshdHost, make: Make) -> None:
+def test_a_start_without_an_answer_is_unknown_and_ends_the_session(
+    host: SshdHost, make: Make, recorder: Recorder
+) -> None:
     link = make(engine_json=misbehaving("mute"), command_timeout_s=2.0)
     probe(link, host)
     began = time.monotonic()
     result = start(link, order("a1", "true"))
     assert result.verdict is StartVerdict.UNKNOWN
-    assert "no reply" in result.message
+    assert result.message == "no reply to a start within 2 s"
     assert time.monotonic() - began < 10
+    wait_until(lambda: bool(recorder.losses), "the loss")
+    assert [reason for _, reason in recorder.losses] == [result.message]
 
 
 def test_a_broken_instance_is_told_once(host: SshdHost, make: Make, recorder: Recorder) -> None:

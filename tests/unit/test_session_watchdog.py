@@ -6,6 +6,8 @@ import queue
 import threading
 import time
 
+import pytest
+
 from pool.ssh_watchdog import Watchdog
 from tests.sshd_host import wait_until
 
@@ -75,6 +77,41 @@ def test_the_thread_lives_from_the_first_member_to_the_last() -> None:
     assert marker.wait(10)
     watchdog.leave()
     assert len(watchdogs()) == before
+
+
+def test_an_action_that_fails_is_told_and_keeps_no_other_from_ringing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watchdog = Watchdog()
+    watchdog.enlist()
+
+    def fail() -> float:
+        raise ValueError("a defect")
+
+    watchdog.arm(0.0, fail)
+    marker = threading.Event()
+    watchdog.arm(time.monotonic() + 0.02, marker.set)
+    assert marker.wait(10)
+    watchdog.leave()
+    assert "a defect" in capsys.readouterr().out
+
+
+def test_without_a_thread_nobody_is_enlisted(monkeypatch: pytest.MonkeyPatch) -> None:
+    watchdog = Watchdog()
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            watchdog.enlist()
+    watchdog.enlist()
+    marker = threading.Event()
+    watchdog.arm(0.0, marker.set)
+    assert marker.wait(10)
+    watchdog.leave()
+    assert watchdog._thread is None
 
 
 def test_the_last_member_may_leave_while_an_action_runs() -> None:
