@@ -33,7 +33,7 @@ from pool.bundle import build_runner
 from pool.clock import SteadyClock
 from pool.cloud_calls import CloudCalls, Launching
 from pool.hostkey import init_fragment
-from pool.link import LinkSettings
+from pool.link_model import LinkSettings
 from pool.messages import PoolCommand
 from pool.performer import Performer
 from pool.ssh_keys import load_or_create_private_key, public_key_text

@@ -40,17 +40,6 @@ from pool.session_wire import (
 )
 from pool.ssh import SshConnection
 
-__all__ = [
-    "LinkListener",
-    "LinkReady",
-    "LinkSettings",
-    "ProbeStage",
-    "ProbeStageError",
-    "StartResult",
-    "StartVerdict",
-    "WorkerLink",
-]
-
 _COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
 _FAR_SHARE: Final = 0.8
 """How much of its time a boot probe gets on the far side, so that it ends before it is given up."""

@@ -14,13 +14,8 @@ import structlog
 from drivers.errors import LongshoreError
 from drivers.interface import HostKeyVerdict
 from pool.cloud_calls import CloudCalls
-from pool.link import (
-    LinkSettings,
-    ProbeStageError,
-    StartResult,
-    StartVerdict,
-    WorkerLink,
-)
+from pool.link import WorkerLink
+from pool.link_model import LinkSettings, ProbeStageError, StartResult, StartVerdict
 from pool.messages import (
     AttemptStarted,
     CloseSession,

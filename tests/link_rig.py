@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from drivers.interface import HostKeyVerdict
-from pool.link import LinkListener, LinkSettings, StartResult, WorkerLink
+from pool.link import WorkerLink
+from pool.link_attempts import LinkListener
+from pool.link_model import LinkSettings, StartResult
 from pool.model import AttemptExit, AttemptOrder
 from pool.ssh_keys import PrivateKey
 from tests.sshd_host import wait_until

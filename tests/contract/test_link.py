@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pool.link import LinkReady, ProbeStage, ProbeStageError, StartResult, StartVerdict, WorkerLink
+from pool.link import WorkerLink
+from pool.link_model import LinkReady, ProbeStage, ProbeStageError, StartResult, StartVerdict
 from pool.model import ExitKind
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import (

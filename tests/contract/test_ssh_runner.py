@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pool.bundle import build_runner
-from pool.link import ProbeStage, ProbeStageError, StartVerdict, WorkerLink
+from pool.link import WorkerLink
+from pool.link_model import ProbeStage, ProbeStageError, StartVerdict
 from pool.model import ExitKind
 from pool.runner.spool import places
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text

@@ -18,7 +18,8 @@ from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from drivers.interface import HostKeyVerdict
 from pool.hostkey import init_fragment, proof_command
-from pool.link import LinkReady, ProbeStage, ProbeStageError, WorkerLink
+from pool.link import WorkerLink
+from pool.link_model import LinkReady, ProbeStage, ProbeStageError
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, genuine, link_settings, make_link, unknown
 from tests.sshd_host import SshdHost, wait_until

@@ -14,7 +14,7 @@ from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceN
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from pool.bundle import RunnerBundle
 from pool.cloud_calls import CloudCalls, Launching
-from pool.link import LinkSettings
+from pool.link_model import LinkSettings
 from pool.messages import (
     Created,
     CreateFailed,
