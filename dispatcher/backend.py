@@ -45,7 +45,10 @@ from dispatcher.store.store import Store
 from dispatcher.views import instance_view
 from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
+from pool.core import HoldCause
 from pool.model import IdleBehavior, Worker
+
+STILLBORN_PROBLEM = 3
 
 
 class DispatcherBackend:
@@ -268,6 +271,9 @@ class DispatcherBackend:
             problems.append("the cloud's first complete listing is not in yet")
         elif pool.listing_failures:
             problems.append(f"the last {pool.listing_failures} listings of the cloud failed")
+        stillborn = pool.holds.creates.get(HoldCause.STILLBORN)
+        if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
+            problems.append(f"creating is slowed down: {stillborn.reason}")
         if self._runtime.failure is not None:
             problems.append("the dispatcher is stopping after an error; see its log")
         return Health(ready=not problems, problems=tuple(problems))

@@ -131,7 +131,11 @@ class Engine:
         attempts.expect(
             self.pool,
             PoolAttempt(
-                id=attempt.id, worker_id=attempt.instance_id, resources=resources, phase=phase
+                id=attempt.id,
+                remote_id=attempt.id,
+                worker_id=attempt.instance_id,
+                resources=resources,
+                phase=phase,
             ),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated
@@ -103,8 +103,8 @@ class ContainerSpec:
 
     name: str
     image: str
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
+    command: tuple[str, ...] = field(repr=False)
+    env: tuple[tuple[str, str], ...] = field(repr=False)
     resources: Resources
     constraints: Constraints
     labels: tuple[tuple[str, str], ...] = ()

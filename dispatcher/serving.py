@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 import structlog
+import structlog.tracebacks
 
 from dispatcher.config import Config
 from dispatcher.config_model import EngineName
@@ -130,10 +131,13 @@ def _configure_log() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(
-                [structlog.dev.ConsoleRenderer()]
+                [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
                 if for_people
                 else [
-                    structlog.processors.dict_tracebacks,
+                    # Without the values of variables: they hold what users keep secret.
+                    structlog.processors.ExceptionRenderer(
+                        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+                    ),
                     structlog.processors.JSONRenderer(),
                 ]
             ),

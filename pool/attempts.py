@@ -5,7 +5,7 @@ from __future__ import annotations
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle
-from pool.core import AttemptPhase, PoolAttempt, PoolCore
+from pool.core import AttemptPhase, PoolAttempt, PoolCore, stray_id
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -39,6 +39,7 @@ def place(
     op_id = core.next_op()
     attempt = PoolAttempt(
         id=order.attempt_id,
+        remote_id=order.attempt_id,
         worker_id=worker.id,
         resources=resources,
         phase=AttemptPhase.STARTING,
@@ -67,6 +68,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
+    core.stillborn = 0
     _running(core, attempt)
     signal_if_wanted(core, attempt, now)
 
@@ -131,7 +133,7 @@ def observe(
     `current` says that the worker has not changed since the probe began; what an older one shows
     running may have ended and been released since.
     """
-    attempt = core.attempts.get(report.attempt_id)
+    attempt = core.find_attempt(worker.id, report.attempt_id)
     if attempt is None:
         if report.exit is not None:
             _release(core, worker.id, report.attempt_id)
@@ -150,7 +152,8 @@ def observe(
 def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
     """A process that no container wants is ended."""
     attempt = PoolAttempt(
-        id=report.attempt_id,
+        id=stray_id(worker.id, report.attempt_id),
+        remote_id=report.attempt_id,
         worker_id=worker.id,
         resources=Resources(),
         phase=AttemptPhase.RUNNING,
@@ -169,7 +172,7 @@ def _running(core: PoolCore, attempt: PoolAttempt) -> None:
 
 def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
     """The runner says how an attempt ended; it repeats that until the attempt is released."""
-    attempt = core.attempts.get(event.attempt_id)
+    attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None:
         _ended(core, attempt, event.exit, now)
     elif event.worker_id in core.workers:
@@ -185,7 +188,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:
         core.forget_attempt(attempt.id)
-        _release(core, attempt.worker_id, attempt.id)
+        _release(core, attempt.worker_id, attempt.remote_id)
     else:
         if worker is not None:
             worker.unreleased.add(attempt.id)
@@ -207,7 +210,7 @@ def _vacate(core: PoolCore, worker: Worker, attempt_id: str, now: float) -> None
 
 def on_log_complete(core: PoolCore, event: LogComplete) -> None:
     """Every byte is kept; the engine journals that and then calls `release`."""
-    attempt = core.attempts.get(event.attempt_id)
+    attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None and attempt.phase is AttemptPhase.ENDED:
         core.notices.append(
             AttemptLogComplete(attempt_id=event.attempt_id, worker_id=event.worker_id)
@@ -220,7 +223,7 @@ def release(core: PoolCore, attempt_id: str, now: float) -> None:
     if attempt is None:
         return
     core.forget_attempt(attempt_id)
-    _release(core, attempt.worker_id, attempt_id)
+    _release(core, attempt.worker_id, attempt.remote_id)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.unreleased.discard(attempt_id)
@@ -270,7 +273,7 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
             worker.broken = f"attempt {attempt.id} survives KILL"
             idle.review(core, worker, now)
     core.commands.append(
-        SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.id, signal=signal)
+        SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )
     core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)
 

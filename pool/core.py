@@ -20,6 +20,9 @@ from pool.tags import behavior_from
 from pool.timers import Timers
 from pool.transitions import Removed, Trigger, next_state
 
+_STILLBORN_HOLD_S = 2.5
+_LONGEST_STILLBORN_HOLD_S = 900.0
+
 
 class AttemptPhase(Enum):
     """What is known of an attempt on its worker."""
@@ -34,11 +37,14 @@ class AttemptPhase(Enum):
 class PoolAttempt:
     """The pool's record of one attempt; `stray` means that no container wants it.
 
+    `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
+    instance makes up and may well be those that attempts elsewhere have, or will have.
     `kill_wanted` says that it is to end; `killed_at` is when TERM was first sent over a live
     session, None before that.
     """
 
     id: str
+    remote_id: str
     worker_id: str
     resources: Resources
     phase: AttemptPhase
@@ -72,6 +78,7 @@ class HoldCause(Enum):
     ERROR = "error"
     QUOTA = "quota"
     RATE_LIMIT = "rate_limit"
+    STILLBORN = "stillborn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +133,7 @@ class PoolCore:
         self.listed_once = False
         self.listing_op = 0
         self.listing_failures = 0
+        self.stillborn = 0
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
         self._last_op = 0
@@ -174,6 +182,16 @@ class PoolCore:
         """Return the attempts that are or may be on a worker, in the order of their ids."""
         found = self._attempts_on.get(worker_id, {})
         return [found[attempt_id] for attempt_id in sorted(found)]
+
+    def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
+        """Return what an instance means by an attempt's name: one of its own, or None.
+
+        An instance has no say about attempts on others.
+        """
+        attempt = self.attempts.get(remote_id)
+        if attempt is not None and attempt.worker_id == worker_id and not attempt.stray:
+            return attempt
+        return self.attempts.get(stray_id(worker_id, remote_id))
 
     def add_attempt(self, attempt: PoolAttempt) -> None:
         """Take an attempt into the records; its resources are not counted yet."""
@@ -254,6 +272,25 @@ class PoolCore:
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
 
+    def note_stillborn(self, worker: Worker, why: str, now: float) -> None:
+        """Slow creating down when instances turn out to be of no use before their first attempt.
+
+        A mistake in the configuration must not buy and destroy instances without end.
+        """
+        if worker.last_container or worker.stillborn:
+            return
+        worker.stillborn = True
+        self.stillborn += 1
+        if self.stillborn == 1:
+            return
+        hold_s = min(_LONGEST_STILLBORN_HOLD_S, _STILLBORN_HOLD_S * 2.0 ** min(self.stillborn, 20))
+        self.holds.on_trial = True
+        self.holds.creates[HoldCause.STILLBORN] = Hold(
+            until=now + hold_s,
+            reason=f"the last {self.stillborn} instances were of no use: {why}",
+        )
+        self.timers.set("creates", HoldCause.STILLBORN.value, now + hold_s)
+
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""
         for worker in self.workers.values():
@@ -273,3 +310,8 @@ class PoolCore:
             known = self.workers.get(attempt.worker_id)
             if known is None and self.listed_once:
                 raise BugError(f"{attempt.id}: on a worker that is not known")
+
+
+def stray_id(worker_id: str, remote_id: str) -> str:
+    """Return the id under which a stray is kept; no attempt of a container has such a one."""
+    return f"{worker_id} {remote_id}"

@@ -83,6 +83,8 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     if now < end_at:
         core.timers.soonest("silence", worker.id, end_at)
         return False
+    if trigger is Trigger.BOOT_TIMEOUT:
+        core.note_stillborn(worker, worker.last_error or "it never answered", now)
     shut_down(core, worker, trigger, now)
     return True
 

@@ -5,7 +5,7 @@ Each command with an `op_id` ends in exactly one outcome event that carries the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drivers.errors import CloudError
 from drivers.interface import InstanceType
@@ -53,7 +53,8 @@ class Probe:
     """Reach a worker, prove its key, run the boot probe if `boot`, deploy the runner, list what
     runs and attach a session; ends in `ProbeSucceeded` or `ProbeFailed`.
 
-    `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know.
+    `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know;
+    `expected` are the attempts that may be there: the logs of no others are kept.
     """
 
     op_id: int
@@ -61,8 +62,9 @@ class Probe:
     revision: int
     address: str
     host_key: str
-    secret: str
+    secret: str = field(repr=False)
     boot: bool
+    expected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,8 +71,8 @@ class AttemptOrder:
     attempt_id: str
     container_id: str
     image: str
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
+    command: tuple[str, ...] = field(repr=False)
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     cpu_millis: int = 0
     memory_bytes: int = 0
 
@@ -122,7 +122,7 @@ class Launch:
 
     token: str
     type_name: str
-    secret: str
+    secret: str = field(repr=False)
     created_at: float
 
 
@@ -142,7 +142,8 @@ class Worker:
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `unreleased` those that ended but whose log is not complete yet.
     `listed` says whether a listing has ever shown it; `strikes` counts starts in a row that failed
-    for a cause that lies with the instance.
+    for a cause that lies with the instance; `stillborn` that it was of no use before its first
+    attempt.
     """
 
     id: str
@@ -155,11 +156,12 @@ class Worker:
     state_since: float
     address: str = ""
     host_key: str = ""
-    secret: str = ""
+    secret: str = field(default="", repr=False)
     last_contact: float = 0.0
     last_busy: float = 0.0
     listed: bool = False
     strikes: int = 0
+    stillborn: bool = False
     revision: int = 0
     probe_op: int = 0
     probe_failures: int = 0

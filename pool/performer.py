@@ -78,6 +78,7 @@ class Performer:
                 self._cloud.begin(command)
             case Probe():
                 link, reports = self._link(command.worker_id)
+                reports.allow(command.expected)
                 reports.probe_begins()
                 self._probes.submit(self._guarded, self._probe, command, link, reports)
             case _:
@@ -95,7 +96,8 @@ class Performer:
                     link.signal(command.attempt_id, command.signal)
             case ReleaseAttempt():
                 if command.worker_id in self._links:
-                    link, _ = self._links[command.worker_id]
+                    link, reports = self._links[command.worker_id]
+                    reports.forget(command.attempt_id)
                     link.release(command.attempt_id)
             case CloseSession():
                 found = self._links.pop(command.worker_id, None)
@@ -124,7 +126,7 @@ class Performer:
                 worker_id,
                 settings=self._link_settings,
                 listener=reports,
-                log_offsets=self._logs.offsets,
+                log_offsets=reports.offsets,
             )
             found = self._links[worker_id] = (link, reports)
         return found
@@ -206,7 +208,9 @@ class Performer:
                     assert_never(result.verdict)
             self._post(event)
 
-        found[0].start(command.order, on_result)
+        link, reports = found
+        reports.allow((attempt_id,))
+        link.start(command.order, on_result)
 
     def last_contact(self, worker_id: str) -> float:
         """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""

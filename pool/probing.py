@@ -45,6 +45,7 @@ def on_probe_due(core: PoolCore, worker: Worker) -> None:
             host_key=worker.host_key,
             secret=worker.secret,
             boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING),
+            expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
 
@@ -68,6 +69,8 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     core.timers.clear("offline", worker.id)
     _pin(core, worker, event.host_key, now)
     worker.broken = worker.broken or event.report.broken
+    if worker.broken:
+        core.note_stillborn(worker, worker.broken, now)
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
         attempts.observe(core, worker, report, now, current=current)
     _find_missing(core, worker, event, current=current, now=now)
@@ -101,7 +104,7 @@ def _find_missing(
     """Conclude what a current probe does not show; an older one only asks for another."""
     reported = {report.attempt_id for report in event.report.attempts}
     for attempt in core.attempts_on(worker.id):
-        if attempt.id in reported or attempt.start_op:
+        if attempt.remote_id in reported or attempt.start_op:
             continue
         if not current:
             core.timers.soonest("probe", worker.id, now)
@@ -166,6 +169,7 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
     if worker is not None and worker.broken != event.message:
         worker.broken = event.message
         worker.revision += 1
+        core.note_stillborn(worker, event.message, now)
         core.note_changed(worker)
         idle.review(core, worker, now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pool.messages import (
@@ -49,6 +49,21 @@ class WorkerReports:
         self._lock = threading.Lock()
         self._probing = False
         self._held_back: SessionLost | None = None
+        self._allowed: frozenset[str] = frozenset()
+
+    def allow(self, attempt_ids: Iterable[str]) -> None:
+        """Keep the logs of these attempts too; an instance has no say about any others."""
+        with self._lock:
+            self._allowed |= frozenset(attempt_ids)
+
+    def forget(self, attempt_id: str) -> None:
+        """Keep no more of an attempt's log: it is complete."""
+        with self._lock:
+            self._allowed -= {attempt_id}
+
+    def offsets(self, attempt_id: str) -> tuple[int, int]:
+        """Return how many bytes of stdout and stderr are kept; (0, 0) for a stranger's."""
+        return self._logs.offsets(attempt_id) if attempt_id in self._allowed else (0, 0)
 
     def probe_begins(self) -> None:
         """Hold losses back until `probe_ends`."""
@@ -69,9 +84,12 @@ class WorkerReports:
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         del worker_id
-        self._logs.append(attempt_id, stream, offset, data)
+        if attempt_id in self._allowed:
+            self._logs.append(attempt_id, stream, offset, data)
 
     def log_complete(self, worker_id: str, attempt_id: str) -> None:
+        if attempt_id not in self._allowed:
+            return
         self._logs.sync(attempt_id)
         self._post(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
 
