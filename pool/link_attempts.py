@@ -221,9 +221,10 @@ class AttemptFeed:
         attempt.in_trouble = True
 
     def _hear_broken(self, message: str) -> None:
-        if message and message != self._told_broken:
+        """Tell the first reason of a session: one drains the instance, more only cost memory."""
+        if message and not self._told_broken:
+            self._told_broken = message
             self._listener.broken(self._worker_id, message)
-        self._told_broken = message
 
 
 def ignore_reply(_: Reply | RequestFailed) -> None:

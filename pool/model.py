@@ -10,6 +10,11 @@ import msgspec
 
 from drivers.interface import InstanceType, Resources
 
+# What an instance may say of itself at most: what comes from there is kept, shown and journalled.
+MOST_BYTES = 2**53
+MOST_WORDS = 4096
+MOST_NAME = 128
+
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 86400)]
 
 
@@ -86,20 +91,20 @@ class AttemptExit:
     """
 
     kind: ExitKind
-    code: int | None
-    message: str = ""
+    code: Annotated[int, msgspec.Meta(ge=0, le=255)] | None
+    message: Annotated[str, msgspec.Meta(max_length=MOST_WORDS)] = ""
     started_at: float = 0.0
     finished_at: float = 0.0
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
+    stdout_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
+    stderr_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
     """One attempt that an instance knows of; `exit` is None while it runs."""
 
-    attempt_id: str
-    container_id: str
+    attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
+    container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     exit: AttemptExit | None = None
 
 

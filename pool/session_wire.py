@@ -8,12 +8,21 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from drivers.errors import LongshoreError
-from pool.model import AttemptExit, AttemptOrder, AttemptReport
+from pool.model import (
+    MOST_BYTES,
+    MOST_NAME,
+    MOST_WORDS,
+    AttemptExit,
+    AttemptOrder,
+    AttemptReport,
+)
 
 PROTOCOL: Final = 1
 MAX_LINE_BYTES: Final = 1024 * 1024
 
-Offset = Annotated[int, msgspec.Meta(ge=0)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+Words = Annotated[str, msgspec.Meta(max_length=MOST_WORDS)]
+Name = Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
 Stream = Literal["stdout", "stderr"]
 
 
@@ -28,17 +37,17 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     cluster: str
     epoch: int
     runner_sha256: str
-    boot_id: str
-    engine: str
+    boot_id: Name
+    engine: Name
     attempts: tuple[AttemptReport, ...]
-    broken: str = ""
+    broken: Words = ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
     """The runner's first and last message when it does not take the session."""
 
-    code: str
-    message: str
+    code: Name
+    message: Words
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reply"):
@@ -46,22 +55,22 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="re
 
     id: int
     ok: bool
-    code: str = ""
-    message: str = ""
+    code: Name = ""
+    message: Words = ""
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="exited"):
     """An attempt has ended."""
 
-    attempt_id: str
-    container_id: str
+    attempt_id: Name
+    container_id: Name
     exit: AttemptExit
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):
     """A piece of an attempt's log that begins at `offset` of its stream."""
 
-    attempt_id: str
+    attempt_id: Name
     stream: Stream
     offset: Offset
     data: bytes
@@ -72,9 +81,9 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
     live: tuple[str, ...] = ()
     load: float = 0.0
-    memory_free_bytes: int = 0
-    disk_free_bytes: int = 0
-    broken: str = ""
+    memory_free_bytes: Offset = 0
+    disk_free_bytes: Offset = 0
+    broken: Words = ""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,10 +91,10 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
     protocol: int
     cluster: str
-    boot_id: str
-    engine: str
+    boot_id: Name
+    engine: Name
     attempts: tuple[AttemptReport, ...]
-    broken: str = ""
+    broken: Words = ""
 
 
 Push = Exited | LogChunk | Heartbeat

@@ -6,6 +6,8 @@ that it shares with standard output.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from typing import Final
@@ -18,6 +20,7 @@ _SEND_SLICE_S: Final = 0.1
 _READ_BYTES: Final = 512 * 1024
 _SEND_BYTES: Final = 32 * 1024
 _STDERR_KEPT_BYTES: Final = 16 * 1024
+_MOST_HELD_BYTES: Final = 16 * 1024 * 1024  # eight windows
 
 FAILURES: Final = (OSError, EOFError, paramiko.SSHException)
 """Everything that paramiko raises when a connection breaks."""
@@ -29,6 +32,24 @@ class _Wakeup(threading.Event):
     Paramiko clears it when either stream has been read empty, and would so lose the other's news;
     here only the reader clears it, before it looks at both.
     """
+
+    def __init__(self, raw: paramiko.Channel) -> None:
+        super().__init__()
+        self._raw = raw
+
+    def set(self) -> None:
+        """Wake the reader; cut a far end that sends beyond the window that it was given.
+
+        Paramiko counts the window but holds nobody to it: a far end that ignores it would fill our
+        memory. Called by the transport's thread, before it puts more into a buffer.
+        """
+        super().set()
+        held = 0
+        for pipe in (self._raw.in_buffer, self._raw.in_stderr_buffer):
+            held += len(pipe._buffer)  # type: ignore[attr-defined]  # len(pipe) takes a lock we hold
+        if held > _MOST_HELD_BYTES:
+            with contextlib.suppress(OSError):  # it is cut already
+                self._raw.get_transport().sock.shutdown(socket.SHUT_RDWR)
 
     def clear(self) -> None:
         """Do nothing: see `rearm`."""
@@ -43,7 +64,7 @@ class SshChannel:
 
     def __init__(self, raw: paramiko.Channel) -> None:
         self._raw = raw
-        self._wakeup = _Wakeup()
+        self._wakeup = _Wakeup(raw)
         self._stderr = bytearray()
         self.stderr_bytes = 0
         raw.in_buffer.set_event(self._wakeup)

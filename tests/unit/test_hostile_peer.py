@@ -1,0 +1,104 @@
+"""Limits on what a far end may send: windows that it ignores, numbers and words without end."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+from paramiko.buffered_pipe import BufferedPipe
+
+from pool.session_wire import MalformedMessageError, decode_listing, decode_message
+from pool.ssh_channel import SshChannel
+
+MIB = 2**20
+EXIT = {
+    "kind": "exited",
+    "code": 0,
+    "message": "",
+    "started_at": 1.0,
+    "finished_at": 2.0,
+    "stdout_bytes": 0,
+    "stderr_bytes": 0,
+}
+
+
+class Raw:
+    """What `SshChannel` uses of a channel of paramiko's, with its real buffers."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.in_buffer = BufferedPipe()
+        self.in_stderr_buffer = BufferedPipe()
+        self.sock = sock
+
+    def get_transport(self) -> Raw:
+        return self
+
+
+def cut_after(stream: str, mebibytes: int) -> bool:
+    """Feed a stream that nobody reads; return whether the connection was cut."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        raw = Raw(ours)
+        SshChannel(raw)  # type: ignore[arg-type]  # the part of a channel that it needs here
+        pipe = raw.in_buffer if stream == "stdout" else raw.in_stderr_buffer
+        for _ in range(mebibytes):
+            pipe.feed(b"x" * MIB)  # type: ignore[arg-type]  # the stubs are of an older version
+        theirs.setblocking(False)
+        try:
+            return theirs.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_far_end_that_ignores_its_window_is_cut(stream: str) -> None:
+    assert not cut_after(stream, 16)
+    assert cut_after(stream, 18)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": 2**63},
+        {"code": -1},
+        {"code": 256},
+        {"stdout_bytes": 2**63},
+        {"stderr_bytes": -1},
+        {"message": "x" * 5000},
+    ],
+)
+def test_exits_beyond_all_bounds_are_malformed(change: dict[str, Any]) -> None:
+    message = {
+        "type": "exited",
+        "attempt_id": "c-1-1",
+        "container_id": "c-1",
+        "exit": {**EXIT, **change},
+    }
+    with pytest.raises(MalformedMessageError):
+        decode_message(json.dumps(message).encode())
+    listing = {
+        "protocol": 1,
+        "cluster": "c",
+        "boot_id": "b",
+        "engine": "process",
+        "attempts": [{"attempt_id": "a", "container_id": "c", "exit": {**EXIT, **change}}],
+    }
+    with pytest.raises(MalformedMessageError):
+        decode_listing(json.dumps(listing).encode(), "c")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "heartbeat", "broken": "x" * 5000},
+        {"type": "heartbeat", "disk_free_bytes": 10**400},
+        {"type": "log", "attempt_id": "x" * 200, "stream": "stdout", "offset": 0, "data": ""},
+        {"type": "log", "attempt_id": "a", "stream": "stdout", "offset": 2**60, "data": ""},
+        {"type": "reply", "id": 1, "ok": False, "code": "c" * 200, "message": ""},
+    ],
+)
+def test_messages_beyond_all_bounds_are_malformed(message: dict[str, Any]) -> None:
+    with pytest.raises(MalformedMessageError):
+        decode_message(json.dumps(message).encode())
