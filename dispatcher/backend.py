@@ -16,6 +16,7 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.broker import Broker, Watchers
+from dispatcher.ledger import spec_bytes
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -55,7 +56,7 @@ class DispatcherBackend:
     """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
 
     `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
-    heard; `queue_limit` bounds how many may wait.
+    heard; `queue_limit` and `queue_limit_bytes` bound what may wait.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class DispatcherBackend:
         new_id: Callable[[], str],
         heard_at: Callable[[str], float],
         queue_limit: int,
+        queue_limit_bytes: int,
     ) -> None:
         self._runtime = runtime
         self._engine = runtime.engine
@@ -85,6 +87,7 @@ class DispatcherBackend:
         self._new_id = new_id
         self._heard_at = heard_at
         self._queue_limit = queue_limit
+        self._queue_limit_bytes = queue_limit_bytes
 
     # ---- containers --------------------------------------------------------------------------
 
@@ -93,8 +96,12 @@ class DispatcherBackend:
     ) -> Sequence[Container]:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
         self._refuse_impossible(items)
-        if len(self._engine.ledger.containers) + len(items) > self._queue_limit:
+        ledger = self._engine.ledger
+        if len(ledger.containers) + len(items) > self._queue_limit:
             raise Unavailable(f"the queue is full ({self._queue_limit} containers)")
+        size = sum(spec_bytes(item.spec) for item in items)
+        if ledger.queued_bytes + size > self._queue_limit_bytes:
+            raise Unavailable(f"the queue is full ({self._queue_limit_bytes} bytes)")
         sequences = self._store.next_sequences(len(items))
         now = self._now()
         containers = tuple(

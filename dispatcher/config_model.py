@@ -108,6 +108,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_bytes_per_stream: Size = Size(1024**3)
     open_log_files: Limit = 512
     queued_containers: Limit = 2_000_000
+    queued_bytes: Size = Size(4 * 1024**3)
     inbox_events: Limit = 100_000
     pending_writes: Limit = 20_000
     event_subscribers: Limit = 100

@@ -16,6 +16,7 @@ from dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
+    ContainerSpec,
     ContainerState,
     Placement,
     Reason,
@@ -25,6 +26,7 @@ from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.model import AttemptExit, ExitKind, Worker
 
+_SPEC_BYTES = 2048
 _OUTCOME_STATES = {
     AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
     AttemptOutcome.FAILED: ContainerState.FAILED,
@@ -49,6 +51,7 @@ class Ledger:
         self.queue = queue
         self.changes: list[Change] = []
         self.published: list[PublishContainer] = []
+        self.queued_bytes = 0
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
         self._types = types
         self._placement = placement
@@ -57,6 +60,7 @@ class Ledger:
     def admit(self, container: Container) -> None:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
+        self.queued_bytes += spec_bytes(container.spec)
         for attempt in container.attempts:
             if attempt.outcome is None:
                 self.open_attempts[attempt.id] = container.id
@@ -283,6 +287,7 @@ class Ledger:
             last,
         )
         del self.containers[container.id]
+        self.queued_bytes -= spec_bytes(container.spec)
 
     def log_complete(self, attempt_id: str) -> bool:
         """Note that an ended attempt's log is complete; return whether it was awaited."""
@@ -313,3 +318,10 @@ class Ledger:
         for attempt_id, container_id in self.open_attempts.items():
             if container_id not in self.containers:
                 raise BugError(f"{attempt_id} is open, its container is not in memory")
+
+
+def spec_bytes(spec: ContainerSpec) -> int:
+    """Return about how much memory a specification takes."""
+    texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
+    pairs = sum(len(name) + len(value) for name, value in (*spec.env, *spec.labels))
+    return _SPEC_BYTES + texts + pairs

@@ -141,6 +141,7 @@ class Server:
             new_id=_new_id,
             heard_at=performer.last_contact,
             queue_limit=config.limits.queued_containers,
+            queue_limit_bytes=config.limits.queued_bytes,
         )
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         stack.push_async_callback(self._stop_engine, runtime)
