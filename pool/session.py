@@ -193,7 +193,8 @@ class Session:
             what = f"a {kind} of {len(line)} bytes; the limit is {MAX_LINE_BYTES}"
             on_reply(RequestFailed(message=what, code="too_large"))
             return
-        failure, first = self._requests.add(number, kind, line, on_reply)
+        now = time.monotonic()
+        failure, first = self._requests.add(number, kind, line, on_reply, now=now)
         if failure:
             on_reply(RequestFailed(message=failure))
         elif first:
@@ -299,7 +300,7 @@ class Session:
 
     def _read_until_end(self) -> str:
         while True:
-            data = self._stream.read(self._requests.wait_s())
+            data = self._stream.read(self._requests.wait_s(time.monotonic()))
             if data == b"" or self._closing:
                 return self._late_reason() or self._how_it_ended()
             if data:
@@ -333,7 +334,7 @@ class Session:
     def _expire(self, *, idle: bool) -> str:
         """Fail the requests whose time is up; return why the session must end, or ""."""
         waited = self._settings.request_timeout_s
-        while overdue := self._requests.overdue(idle=idle):
+        while overdue := self._requests.overdue(time.monotonic(), idle=idle):
             if overdue.kind == _START:
                 # It may wait at the far end to be carried out, long after we have said "unknown";
                 # the runner ends this session before it tells the next one what there is.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,7 +40,10 @@ class _Waiting:
 
 
 class RequestTable:
-    """Who waits for which reply; every method may be called from any thread."""
+    """Who waits for which reply; every method may be called from any thread.
+
+    `now` is the caller's clock, in seconds.
+    """
 
     def __init__(self, outbox: Outbox, *, timeout_s: float) -> None:
         """Begin empty; a request is overdue `timeout_s` after it was added."""
@@ -56,7 +58,9 @@ class RequestTable:
         """Return whether `end` was called."""
         return self._ended
 
-    def add(self, number: int, kind: str, line: bytes, on_reply: OnReply) -> tuple[str, bool]:
+    def add(
+        self, number: int, kind: str, line: bytes, on_reply: OnReply, *, now: float
+    ) -> tuple[str, bool]:
         """Queue a line and note who waits for its reply.
 
         Returns why that cannot be ("" when it is done), and whether it is the only one that waits.
@@ -67,7 +71,7 @@ class RequestTable:
             refused = self._outbox.put(number, line)
             if refused:
                 return refused, False
-            deadline = time.monotonic() + self._timeout_s
+            deadline = now + self._timeout_s
             self._waiting[number] = _Waiting(kind=kind, deadline=deadline, on_reply=on_reply)
             return "", len(self._waiting) == 1
 
@@ -82,24 +86,25 @@ class RequestTable:
         self._outbox.withdraw(number)
         return self.answered(number)
 
-    def wait_s(self) -> float | None:
+    def wait_s(self, now: float) -> float | None:
         """Return how long it is until a request is overdue; None when none waits."""
         with self._lock:
             for each in self._waiting.values():
-                return max(0.0, each.deadline - time.monotonic())
+                return max(0.0, each.deadline - now)
         return None
 
-    def overdue(self, *, idle: bool) -> Overdue | None:
+    def overdue(self, now: float, *, idle: bool) -> Overdue | None:
         """Return the oldest request if its time is up.
 
         `idle` tells that all that has come was read. Otherwise the reply may lie behind what was
         read so far, and a request gets the same time once more.
         """
-        now = time.monotonic() - (0.0 if idle else self._timeout_s)
+        at_latest = now - (0.0 if idle else self._timeout_s)
         with self._lock:
             # All have the same time, so that the first is the oldest.
             for number, each in self._waiting.items():
-                return Overdue(number=number, kind=each.kind) if each.deadline <= now else None
+                late = each.deadline <= at_latest
+                return Overdue(number=number, kind=each.kind) if late else None
         return None
 
     def end(self) -> list[OnReply]:

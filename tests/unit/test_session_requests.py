@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pool.session_outbox import Outbox
-from pool.session_requests import RequestFailed, RequestTable
+from pool.session_requests import Overdue, RequestFailed, RequestTable
 from pool.session_wire import Reply
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until
@@ -89,13 +89,16 @@ def test_a_reply_that_came_in_time_counts_though_the_listener_was_slow(make: Mak
 
 
 def test_a_peer_that_never_stops_talking_does_not_keep_a_request_from_expiring() -> None:
-    table = RequestTable(Outbox(), timeout_s=0.05)
-    began = time.monotonic()
-    table.add(1, "kill", b"x\n", lambda _: None)
-    wait_until(lambda: table.overdue(idle=True) is not None, "the time of the request")
-    assert time.monotonic() >= began + 0.05
-    wait_until(lambda: table.overdue(idle=False) is not None, "the same time once more")
-    assert time.monotonic() >= began + 0.1
+    table = RequestTable(Outbox(), timeout_s=10.0)
+    assert table.wait_s(0.0) is None
+    assert table.add(1, "kill", b"x\n", lambda _: None, now=100.0) == ("", True)
+    assert table.add(2, "start", b"y\n", lambda _: None, now=101.0) == ("", False)
+    assert table.wait_s(103.0) == 7.0
+    assert table.wait_s(111.0) == 0.0
+    assert table.overdue(109.0, idle=True) is None
+    assert table.overdue(110.0, idle=True) == Overdue(number=1, kind="kill")
+    assert table.overdue(119.0, idle=False) is None
+    assert table.overdue(120.0, idle=False) == Overdue(number=1, kind="kill")
 
 
 def test_an_outbox_forgets_what_is_withdrawn_and_its_bytes() -> None:
