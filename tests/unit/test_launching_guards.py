@@ -338,7 +338,7 @@ def test_pending_creates_count_for_max_instances_and_for_concurrency() -> None:
 def test_each_failure_holds_creates_for_its_own_time(
     error: CloudError, held_s: float, code: str
 ) -> None:
-    settings = PoolSettings(sync_interval_s=1, quota_hold_s=90, capacity_hold_s=45)
+    settings = PoolSettings(sync_interval_s=100_000, quota_hold_s=90, capacity_hold_s=45)
     rig = Rig(pool=settings)
     (create,) = creating(rig, 1)
     refuse(rig, create, error)

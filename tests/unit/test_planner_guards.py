@@ -87,9 +87,28 @@ def test_a_hold_that_is_no_quota_stops_nobody_who_finds_a_place() -> None:
 def test_at_quota_idle_workers_go_in_a_fixed_order_unless_something_is_mapped_to_them() -> None:
     queue = queue_of([T1, T4], (9, 1), (5, 4))
     slots = [slot(name, T1) for name in "cabd"]
-    decided = decide(queue, *slots, held="20 at most", at_quota=True)
+    decided = decide(queue, *slots, slot("e", T2, used=1), held="20 at most", at_quota=True)
     assert placed(decided) == {"c-1": "a"}
     assert decided.unwanted == ["b", "c", "d"]
+
+
+def test_at_quota_everybody_below_is_told_so() -> None:
+    queue = queue_of([T1, T2, T4], (9, 4), (5, 1), (3, 2))
+    decided = decide(queue, held="20 at most", at_quota=True)
+    assert [r.code for r in decided.waiting.values()] == ["at_quota"] * 3
+
+
+def test_a_request_that_no_type_serves_says_so_and_holds_nobody_up() -> None:
+    queue = queue_of([T1], (9, 4), (5, 1))
+    decided = decide(queue, max_instances=1)
+    assert [s.type.name for s in decided.creates] == ["t1"]
+    assert [r.code for r in decided.waiting.values()] == ["no_type"]
+
+
+def test_a_smaller_request_uses_what_a_larger_one_has_created_for_it() -> None:
+    queue = queue_of([T4], (9, 3), (5, 1))
+    decided = decide(queue)
+    assert list(placed(decided).values()) == ["new-000000", "new-000000"]
 
 
 def test_no_worker_takes_more_containers_than_it_may() -> None:
@@ -150,7 +169,7 @@ def test_what_left_the_middle_of_a_class_takes_no_memory_for_long() -> None:
     ("resources", "share"),
     [
         (Resources(cpu_millis=1000, gpus=3), "0.75"),
-        (Resources(cpu_millis=1000, disk_bytes=5 * GIB), "0.5"),
+        (Resources(cpu_millis=1000, disk_bytes=8 * GIB), "0.8"),
         (Resources(cpu_millis=1000), "0.5"),
         (Resources(cpu_millis=9000), "1"),
     ],

@@ -11,6 +11,7 @@ from pool.messages import (
     AttemptExited,
     BrokenReported,
     CloseSession,
+    Created,
     CreateInstance,
     DestroyFailed,
     DestroyInstance,
@@ -181,19 +182,53 @@ def test_a_drained_worker_whose_last_process_a_probe_finds_ended_goes_at_once() 
 # ---- sessions ------------------------------------------------------------------------------------
 
 
-def test_nothing_is_started_where_there_is_no_session_nor_soon_where_there_was_none_for_long() -> (
-    None
-):
-    rig = running(cpus=2, pool=PoolSettings(offline_timeout_s=180))
+def test_nothing_is_started_without_a_session_and_an_offline_worker_takes_no_work() -> None:
+    pool = PoolSettings(offline_timeout_s=180, sync_interval_s=100_000)
+    rig = running(cpus=2, pool=pool)
     rig.silent.add(Probe)
     lose_session(rig)
     rig.submit(make_container(2))
     assert count(rig, StartAttempt) == 1
     assert rig.states()["c-2"] == "locked"
+    rig.advance(179)
     assert count(rig, CreateInstance) == 1
-    rig.advance(180)
-    rig.submit(make_container(3))
-    assert count(rig, CreateInstance) == 2, "an offline worker takes no work"
+    rig.advance(1)
+    assert count(rig, CreateInstance) == 2, "at its deadline, not at the next event"
+
+
+def test_one_more_probe_deletes_the_secret_from_an_instance_that_had_one() -> None:
+    rig = running(pool=PoolSettings(probe_interval_s=10))
+    rig.advance(9)
+    assert count(rig, Probe) == 1
+    rig.advance(1)
+    assert count(rig, Probe) == 2
+    rig.advance(500)
+    assert count(rig, Probe) == 2
+
+
+def test_a_listed_worker_that_a_later_listing_lacks_is_gone_at_once_with_its_session() -> None:
+    rig = running(pool=PoolSettings(sync_interval_s=1))
+    rig.advance(2)
+    del rig.cloud["i-001"]
+    rig.advance(2)
+    assert "i-001" not in rig.worker_states()
+    assert [c.worker_id for c in last_commands(rig, CloseSession)] == ["i-001"]
+    assert rig.engine.pool.attempts_on("i-001") == []
+
+
+def test_an_old_probe_that_shows_a_stranger_asks_for_another() -> None:
+    rig = running(cpus=2)
+    rig.advance(20)
+    rig.silent.add(Probe)
+    lose_session(rig)
+    rig.on_instance["i-001"]["c-9-1"] = AttemptReport(attempt_id="c-9-1", container_id="c-9")
+    probe = last(rig, Probe)
+    rig.send(BrokenReported(worker_id="i-001", message="disk is full"))
+    rig.silent.discard(Probe)
+    rig.probe_now(probe)
+    rig.settle()
+    assert last(rig, Probe) is not probe
+    assert [a.stray for a in rig.engine.pool.attempts_on("i-001")] == [False, True]
 
 
 def test_silence_counts_from_the_last_word_but_not_from_one_of_the_future() -> None:
@@ -275,6 +310,37 @@ def test_the_boot_timeout_needs_no_listing_and_counts_from_the_first_sight(
     assert count(rig, DestroyInstance) == 0
     rig.advance(1)
     assert count(rig, DestroyInstance) == 1
+
+
+def test_the_boot_timeout_is_not_begun_anew_when_the_create_call_returns() -> None:
+    rig = Rig(pool=PoolSettings(sync_interval_s=60, boot_timeout_s=300))
+    rig.silent |= {CreateInstance, Probe, DestroyInstance}
+    rig.submit(make_container(1))
+    create = last(rig, CreateInstance)
+    made = rig.boot("t1", longshore_token=create.launch.token)
+    rig.advance(260)
+    seen = rig.cloud[made]
+    rig.send(Created(op_id=create.op_id, token=create.launch.token, instance=seen))
+    assert rig.worker_states() == {made: "booting"}
+    rig.advance(101)
+    assert rig.worker_states()[made] == "shutdown"
+
+
+def test_an_idle_behavior_that_nobody_knows_is_none() -> None:
+    rig = Rig(pool=PoolSettings(idle_timeout_s=300))
+    made = rig.boot("t1", longshore_idle_behavior="nonsense")
+    rig.advance(100)
+    assert rig.worker_states() == {made: "idle"}
+
+
+def test_an_instance_that_is_let_go_takes_work_at_once() -> None:
+    rig = running(settings=ONE)
+    rig.exit("c-1-1")
+    behave(rig, IdleBehavior.HOLD)
+    rig.submit(make_container(2))
+    assert rig.states()["c-2"] == "queued"
+    behave(rig, IdleBehavior.RUN)
+    assert rig.states()["c-2"] == "running"
 
 
 def test_a_shutdown_drops_the_session_and_takes_no_work_while_it_lasts() -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested, PublishInstance, Woken
-from dispatcher.model import SchedulerSettings
-from drivers.errors import CapacityError
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.messages import (
+    BehaviorRequested,
+    Commit,
+    PublishContainer,
+    PublishInstance,
+    Woken,
+)
+from dispatcher.model import AttemptOutcome
+from dispatcher.outflow import Outflow
+from drivers.errors import BugError
 from pool.messages import (
     AttemptExited,
+    CloseSession,
     CreateInstance,
     ListInstances,
     Probe,
+    ReleaseAttempt,
     SetTags,
+    SignalAttempt,
     StartAttempt,
 )
 from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, Worker
@@ -74,15 +88,25 @@ def test_a_start_whose_answer_a_crash_swallowed_is_found_running() -> None:
 
 
 def test_a_claim_without_a_place_is_given_up_after_a_crash() -> None:
-    rig = Rig(settings=SchedulerSettings(max_instances=1))
+    rig = Rig(make_type(2))
     rig.silent.add(Probe)
-    rig.submit(make_container(1), make_container(2))
-    assert rig.states() == {"c-1": "locked", "c-2": "queued"}
-    rig.advance(20)
+    rig.submit(make_container(1, cpus=2))
+    assert rig.states() == {"c-1": "locked"}
     rig.cloud.clear()
-    rig.create_error = lambda _command: CapacityError("none")
+    rig.types = {"t1": make_type(1)}
     rig.crash()
-    assert rig.states() == {"c-1": "queued", "c-2": "queued"}
+    assert rig.states() == {"c-1": "queued"}, "no type serves it any more"
+
+
+def test_an_attempt_that_is_being_ended_is_ended_after_a_crash_whatever_was_asked_since() -> None:
+    rig = started(Rig())
+    rig.set_priority("c-1", 0)
+    rig.set_priority("c-1", 700)
+    rig.crash()
+    assert [c.signal for c in last_commands(rig, SignalAttempt)] == ["TERM"]
+    rig.exit("c-1-1", 143)
+    assert rig.attempts["c-1-1"].outcome is AttemptOutcome.PREEMPTED
+    assert rig.states() == {"c-1": "running"}
 
 
 def test_a_log_that_a_crash_interrupted_is_noted_when_it_is_complete() -> None:
@@ -118,3 +142,38 @@ def test_a_wish_that_changes_nothing_writes_nothing_to_the_store() -> None:
     event = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD)
     kinds = [type(command) for command in rig.engine.handle(event, rig.now)]
     assert kinds == [SetTags, PublishInstance]
+
+
+# ---- what is told and kept ------------------------------------------------------------
+
+
+def test_each_state_of_a_container_is_published() -> None:
+    rig = started(Rig())
+    rig.exit("c-1-1")
+    told = [p.container.state.value for p in rig.published if isinstance(p, PublishContainer)]
+    assert (told[0], told[-1]) == ("queued", "succeeded")
+    assert sorted(told) == ["locked", "locked", "queued", "running", "succeeded"]
+
+
+def test_a_container_has_begun_with_its_first_attempt_and_costs_the_sum_of_all() -> None:
+    rig = started(Rig())
+    began_at = rig.now
+    rig.advance(3600)
+    rig.exit("c-1-1", 0, ExitKind.LOST)
+    rig.advance(3600)
+    rig.exit("c-1-2")
+    container = rig.containers["c-1"]
+    assert container.started_at == began_at
+    assert container.cost_usd == Decimal("0.246")
+
+
+def test_a_commit_that_is_done_early_frees_nothing_of_an_earlier_one() -> None:
+    outflow = Outflow()
+    first, second = ReleaseAttempt(worker_id="w", attempt_id="1"), CloseSession(worker_id="w")
+    commits = [Commit(changes=(), then=(first,)), Commit(changes=(), then=(second,))]
+    (one, two), ready = outflow.put(commits)
+    assert ready == []
+    assert outflow.committed(two.ticket) == []
+    with pytest.raises(BugError):
+        outflow.committed(two.ticket)
+    assert outflow.committed(one.ticket) == [first, second]
