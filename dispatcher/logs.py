@@ -1,19 +1,24 @@
 """The log store: what containers wrote, in files, one a stream of an attempt.
 
-`LOG_DIR/SHARD/CONTAINER/ATTEMPT.stdout` and `.stderr` hold the bytes of a stream at their own
-offsets. Beside a stream that is not whole lies `ATTEMPT.stdout.notes`, one JSON object a line:
+`LOG_DIR/SHARD/CONTAINER/ATTEMPT.stdout` and `.stderr` hold the text of a stream as it is read.
+Beside one that is not whole, or sealed, lies `ATTEMPT.stdout.notes`, one JSON object a line:
 
-- `{"gap": [FROM, TO]}`: the bytes from FROM up to TO never came. In the file they are a hole, with
-  a sentence that says so at its start, cut to its length.
-- `{"truncated_at": N}`: bytes from N on were dropped, since the limit of a stream was reached.
-- `{"end": N}`: the stream reaches up to N, further than its file; the last such line counts.
+- `{"gap": [FROM, TO]}`: the bytes from FROM up to TO never came. In the text one sentence stands
+  for them (cut to their number when they are fewer than it has).
+- `{"truncated_at": N}`: after N bytes of text nothing more was kept, since a limit was reached. A
+  reader finds a sentence there that says so.
+- `{"end": N}`: the stream reaches up to N, further than its text; the last such line counts.
+- `{"sealed": true}`: the stream is complete; nothing is added to it any more.
 
-So an offset means the same to the runner, to the file and to a reader, up to the limit; beyond it
-a reader finds one sentence that says where the stream was cut.
+There are two ways of counting. Offsets of a *stream* are the runner's: what `append` takes and
+`sizes` returns. Offsets of a *text* are a reader's: what `read` takes, one for each byte that it
+gave before. They are the same until the first gap; from there on the text is the shorter one, never
+the longer one, however large a gap an instance tells of.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -21,52 +26,18 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import msgspec
+from dispatcher.log_files import NOTES_LIMIT, LogFile, gap_mark, sync_path, truncation_mark
 
 STREAMS = ("stdout", "stderr")
 DEFAULT_MAX_LOG_BYTES = 1024**3
 DEFAULT_MAX_OPEN_FILES = 512
+DEFAULT_MIN_FREE_BYTES = 256 * 1024**2
+OFFSET_MAX = 2**53
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
-_NOTES_LIMIT = 10_000
-
-
-class _Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    gap: tuple[int, int] | None = None
-    truncated_at: int | None = None
-    end: int | None = None
-
-
-_NOTE_DECODER = msgspec.json.Decoder(_Note)
-
-
-@dataclass(slots=True, eq=False)
-class _Stream:
-    """One open stream; `users` belongs to the store's lock, everything else to its own.
-
-    `kept` is how far its file reaches, `end` how far the stream does; they differ once it is
-    truncated. One that was just opened counts as `unsynced`: who wrote it last is not known.
-    """
-
-    path: Path
-    container_id: str
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    users: int = 0
-    descriptor: int = -1
-    kept: int = 0
-    end: int = 0
-    noted_end: int = 0
-    truncated_at: int | None = None
-    notes: int = 0
-    unsynced: bool = True
-
-    @property
-    def notes_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".notes")
 
 
 class LogStore:
@@ -78,27 +49,32 @@ class LogStore:
         *,
         max_log_bytes: int = DEFAULT_MAX_LOG_BYTES,
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        min_free_bytes: int = DEFAULT_MIN_FREE_BYTES,
         on_change: Callable[[str], None] | None = None,
     ) -> None:
         """Keep logs in `log_dir`, which is made when it is first needed.
 
         At most `max_log_bytes` of a stream are kept, and about `max_open_files` files stay open.
+        While its file system has less than `min_free_bytes` free, nothing is added, so that logs
+        do not fill the disk of others.
         `on_change` is called with the id of a container whose log grew, from the thread that
         appended; it must neither block nor raise.
         """
         self._log_dir = log_dir
-        self._max_log_bytes = max_log_bytes
-        self._max_open_files = max_open_files
+        # Plain numbers: a subclass of int, as a configuration's sizes are, cannot be noted as JSON.
+        self._max_log_bytes = int(max_log_bytes)
+        self._max_open_files = int(max_open_files)
+        self._min_free_bytes = int(min_free_bytes)
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._streams: OrderedDict[Path, _Stream] = OrderedDict()
+        self._streams: OrderedDict[Path, LogFile] = OrderedDict()
         self._new_directories: set[Path] = set()
         self._problem = ""
 
     @property
     def problem(self) -> str:
         """Return why logs cannot be kept at present, in one sentence; "" when all is well."""
-        return self._problem
+        return self._shortage() or self._problem
 
     def append(
         self, attempt_id: str, container_id: str, stream: str, offset: int, data: bytes
@@ -109,18 +85,21 @@ class LogStore:
         missing before `offset` become a marked gap; bytes beyond the limit are dropped, which is
         marked too. Returns the offset below which nothing needs to be sent again.
 
-        Raises `OSError` when it cannot be kept (nothing is acknowledged; try again), `ValueError`
-        for ids or offsets that cannot be.
+        Raises `OSError` when it cannot be kept (nothing is acknowledged; try again; ENOSPC also
+        when others need the rest of the disk), `ValueError` for ids or offsets that cannot be, and
+        for what would add to a sealed stream.
         """
-        if offset < 0:
+        if not 0 <= offset <= OFFSET_MAX - len(data):
             raise ValueError(f"a log cannot have bytes at offset {offset}")
         path = self._path(container_id, attempt_id, stream)
         try:
             with self._using(path, container_id) as log, log.lock:
-                self._open(log, make=True)
+                self._open(log)
                 before = log.end
                 self._extend(log, offset, data)
                 end = log.end
+        except _NoRoomError:
+            raise
         except OSError as error:
             self._problem = f"logs cannot be kept: {error.strerror or error}"
             raise
@@ -140,14 +119,15 @@ class LogStore:
     def read(
         self, container_id: str, attempt_id: str, stream: str, offset: int, limit: int
     ) -> bytes:
-        """Return at most `limit` bytes from `offset` on; b"" when there are none (yet).
+        """Return at most `limit` bytes of the text from `offset` on; b"" when there are none (yet).
 
-        A truncated stream ends in a sentence that says so. Raises `OSError`.
+        The next ones are at `offset` plus the number of those returned. A sentence stands for each
+        gap, and one more ends what was truncated. Raises `OSError`.
         """
         path = self._path(container_id, attempt_id, stream)
         with self._using(path, container_id) as log:
             with log.lock:
-                if not self._open(log, make=False):
+                if not log.open(make=False):
                     return b""
                 descriptor, kept, truncated_at = log.descriptor, log.kept, log.truncated_at
             # `log` is in use, so that its descriptor stays open; kept bytes never change.
@@ -155,7 +135,7 @@ class LogStore:
                 return os.pread(descriptor, min(limit, kept - offset), offset)
         if truncated_at is None:
             return b""
-        return _truncation_mark(truncated_at)[offset - kept :][:limit]
+        return truncation_mark(truncated_at)[offset - kept :][:limit]
 
     def sync(self, attempt_id: str, container_id: str) -> None:
         """Return when all that was kept of an attempt is on the disk; raises `OSError`."""
@@ -163,15 +143,28 @@ class LogStore:
         for stream in STREAMS:
             path = self._path(container_id, attempt_id, stream)
             with self._using(path, container_id) as log, log.lock:
-                if self._open(log, make=False) and log.unsynced:
-                    self._sync_stream(log)
+                if log.open(make=False) and log.unsynced:
+                    log.sync()
                     directories.add(path.parent)
         with self._lock:
             made = sorted(self._new_directories & _ancestry(directories))
         for directory in sorted(directories.union(made)):
-            _sync_path(directory)
+            sync_path(directory)
         with self._lock:
             self._new_directories.difference_update(made)
+
+    def seal(self, attempt_id: str, container_id: str) -> None:
+        """Declare both streams of an attempt complete: from now on nothing is added to them.
+
+        To be called after `sync`; what was synced survives a loss of power, the seal itself only
+        an end of the process. Repeating it is harmless. Raises `OSError`.
+        """
+        for stream in STREAMS:
+            path = self._path(container_id, attempt_id, stream)
+            with self._using(path, container_id) as log, log.lock:
+                if not log.open(make=False):
+                    self._make_directories(path.parent)
+                log.seal()
 
     def close(self) -> None:
         """Close every file; what is kept stays. Nothing may be called at the same time."""
@@ -179,7 +172,8 @@ class LogStore:
             streams = list(self._streams.values())
             self._streams.clear()
         for log in streams:
-            _close(log)
+            with log.lock:
+                log.close()
 
     def _path(self, container_id: str, attempt_id: str, stream: str) -> Path:
         if stream not in STREAMS:
@@ -191,11 +185,11 @@ class LogStore:
         return self._log_dir / shard / container_id / f"{attempt_id}.{stream}"
 
     @contextmanager
-    def _using(self, path: Path, container_id: str) -> Iterator[_Stream]:
+    def _using(self, path: Path, container_id: str) -> Iterator[LogFile]:
         with self._lock:
             log = self._streams.get(path)
             if log is None:
-                log = self._streams[path] = _Stream(path, container_id)
+                log = self._streams[path] = LogFile(path, container_id)
             log.users += 1
             self._streams.move_to_end(path)
         try:
@@ -205,31 +199,19 @@ class LogStore:
                 log.users -= 1
                 surplus = self._surplus()
             for each in surplus:
-                _close(each)
+                with each.lock:
+                    each.close()
 
-    def _surplus(self) -> list[_Stream]:
+    def _surplus(self) -> list[LogFile]:
         """Take the streams that were used least lately out of the table, for closing."""
         excess = max(0, len(self._streams) - self._max_open_files)
         idle = (path for path, log in self._streams.items() if log.users == 0)
         return [self._streams.pop(path) for path in list(islice(idle, excess))]
 
-    def _open(self, log: _Stream, *, make: bool) -> bool:
-        """Open a stream that is not open; return whether it is."""
-        if log.descriptor >= 0:
-            return True
-        if make:
+    def _open(self, log: LogFile) -> None:
+        if not log.open(make=False):
             self._make_directories(log.path.parent)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-        try:
-            descriptor = os.open(log.path, flags, 0o600)
-        except FileNotFoundError:
-            if make:
-                raise
-            return False
-        log.kept = log.end = os.fstat(descriptor).st_size
-        log.descriptor = descriptor
-        _read_notes(log)
-        return True
+            log.open(make=True)
 
     def _make_directories(self, directory: Path) -> None:
         missing = [each for each in (directory, *directory.parents) if not each.exists()]
@@ -242,112 +224,52 @@ class LogStore:
     def _end(self, container_id: str, attempt_id: str, stream: str) -> int:
         path = self._path(container_id, attempt_id, stream)
         with self._using(path, container_id) as log, log.lock:
-            return log.end if self._open(log, make=False) else 0
+            return log.end if log.open(make=False) else 0
 
-    def _extend(self, log: _Stream, offset: int, data: bytes) -> None:
+    def _extend(self, log: LogFile, offset: int, data: bytes) -> None:
         if offset + len(data) <= log.end:
             return
+        if log.sealed:
+            raise ValueError(f"{log.path.name} is complete: nothing can be added to it")
+        if log.truncated_at is None and (shortage := self._shortage()):
+            raise _NoRoomError(errno.ENOSPC, shortage)
         if offset > log.end:
             self._leave_gap(log, offset)
         fresh = data[log.end - offset :]
-        room = max(0, self._max_log_bytes - log.kept) if log.truncated_at is None else 0
-        wanted = fresh[:room]
-        written = 0
-        try:
-            while written < len(wanted):
-                written += os.pwrite(log.descriptor, wanted[written:], log.kept + written)
-        finally:
-            log.kept += written
-            log.end += written
-            log.unsynced = True
-        if len(fresh) > room:
-            self._truncate(log)
-            log.end += len(fresh) - room
+        wanted = fresh[: self._room(log)]
+        log.write(wanted)
+        if len(fresh) > len(wanted):
+            log.truncate()
+            log.end += len(fresh) - len(wanted)
 
-    def _leave_gap(self, log: _Stream, offset: int) -> None:
-        """Make the bytes from the end of the stream up to `offset` a gap, as far as they count."""
-        stop = min(offset, max(self._max_log_bytes, log.kept))
-        if log.truncated_at is None and stop > log.kept:
-            mark = _gap_mark(stop - log.kept)
-            _note(log, _Note(gap=(log.kept, stop)))
-            os.pwrite(log.descriptor, mark, log.kept)
-            os.ftruncate(log.descriptor, stop)
-            log.kept = log.end = stop
-            log.unsynced = True
-        if offset > log.end:
-            self._truncate(log)
+    def _leave_gap(self, log: LogFile, offset: int) -> None:
+        """Make the bytes from the end of the stream up to `offset` a gap."""
+        mark = gap_mark(offset - log.end)
+        if len(mark) <= self._room(log) and log.notes < NOTES_LIMIT:
+            log.skip(offset, mark)
+        else:
+            log.truncate()
             log.end = offset
 
-    def _truncate(self, log: _Stream) -> None:
-        log.unsynced = True
-        if log.truncated_at is None:
-            _note(log, _Note(truncated_at=log.kept))
-            log.truncated_at = log.kept
+    def _room(self, log: LogFile) -> int:
+        return max(0, self._max_log_bytes - log.kept) if log.truncated_at is None else 0
 
-    def _sync_stream(self, log: _Stream) -> None:
-        os.fsync(log.descriptor)
-        if log.end != max(log.kept, log.noted_end):
-            _note(log, _Note(end=log.end))
-            log.noted_end = log.end
-        if log.notes:
-            _sync_path(log.notes_path)
-        log.unsynced = False
-
-
-def _gap_mark(length: int) -> bytes:
-    return f"\n[longshore: {length} bytes of this log are missing here]\n".encode()[:length]
+    def _shortage(self) -> str:
+        """Return why nothing may be written, in one sentence; "" when there is room."""
+        place = next(each for each in (self._log_dir, *self._log_dir.parents) if each.exists())
+        disk = os.statvfs(place)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes >= self._min_free_bytes:
+            return ""
+        mib = 1024**2
+        return (
+            f"logs cannot be kept: their disk has {free_bytes // mib} MiB free, and the last "
+            f"{self._min_free_bytes // mib} MiB are left to others"
+        )
 
 
-def _truncation_mark(length: int) -> bytes:
-    return f"\n[longshore: this log is cut off here, after {length} bytes]\n".encode()
-
-
-def _read_notes(log: _Stream) -> None:
-    if not log.notes_path.exists():
-        return
-    truncated_at, end = None, log.kept
-    for line in log.notes_path.read_bytes().split():
-        try:
-            note = _NOTE_DECODER.decode(line)
-        except msgspec.DecodeError:
-            # Torn by a crash before it was synced, so that nothing was promised of it.
-            continue
-        log.notes += 1
-        truncated_at = truncated_at if note.truncated_at is None else note.truncated_at
-        end = end if note.end is None else note.end
-    # A file that is shorter than it was cut lost its end with the power: it is asked for again.
-    if truncated_at is not None and truncated_at <= log.kept:
-        log.truncated_at = truncated_at
-        log.end = log.noted_end = max(end, log.kept)
-
-
-def _note(log: _Stream, note: _Note) -> None:
-    if log.notes >= _NOTES_LIMIT and note.gap is not None:
-        return
-    # The line break before it ends a line that a crash tore.
-    line = b"\n" + msgspec.json.encode(note) + b"\n"
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(log.notes_path, flags, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
-    log.notes += 1
-
-
-def _close(log: _Stream) -> None:
-    with log.lock:
-        if log.descriptor >= 0:
-            os.close(log.descriptor)
-            log.descriptor = -1
-
-
-def _sync_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class _NoRoomError(OSError):
+    """Others need what is left of the disk; `problem` says so for as long as it is so."""
 
 
 def _ancestry(directories: set[Path]) -> set[Path]:

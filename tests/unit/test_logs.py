@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.logs import LogStore
+from dispatcher.quantities import Size
 from tests.small_disk import fill, small_disk
 
 C, A = "c-1", "a-1"
@@ -63,20 +65,73 @@ def test_repeating_and_overlapping_change_nothing(logs: LogStore) -> None:
     assert whole(logs) == b"abcdefgh"
 
 
-def test_a_gap_is_marked_and_offsets_stay(logs: LogStore, tmp_path: Path) -> None:
+def gap_sentence(length: int) -> bytes:
+    return b"\n[longshore: %d bytes of this log are missing here]\n" % length
+
+
+def test_a_gap_reads_as_a_sentence_and_the_streams_offsets_stay(
+    logs: LogStore, tmp_path: Path
+) -> None:
     logs.append(A, C, "stdout", 0, b"abc")
     assert logs.append(A, C, "stdout", 103, b"xyz") == 106
-    text = whole(logs)
-    assert len(text) == 106
-    assert text.startswith(b"abc\n[longshore: 100 bytes of this log are missing here]\n\0")
-    assert text.endswith(b"\0xyz")
+    text = b"abc" + gap_sentence(100) + b"xyz"
+    assert whole(logs) == text
     (notes,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout.notes")
     assert notes.read_text().split() == ['{"gap":[3,103]}']
     logs.close()
     again = reopened(tmp_path)
     assert again.sizes(A, C) == (106, 0)
-    assert again.append(A, C, "stdout", 106, b"!") == 107
+    assert again.append(A, C, "stdout", 100, b"000xyz!") == 107
+    assert again.append(A, C, "stdout", 1107, b"end") == 1110
+    text += b"!" + gap_sentence(1000) + b"end"
+    assert whole(again) == text
     again.close()
+    last = reopened(tmp_path)
+    assert last.sizes(A, C) == (1110, 0)
+    assert whole(last) == text
+    last.close()
+
+
+@pytest.mark.parametrize("length", [2**30, 2**50])
+def test_a_gap_takes_no_room_however_large_it_is(
+    logs: LogStore, tmp_path: Path, length: int
+) -> None:
+    assert logs.append(A, C, "stdout", length, b"x") == length + 1
+    text = gap_sentence(length) + b"x"
+    assert logs.read(C, A, "stdout", 0, 2**20) == text
+    assert logs.read(C, A, "stdout", len(text), 2**20) == b""
+    (path,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout")
+    assert path.stat().st_size == len(text)
+
+
+def test_a_gap_whose_sentence_was_torn_is_asked_for_again(tmp_path: Path) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.append(A, C, "stdout", 103, b"xyz")
+    logs.close()
+    (path,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout")
+    os.truncate(path, 20)
+    again = reopened(tmp_path)
+    assert again.sizes(A, C) == (3, 0)
+    assert again.append(A, C, "stdout", 3, b"def") == 6
+    again.close()
+    last = reopened(tmp_path)
+    assert last.sizes(A, C) == (6, 0)
+    assert whole(last) == b"abcdef"
+    last.close()
+
+
+def test_gaps_without_end_cut_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.logs.NOTES_LIMIT", 5)
+    logs = reopened(tmp_path)
+    for number in range(1, 20):
+        assert logs.append(A, C, "stdout", 1000 * number, b"x") == 1000 * number + 1
+    text = whole(logs)
+    assert text.count(b"are missing here") == 5
+    assert b"this log is cut off here" in text
+    (notes,) = (tmp_path / "logs").glob("*/c-1/*.notes")
+    assert len(notes.read_text().split()) == 6
+    logs.close()
 
 
 def test_a_gap_smaller_than_its_mark_is_marked_as_far_as_it_goes(logs: LogStore) -> None:
@@ -108,13 +163,49 @@ def test_exactly_the_limit_is_not_cut(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_gap_beyond_the_limit_takes_no_room(tmp_path: Path) -> None:
-    logs = reopened(tmp_path, max_log_bytes=100)
+def test_a_gap_whose_sentence_is_beyond_the_limit_cuts_the_stream(tmp_path: Path) -> None:
+    logs = LogStore(tmp_path / "logs", max_log_bytes=Size(20))
+    assert logs.append(A, C, "stdout", 0, b"abc") == 3
     assert logs.append(A, C, "stdout", 2**50, b"x") == 2**50 + 1
-    (path,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout")
-    assert path.stat().st_size == 100
-    assert b"bytes of this log are missing" in whole(logs)
-    assert whole(logs).endswith(b"after 100 bytes]\n")
+    text = b"abc\n[longshore: this log is cut off here, after 3 bytes]\n"
+    assert whole(logs) == text
+    logs.sync(A, C)
+    logs.close()
+    again = reopened(tmp_path, max_log_bytes=20)
+    assert again.sizes(A, C) == (2**50 + 1, 0)
+    assert whole(again) == text
+    again.close()
+
+
+def test_limits_may_be_sizes_of_a_configuration(tmp_path: Path) -> None:
+    logs = LogStore(
+        tmp_path / "logs", max_log_bytes=Size(200), max_open_files=Size(3), min_free_bytes=Size(1)
+    )
+    assert logs.append(A, C, "stdout", 500, b"x" * 1000) == 1500
+    logs.sync(A, C)
+    assert logs.sizes(A, C) == (1500, 0)
+    assert whole(logs).endswith(b"after 200 bytes]\n")
+    logs.close()
+
+
+def test_a_sealed_stream_is_never_added_to(tmp_path: Path) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.sync(A, C)
+    for _ in range(2):
+        logs.seal(A, C)
+    for _ in range(2):
+        for stream, offset in (("stdout", 3), ("stdout", 2), ("stdout", 9), ("stderr", 0)):
+            with pytest.raises(ValueError, match="is complete"):
+                logs.append(A, C, stream, offset, b"xyz")
+        assert logs.append(A, C, "stdout", 0, b"abc") == 3, "repeating is harmless"
+        assert logs.sizes(A, C) == (3, 0)
+        assert whole(logs) == b"abc"
+        assert logs.append("a-2", C, "stdout", 0, b"more") >= 4, "another attempt goes on"
+        logs.close()
+        logs = reopened(tmp_path)
+    (notes,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout.notes")
+    assert notes.read_text().split() == ['{"sealed":true}']
     logs.close()
 
 
@@ -158,9 +249,11 @@ def test_ids_are_no_paths(logs: LogStore, tmp_path: Path, bad: str) -> None:
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_negative_offset_is_refused(logs: LogStore) -> None:
-    with pytest.raises(ValueError, match="offset -1"):
-        logs.append(A, C, "stdout", -1, b"x")
+@pytest.mark.parametrize("offset", [-1, 2**53, 2**64, 10**30])
+def test_offsets_that_cannot_be_are_refused(logs: LogStore, tmp_path: Path, offset: int) -> None:
+    with pytest.raises(ValueError, match=f"offset {offset}"):
+        logs.append(A, C, "stdout", offset, b"x")
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_followers_hear_of_growth_only(tmp_path: Path) -> None:
@@ -232,7 +325,7 @@ def test_many_threads_write_repeat_and_read_at_once(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(300_000)
     with small_disk(tmp_path / "small") as disk:
-        logs = LogStore(disk / "logs")
+        logs = LogStore(disk / "logs", min_free_bytes=0)
         logs.append(A, C, "stdout", 0, b"start ")
         ballast = fill(disk)
         with pytest.raises(OSError, match="No space"):
@@ -245,3 +338,46 @@ def test_a_full_disk_is_an_error_and_goes_on_where_it_stopped(tmp_path: Path) ->
         assert logs.problem == ""
         assert logs.read(C, A, "stdout", 0, 400_000) == b"start " + data
         logs.close()
+
+
+def test_the_last_of_a_disk_is_left_to_others(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        logs = LogStore(disk / "logs", min_free_bytes=500_000)
+        assert logs.problem == ""
+        logs.append(A, C, "stdout", 0, b"abc")
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(600_000))
+        assert "left to others" in logs.problem
+        with pytest.raises(OSError, match="left to others") as caught:
+            logs.append(A, C, "stdout", 3, b"def")
+        assert caught.value.errno == errno.ENOSPC
+        with pytest.raises(OSError, match="left to others"):
+            logs.append(A, C, "stderr", 100, b"def")
+        assert logs.append(A, C, "stdout", 0, b"abc") == 3, "what is known needs no room"
+        logs.sync(A, C)
+        logs.seal("a-2", C)
+        ballast.unlink()
+        assert logs.problem == ""
+        assert logs.append(A, C, "stdout", 3, b"def") == 6
+        assert whole(logs) == b"abcdef"
+        logs.close()
+
+
+def test_a_gap_that_could_not_be_marked_is_none(tmp_path: Path) -> None:
+    """Its note fits into the notes' last page, its sentence finds no page."""
+    with small_disk(tmp_path / "small") as disk:
+        logs = LogStore(disk / "logs", min_free_bytes=0)
+        logs.append(A, C, "stdout", 0, bytes(4096))
+        (path,) = (disk / "logs").glob("*/c-1/a-1.stdout")
+        path.with_name("a-1.stdout.notes").write_bytes(b"\n")
+        ballast = fill(disk)
+        with pytest.raises(OSError, match="No space"):
+            logs.append(A, C, "stdout", 5000, b"late")
+        assert path.with_name("a-1.stdout.notes").read_text().split() == ['{"gap":[4096,5000]}']
+        ballast.unlink()
+        assert logs.append(A, C, "stdout", 4096, b"early") == 4101
+        logs.close()
+        again = LogStore(disk / "logs", min_free_bytes=0)
+        assert again.sizes(A, C) == (4101, 0)
+        assert again.read(C, A, "stdout", 4090, 100) == bytes(6) + b"early"
+        again.close()
