@@ -11,6 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from drivers.errors import CloudError
@@ -65,17 +66,38 @@ def run_init(
     """Run an instance's init script with `sh` in its directory, its output kept in `init.log`.
 
     Returns whether it came to its end, whatever its exit status: a cloud, too, boots an instance
-    whose script failed. When `wake` is set first, the script is killed with its process group.
+    whose script failed. When `wake` is set first, the script is killed with its process group. The
+    script lies in a file of ours alone meanwhile: it holds secrets, and arguments are everybody's
+    to read.
     """
+    script = directory / "init.sh"
+    with suppress(FileNotFoundError):  # a crash left one, whose mode need not be ours
+        script.unlink()
+    script.touch(mode=0o600)
+    script.write_text(command, encoding="utf-8")
+    try:
+        ended, status = _run_script(script, environment=environment, wake=wake)
+    finally:
+        with suppress(FileNotFoundError):  # the script itself may tidy up
+            script.unlink()
+    if ended and status != 0:
+        _log.warning("the init script in %s ended with status %d", directory, status)
+    return ended
+
+
+def _run_script(
+    script: Path, *, environment: Mapping[str, str], wake: Wake | None
+) -> tuple[bool, int]:
+    """Run a script in its directory and return whether it ended by itself, and its status."""
     with (
-        (directory / "init.log").open("ab") as output,
+        script.with_name("init.log").open("ab") as output,
         subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            ["/bin/sh", str(script)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env=environment,
-            cwd=directory,
+            cwd=script.parent,
             start_new_session=True,
         ) as process,
     ):
@@ -83,10 +105,7 @@ def run_init(
         if not ended:
             # Not reaped yet, so the id is still that of our own child and of its group.
             os.killpg(process.pid, signal.SIGKILL)
-        status = process.wait()
-    if ended and status != 0:
-        _log.warning("the init script in %s ended with status %d", directory, status)
-    return ended
+        return ended, process.wait()
 
 
 def _await_end(pid: int, wake: Wake | None) -> bool:

@@ -74,6 +74,16 @@ def test_the_init_script_has_ended_before_the_first_login(bench: Bench) -> None:
     assert bench.run(instance, 'cat "$LONGSHORE_RUNNER_DIR/s"') == "sesame"
 
 
+def test_the_init_script_is_in_no_command_line_and_in_no_file_of_others(bench: Bench) -> None:
+    script = ": top-secret; exec >$LONGSHORE_RUNNER_DIR.seen; cat /proc/[0-9]*/cmdline; echo;"
+    instance = bench.create(init=script + "stat -c %a $0; echo $0")
+    seen = bench.run(instance, 'cat "$LONGSHORE_RUNNER_DIR.seen"')
+    mode, path = seen.splitlines()[-2:]
+    assert mode == "600"
+    assert "top-secret" not in seen
+    assert not Path(path).exists(), "it goes with its end"
+
+
 def test_a_failing_init_script_does_not_keep_an_instance_from_booting(bench: Bench) -> None:
     assert bench.run(bench.create(init="exit 3"), "echo up") == "up\n"
 
