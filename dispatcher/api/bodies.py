@@ -11,13 +11,14 @@ from aiohttp import web
 
 from dispatcher.api.backend import Unavailable
 from dispatcher.api.limits import ApiLimits
+from dispatcher.api.plain_text import UNPLAIN
 from dispatcher.problems import did_you_mean, quoted
 from dispatcher.validation import decode_checked, parse_json
 from drivers.errors import InvalidRequest
 
 T = TypeVar("T")
 
-_PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,255}")
+_PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,255}}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 

@@ -10,7 +10,9 @@ from dispatcher.api.answers import instance_answer, json_response
 from dispatcher.api.backend import Backend, NotFound
 from dispatcher.api.bodies import Bodies, Query, decode_one
 from dispatcher.api.path_ids import path_id
+from dispatcher.api.plain_text import text_problem
 from dispatcher.api.wire import IdleBehaviorRequest, InstanceList, KillRequest
+from drivers.errors import InvalidRequest
 
 _REASON_DEFAULT = "asked for over the API"
 
@@ -47,5 +49,7 @@ class InstanceRoutes:
         """Destroy an instance now."""
         instance_id = path_id(request, "instance")
         wanted = await self._bodies.decoded(request, partial(decode_one, KillRequest))
+        if wrong := text_problem(wanted.reason):
+            raise InvalidRequest([("reason", wrong)])
         view = await self._backend.kill_instance(instance_id, wanted.reason or _REASON_DEFAULT)
         return json_response(instance_answer(view), status=202)

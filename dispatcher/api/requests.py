@@ -11,7 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from dispatcher.api.backend import NewContainer
+from dispatcher.api.image_reference import image_problem
 from dispatcher.api.limits import ApiLimits, Defaults
+from dispatcher.api.plain_text import text_problem
 from dispatcher.api.wire import ContainerRequest
 from dispatcher.model import Constraints, ContainerSpec
 from dispatcher.problems import Problems, ProblemsFull, did_you_mean, element, member, quoted
@@ -21,7 +23,6 @@ from drivers.interface import Resources
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FIRST_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _RESERVED_PREFIX = "LONGSHORE_"
 _NAME_RULE = "use 1 to 63 letters, digits, dots, dashes, underscores or slashes"
@@ -101,7 +102,8 @@ class SubmissionDecoder:
         self._check_env(request.env, f"{place}env", problems)
         if len(problems) == before:
             self._check_order(request, place, problems)
-        _check_text(request.image, f"{place}image", 512, problems)
+        if request.image and (wrong := image_problem(request.image)):
+            problems.add(f"{place}image", wrong)
         _check_text(request.name, f"{place}name", 200, problems)
         if request.project is not None and not _NAME.fullmatch(request.project):
             problems.add(f"{place}project", f"is not a name: {_NAME_RULE}")
@@ -240,8 +242,8 @@ def _bytes(text: str) -> int:
 def _check_text(text: str, path: str, length: int, problems: Problems) -> None:
     if len(text) > length:
         problems.add(path, f"must have at most {length} characters, not {len(text)}")
-    if _CONTROL.search(text):
-        problems.add(path, "contains a control character: use one line of plain text")
+    if wrong := text_problem(text):
+        problems.add(path, wrong)
 
 
 def _check_names(names: Iterable[str], path: str, problems: Problems) -> None:

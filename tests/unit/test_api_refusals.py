@@ -83,7 +83,7 @@ LATER = (
         ({"name": "a\0"}, "name", "control character"),
         ({"name": "a" * 201}, "name", "at most 200"),
         ({"image": "a" * 513}, "image", "at most 512"),
-        ({"image": "a\nb"}, "image", "control character"),
+        ({"image": "a\nb"}, "image", "not a reference"),
         ({"project": ""}, "project", "not a name"),
         ({"project": "-x"}, "project", "not a name"),
         (
