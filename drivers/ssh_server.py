@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import select
 import socket
 import threading
@@ -37,6 +38,7 @@ _MAX_CHANNELS = 64
 _READ_TIMEOUT_S = 30.0
 _JOIN_S = 15.0
 _OUT_OF_DESCRIPTORS_S = 0.2
+_COMPLAINT_INTERVAL_S = 20.0
 
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _DIGESTS = (
@@ -84,8 +86,9 @@ class SshServer:
 
     `port` 0 takes any free one. Only the holder of `authorized_key` ("TYPE BASE64") may log in,
     under any name. Commands run by `/bin/sh -c` in `directory` with exactly `environment`, which
-    is read at each start of a command. A connection beyond `max_connections` is closed at once, one
-    on which nobody has logged in after `login_timeout_s` too.
+    is read at each start of a command. A connection on which nobody has logged in is closed after
+    `login_timeout_s`, or as soon as one beyond `max_connections` wants its place, the oldest first;
+    when all have logged in, the new one is closed.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class SshServer:
         self._commands: list[Command] = []
         self._thread: threading.Thread | None = None
         self._wake = Wake()
+        self._complaints = _Complaints()
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._listener.bind((host, port))
@@ -186,7 +190,7 @@ class SshServer:
             except (BlockingIOError, ConnectionError):
                 continue
             except OSError as error:
-                _log.warning("cannot accept on %s: %s", self.address, error)
+                self._complaints.warn(f"cannot accept on {self.address}: {error}")
                 self._wait_for_wake(_OUT_OF_DESCRIPTORS_S)
                 continue
             self._welcome(_ConnectionSocket(fileno=accepted.detach()))
@@ -208,8 +212,10 @@ class SshServer:
                 connection.hang_up()
 
     def _welcome(self, accepted: _ConnectionSocket) -> None:
-        if len(self._connections) >= self._max_connections:
-            _log.warning("%s has %d connections already", self.address, len(self._connections))
+        if not self._make_room():
+            self._complaints.warn(
+                f"{self.address} refuses a connection: it has {len(self._connections)} already"
+            )
             accepted.close()
             return
         try:
@@ -217,8 +223,46 @@ class SshServer:
             self._connections.append(_Connection(accepted, self, self._key, self._login_timeout_s))
         except (OSError, RuntimeError) as error:
             # The client went before we looked at it, or there is no thread to be had.
-            _log.warning("cannot serve a client on %s: %s", self.address, error)
+            self._complaints.warn(f"cannot serve a client on {self.address}: {error}")
             accepted.close()
+
+    def _make_room(self) -> bool:
+        """Return whether one more may come, having hung up on the oldest stranger if need be."""
+        if len(self._connections) < self._max_connections:
+            return True
+        # What was hung up on is as good as gone, but a thread each until it is: these have a limit.
+        if len(self._connections) >= 2 * self._max_connections:
+            return False
+        going = sum(each.is_hung_up for each in self._connections)
+        if len(self._connections) - going < self._max_connections:
+            return True
+        oldest = next((each for each in self._connections if each.is_stranger), None)
+        if oldest is None:
+            return False
+        self._complaints.warn(f"{self.address} is full: it hangs up on who has not logged in")
+        oldest.hang_up()
+        return True
+
+
+class _Complaints:
+    """Says in the log what strangers can make happen as often as they like, a few times a minute.
+
+    All is called on one thread.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until = -math.inf
+        self._left_out = 0
+
+    def warn(self, message: str) -> None:
+        """Log `message`, or count it for the one that is logged next."""
+        now = time.monotonic()
+        if now < self._silent_until:
+            self._left_out += 1
+            return
+        left_out = f" ({self._left_out} more such lines were left out)" if self._left_out else ""
+        _log.warning("%s%s", message, left_out)
+        self._silent_until, self._left_out = now + _COMPLAINT_INTERVAL_S, 0
 
 
 class _ConnectionSocket(socket.socket):
@@ -247,6 +291,7 @@ class _Connection(paramiko.Transport):
         # `hang_up` shuts the socket down, which wakes it at once.
         accepted.settimeout(_READ_TIMEOUT_S)
         self.deadline = time.monotonic() + login_timeout_s
+        self.is_hung_up = False
         self._accepted = accepted
         self.set_log_channel(_TRANSPORT_LOG)
         options = self.get_security_options()
@@ -259,7 +304,7 @@ class _Connection(paramiko.Transport):
     @property
     def is_stranger(self) -> bool:
         """Return whether it is open, and nobody has logged in on it."""
-        return self.is_active() and not self.is_authenticated()
+        return self.is_active() and not self.is_hung_up and not self.is_authenticated()
 
     def hang_up(self) -> None:
         """Make the connection's thread end soon, whatever its client does; `join` tells when.
@@ -267,6 +312,7 @@ class _Connection(paramiko.Transport):
         The thread itself closes the socket: a descriptor that is closed under a reader may be
         another's by the time it is read.
         """
+        self.is_hung_up = True
         with suppress(OSError):
             self._accepted.shutdown(socket.SHUT_RDWR)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import paramiko
@@ -101,6 +101,25 @@ def test_connections_have_a_limit(site: Site) -> None:
     hang_up(transports.pop())
     wait_until(lambda: _can_connect(site), "room for another connection")
     hang_up(transports.pop())
+    server.close()
+
+
+def test_strangers_make_room_for_who_logs_in_and_fill_no_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = site.new_server(max_connections=3, login_timeout_s=60.0)
+    server.start()
+    site.port = int(server.address.rpartition(":")[2])
+    known = site.connect()
+    with ExitStack() as strangers:
+        for _ in range(40):
+            stranger = socket.create_connection((site.host, site.port), 10.0)
+            strangers.enter_context(stranger)
+        wait_until(lambda: _can_connect(site), "room among the strangers")
+        assert run(known, "echo kept")[1] == b"kept\n"
+        mine = [each for each in caplog.records if each.name == "drivers.ssh_server"]
+        assert [each.levelname for each in mine] == ["WARNING"]
+    hang_up(known)
     server.close()
 
 
