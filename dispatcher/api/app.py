@@ -12,7 +12,7 @@ from dispatcher.api import wire
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import ContainerRoutes
-from dispatcher.api.guards import open_mode_middleware
+from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from dispatcher.api.instances import InstanceRoutes
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.openapi import Route, openapi_document
@@ -75,8 +75,7 @@ def make_app(
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Server"] = f"longshore/{version}"
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers.update(ANSWER_HEADERS)
 
     async def end_streams(_app: web.Application) -> None:
         await subscribers.close()

@@ -1,14 +1,17 @@
 """What protects a server without tokens from web pages in a browser on the same machine.
 
 A page can make a browser send requests to 127.0.0.1: under a name of its own that resolves there
-(so Host must be a loopback address), from its own origin (so Origin must be ours), or as a form
-without asking (so a body must be declared as JSON, which no form can).
+(so Host must be a loopback address), from its own origin (so Origin must be ours, and what the
+browser itself says in Sec-Fetch-Site too, as not every request has an Origin), or as a form without
+asking (so a body must be declared as JSON, which no form can). Nor may a page of another origin,
+which no answer is for, load one as a picture or a script.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -17,7 +20,13 @@ from dispatcher.api.problem_details import Handler, problem
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_OUR_SITES = frozenset({"same-origin", "none"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+ANSWER_HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 @web.middleware
@@ -31,7 +40,9 @@ async def open_mode_middleware(request: web.Request, handler: Handler) -> web.St
             "This server has no tokens configured and answers only requests to localhost,"
             " 127.0.0.1 or [::1]: its Host header must be one of them.",
         )
-    if any(not _same_port(origin, port) for origin in request.headers.getall("Origin", [])):
+    origins = request.headers.getall("Origin", [])
+    sites = request.headers.getall("Sec-Fetch-Site", [])
+    if not _OUR_SITES.issuperset(sites) or not all(_same_port(each, port) for each in origins):
         return problem(
             403,
             "This server has no tokens configured and refuses requests made by pages of other"

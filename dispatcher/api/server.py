@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from dispatcher.api.guards import ANSWER_HEADERS
 from dispatcher.api.problem_details import answer_for_http, log_unexpected, problem
 
 
@@ -69,6 +70,6 @@ class _Connection(RequestHandler):
             error = exc or RuntimeError(message)
             error_id = log_unexpected("connection_failed", error, where="outside the application")
             response = problem(status, f"The server failed; its log tells why under {error_id}.")
-        response.headers["Server"] = "longshore"
+        response.headers.update(ANSWER_HEADERS, Server="longshore")
         response.force_close()
         return response

@@ -85,6 +85,48 @@ async def test_only_our_own_origin_is_answered(port: int, origin: str, status: i
 
 
 @pytest.mark.parametrize(
+    ("sites", "status"),
+    [
+        (("same-origin",), 200),
+        (("none",), 200),
+        (("cross-site",), 403),
+        (("same-site",), 403),
+        (("same-origin", "cross-site"), 403),
+        (("another-planet",), 403),
+        (("",), 403),
+    ],
+)
+@pytest.mark.parametrize("path", ["/health/live", "/v1/containers", "/metrics", "/openapi.json"])
+async def test_only_our_own_site_is_answered(
+    port: int, path: str, sites: tuple[str, ...], status: int
+) -> None:
+    headers = ("Host: localhost:8420", *(f"Sec-Fetch-Site: {site}" for site in sites))
+    assert await status_of(port, "GET", path, *headers) == status
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        "GET /health/live HTTP/1.1\r\nHost: localhost",
+        "GET /openapi.json HTTP/1.1\r\nHost: localhost",
+        "GET /metrics HTTP/1.1\r\nHost: localhost",
+        "GET /nothing HTTP/1.1\r\nHost: localhost",
+        "GET /health/live HTTP/1.1\r\nHost: evil.example",
+        "GET /health/live HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site",
+        "POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0",
+        "POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nExpect: a miracle",
+        "no HTTP at all",
+    ],
+)
+async def test_no_answer_is_for_other_origins(port: int, request_head: str) -> None:
+    answer = await raw_exchange(port, f"{request_head}\r\nConnection: close\r\n\r\n".encode())
+    headers = [line.lower() for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")]
+    assert b"cross-origin-resource-policy: same-origin" in headers
+    assert b"x-content-type-options: nosniff" in headers
+    assert b"cache-control: no-store" in headers
+
+
+@pytest.mark.parametrize(
     ("content_type", "status"),
     [
         ("application/json", 201),
