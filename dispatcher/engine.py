@@ -268,8 +268,7 @@ class Engine:
                 idle.set_behavior(self.pool, worker, event.behavior, now)
             case InstanceKillRequested():
                 if worker.state is not WorkerState.SHUTDOWN:
-                    worker.last_error = f"killed: {event.reason}" if event.reason else "killed"
-                    idle.kill_worker(self.pool, worker, now)
+                    idle.kill_worker(self.pool, worker, event.reason, now)
             case _:
                 assert_never(event)
 
@@ -327,7 +326,9 @@ class Engine:
         if record != old:
             self.records[worker_id] = record
             self.ledger.changes.append(SaveInstance(instance=record))
-        self._instance_news.append(PublishInstance(worker_id=worker_id, state=notice.state))
+        self._instance_news.append(
+            PublishInstance(worker_id=worker_id, state=notice.state, reason=notice.reason)
+        )
 
     def _record_gone(self, notice: WorkerGone, now: float) -> None:
         self._forget_instance(notice.worker_id, notice.reason, now)
@@ -344,5 +345,5 @@ class Engine:
             gone = replace(record, gone_at=now, gone_reason=reason)
             self.ledger.changes.append(SaveInstance(instance=gone))
             self._instance_news.append(
-                PublishInstance(worker_id=instance_id, state="gone", gone=gone)
+                PublishInstance(worker_id=instance_id, state="gone", reason=reason, gone=gone)
             )

@@ -99,11 +99,13 @@ class PublishContainer:
 class PublishInstance:
     """Tell the API's subscribers that an instance changed.
 
-    `state` is what it was at that moment; `gone` is its last record, None while it is there.
+    `state` is what it was at that moment, `reason` why it changed; `gone` is its last record, None
+    while it is there.
     """
 
     worker_id: str
     state: str
+    reason: str
     gone: InstanceRecord | None = None
 
 

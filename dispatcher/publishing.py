@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
+
 from dispatcher.broker import Broker, Watchers
 from dispatcher.engine import Engine
 from dispatcher.messages import PublishContainer, PublishInstance
 from dispatcher.views import container_data, gone_view, instance_data, instance_view
+
+log = structlog.get_logger(__name__)
 
 
 def publish_event(
@@ -20,6 +24,7 @@ def publish_event(
     heard_at: Callable[[str], float],
 ) -> None:
     """Number what changed as an event of the API's, and wake whoever waits for it."""
+    _log_story(what, engine)
     if isinstance(what, PublishContainer):
         container = what.container
         reason = engine.placing.reason(container.id)
@@ -35,3 +40,28 @@ def publish_event(
             instance_view(engine, worker, heard_at=heard_at(worker.id)), state=what.state
         )
         broker.publish("instance", what.worker_id, instance_data(view))
+
+
+def _log_story(what: PublishContainer | PublishInstance, engine: Engine) -> None:
+    """Write one line for each change, so that the log tells the story of every id in it."""
+    if isinstance(what, PublishInstance):
+        worker = engine.pool.workers.get(what.worker_id)
+        record = what.gone or engine.records.get(what.worker_id)
+        log.info(
+            f"instance {what.state}",
+            instance=what.worker_id,
+            type=record.type_name if record is not None else worker.type.name if worker else "",
+            why=what.reason,
+        )
+        return
+    container = what.container
+    last = container.attempts[-1] if container.attempts else None
+    log.info(
+        f"container {container.state.value}",
+        container=container.id,
+        attempt=last.id if last is not None else None,
+        instance=last.instance_id if last is not None else None,
+        exit_code=container.exit_code,
+        why=container.reason.message if container.reason is not None else None,
+        last_outcome=last.outcome.value if last is not None and last.outcome is not None else None,
+    )

@@ -88,7 +88,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
             worker.broken = f"{worker.strikes} starts in a row were refused: {event.message}"
-            core.note_changed(worker)
+            core.note_changed(worker, worker.broken)
     missing(core, attempt, event.message, now, refused=refused)
 
 

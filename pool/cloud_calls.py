@@ -220,6 +220,7 @@ class CloudCalls:
             listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
             seen = tuple(_seen(instance) for instance in listed)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
+            log.warning("listing failed", error=f"{type(error).__name__}: {error}")
             outcome.tell(self._failed(command, _as_cloud_error(error)))
             return
         self._keep(listed, seen, forget=known_before)
@@ -249,6 +250,8 @@ class CloudCalls:
             )
             seen = _seen(instance)
         except CloudError as error:
+            kind = type(error).__name__
+            log.warning("create failed", type=launch.type_name, kind=kind, error=str(error))
             outcome.tell(self._failed(command, _bounded(error)))
             return
         except Exception as error:

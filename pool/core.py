@@ -171,12 +171,14 @@ class PoolCore:
             if attempt.phase is AttemptPhase.ENDED:
                 worker.unreleased.add(attempt.id)
         self.timers.set("boot", seen.id, now + self.settings.boot_timeout_s)
-        self.note_changed(worker)
+        self.note_changed(worker, "it is new to the pool")
         return worker
 
-    def note_changed(self, worker: Worker) -> None:
-        """Tell the engine that a worker is new or changed."""
-        self.notices.append(WorkerChanged(worker_id=worker.id, state=worker.state.value))
+    def note_changed(self, worker: Worker, why: str) -> None:
+        """Tell the engine that a worker is new or changed, and why."""
+        self.notices.append(
+            WorkerChanged(worker_id=worker.id, state=worker.state.value, reason=why)
+        )
 
     def attempts_on(self, worker_id: str) -> list[PoolAttempt]:
         """Return the attempts that are or may be on a worker, in the order of their ids."""
@@ -222,7 +224,7 @@ class PoolCore:
             worker.state_since = now
             if state in (WorkerState.IDLE, WorkerState.RUNNING, WorkerState.SHUTDOWN):
                 self.timers.clear("boot", worker.id)
-            self.note_changed(worker)
+            self.note_changed(worker, worker.end_reason or trigger.value)
 
     def _let_go_of_launch(self, worker: Worker) -> None:
         """Keep the journal of an instance that left before its key was proven: it may show again.
@@ -248,13 +250,17 @@ class PoolCore:
         for attempt in self.attempts_on(worker.id):
             self.forget_attempt(attempt.id)
             if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
-                message = f"its instance {worker.id} is gone ({trigger.value})"
+                message = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
                 self.notices.append(
                     AttemptLost(attempt_id=attempt.id, worker_id=worker.id, message=message)
                 )
         self._let_go_of_launch(worker)
         self.notices.append(
-            WorkerGone(worker_id=worker.id, state=worker.state.value, reason=trigger.value)
+            WorkerGone(
+                worker_id=worker.id,
+                state=worker.state.value,
+                reason=worker.end_reason or trigger.value,
+            )
         )
 
     def forget_attempt(self, attempt_id: str) -> None:

@@ -18,6 +18,7 @@ from pool.tags import tags_of
 from pool.transitions import Trigger
 
 KILLS_BEFORE_DRAIN = 3
+_FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
@@ -28,7 +29,7 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
     if worker.behavior is not behavior:
         worker.behavior = behavior
         worker.revision += 1
-        core.note_changed(worker)
+        core.note_changed(worker, f"its idle behavior is {behavior.value} now")
     save_tags(core, worker)
     review(core, worker, now)
 
@@ -122,13 +123,20 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
         shut_down(core, worker, Trigger.UNWANTED, now)
 
 
-def kill_worker(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut an instance down now, whatever runs there and whatever its idle behavior."""
+def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None:
+    """Shut an instance down now, whatever runs there and whatever its idle behavior.
+
+    `reason` is the admin's, "" for none.
+    """
+    worker.end_reason = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
     shut_down(core, worker, Trigger.KILLED, now)
 
 
 def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
     """Move a worker to shutdown, drop its session and destroy its instance."""
+    if not worker.end_reason:
+        because = worker.broken or (worker.last_error if trigger in _FAILURES else "")
+        worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     worker.session_up = False
     for kind in ("boot", "probe", "silence", "idle", "offline"):

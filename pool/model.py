@@ -148,7 +148,7 @@ class Worker:
     that hold resources here, `unreleased` those that ended but whose log is not complete yet.
     `listed` says whether a listing has ever shown it; `strikes` counts starts in a row that failed
     for a cause that lies with the instance; `stillborn` that it was of no use before its first
-    attempt.
+    attempt; `end_reason` why it is being shut down.
     """
 
     id: str
@@ -173,6 +173,7 @@ class Worker:
     session_up: bool = False
     broken: str = ""
     last_error: str = ""
+    end_reason: str = ""
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
     unreleased: set[str] = field(default_factory=set)

@@ -30,6 +30,7 @@ class WorkerChanged:
 
     worker_id: str
     state: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

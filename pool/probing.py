@@ -60,6 +60,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         return
     current = event.revision == worker.revision
     reattached = not worker.session_up
+    was_up = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
@@ -75,6 +76,8 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         attempts.observe(core, worker, report, now, current=current)
     _find_missing(core, worker, event, current=current, now=now)
     _settle(core, worker, now)
+    if reattached and was_up:
+        core.note_changed(worker, "its session is up again")
     if reattached:
         for attempt in core.attempts_on(worker.id):
             attempts.signal_if_wanted(core, attempt, now)
@@ -93,7 +96,7 @@ def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
     worker.host_key = host_key
     worker.secret = ""
     core.pinned_keys[worker.id] = host_key
-    core.note_changed(worker)
+    core.note_changed(worker, "its host key is proven")
     if worker.token in core.launches and not core.launches[worker.token].in_flight:
         core.end_launch(worker.token)
 
@@ -159,7 +162,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     settings = core.settings
     core.timers.set("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
     core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
-    core.note_changed(worker)
+    core.note_changed(worker, f"its session is lost: {event.reason}")
     core.timers.soonest("probe", worker.id, now)
 
 
@@ -170,7 +173,7 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
         worker.broken = event.message
         worker.revision += 1
         core.note_stillborn(worker, event.message, now)
-        core.note_changed(worker)
+        core.note_changed(worker, f"it is broken: {event.message}")
         idle.review(core, worker, now)
 
 

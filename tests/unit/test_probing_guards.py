@@ -347,7 +347,7 @@ def test_a_shutdown_drops_the_session_and_takes_no_work_while_it_lasts() -> None
     rig = running(cpus=2)
     rig.silent.add(DestroyInstance)
     rig.send(InstanceKillRequested(worker_id="i-001", reason="noisy"))
-    assert worker_of(rig).last_error == "killed: noisy"
+    assert worker_of(rig).end_reason == "an admin ended it: noisy"
     assert last(rig, CloseSession).worker_id == "i-001"
     rig.send(InstanceKillRequested(worker_id="i-001", reason="still noisy"))
     assert count(rig, DestroyInstance) == 1, "its repetition has its own time"
