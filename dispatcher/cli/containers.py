@@ -70,7 +70,7 @@ def ps(
         ),
     )
     if more:
-        click.echo(f"longshore: there are more; these are the newest {limit} (--limit)", err=True)
+        output.say(f"there are more; these are the newest {limit} (--limit)")
 
 
 def ps_row(seen: ContainerView) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def cancel(*, client: Client, container_ids: tuple[str, ...]) -> int:
             click.echo("\n".join(failure.lines()), err=True)
             status = failure.exit_code
         else:
-            click.echo(f"{container_id} is being cancelled")
+            click.echo(output.safe(f"{container_id} is being cancelled"))
     return status
 
 
@@ -212,4 +212,4 @@ def priority(*, client: Client, container_id: str, value: int) -> None:
     """Give container ID priority N: 1000 goes first, 0 is held back (a running one stops)."""
     answer = client.send("PATCH", container_path(container_id), {"priority": value})
     seen = view(answer, ContainerView)
-    click.echo(f"{seen.id} has priority {seen.priority}")
+    click.echo(output.safe(f"{seen.id} has priority {seen.priority}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dispatcher.cli.output import safe
+
 FAILED = 1
 USAGE = 2
 UNREACHABLE = 3
@@ -34,11 +36,12 @@ class Failure(Exception):  # noqa: N818 - it is what a person reads, and never e
         self.status = status
 
     def lines(self) -> list[str]:
-        """Return what is printed: the sentence with its remedy, then the problems."""
+        """Return what is printed: the sentence with its remedy, then the problems.
+
+        Much of it is what a server said; nothing in it acts on a terminal.
+        """
         first = f"longshore: {self.sentence}"
         if self.remedy:
             first = f"{first.rstrip('.')}. {self.remedy}"
-        return [
-            first,
-            *(f"  {path}: {what}" if path else f"  {what}" for path, what in self.problems),
-        ]
+        problems = [f"  {path}: {what}" if path else f"  {what}" for path, what in self.problems]
+        return [safe(line) for line in (first, *problems)]

@@ -56,7 +56,7 @@ def _behavior_command(name: str, explained: str) -> None:
             "PUT", instance_path(instance_id, "/idle-behavior"), {"idle_behavior": name}
         )
         seen = view(answer, InstanceView)
-        click.echo(f"{seen.id} is set to {seen.idle_behavior or name}")
+        click.echo(output.safe(f"{seen.id} is set to {seen.idle_behavior or name}"))
 
 
 _behavior_command("run", "Let instance ID work again, and end when it is idle for long.")
@@ -71,4 +71,4 @@ _behavior_command("drain", "Give instance ID no new work, and shut it down when 
 def kill(*, client: Client, instance_id: str, reason: str) -> None:
     """Destroy instance ID now, whatever runs on it."""
     client.send("POST", instance_path(instance_id, "/kill"), {"reason": reason})
-    click.echo(f"{instance_id} is being destroyed")
+    click.echo(output.safe(f"{instance_id} is being destroyed"))

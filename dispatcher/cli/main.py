@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from dispatcher.cli.failure import FAILED, INTERRUPTED, Failure
+from dispatcher.cli.output import safe, say
 
 COMMANDS = {
     "serve": "dispatcher.cli.server:serve",
@@ -82,12 +83,14 @@ def _explained(error: Exception) -> int:
                 click.echo(line, err=True)
             return error.exit_code
         case click.ClickException():
-            click.echo(f"longshore: {usage_sentence(error)}", err=True)
+            # Of several lines when it is a help text.
+            for line in f"longshore: {usage_sentence(error)}".splitlines():
+                click.echo(safe(line), err=True)
             return error.exit_code
         case click.Abort():
             return INTERRUPTED
         case OSError():
-            click.echo(f"longshore: {error}", err=True)
+            say(str(error))
             return FAILED
         case _:
             return _bug(error)
@@ -102,13 +105,13 @@ def usage_sentence(error: click.ClickException) -> str:
 
 
 def _bug(error: Exception) -> int:
-    click.echo(
-        f"longshore: this is a bug in longshore ({type(error).__name__}: {error}). "
-        "Set LONGSHORE_DEBUG=1 to see where, and please report it.",
-        err=True,
+    say(
+        f"this is a bug in longshore ({type(error).__name__}: {error}). "
+        "Set LONGSHORE_DEBUG=1 to see where, and please report it."
     )
     if os.environ.get("LONGSHORE_DEBUG"):
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            click.echo(safe(line), err=True)
     return FAILED
 
 

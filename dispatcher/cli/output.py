@@ -53,9 +53,20 @@ def safe(text: str) -> str:
     )
 
 
+def say(sentence: str) -> None:
+    """Write a sentence to stderr, whoever it comes from."""
+    click.echo(f"longshore: {safe(sentence)}", err=True)
+
+
 def print_json(document: object) -> None:
-    """Write one JSON document to stdout."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=sys.stdout.encoding != "utf-8"))
+    """Write one JSON document to stdout.
+
+    On a terminal it is in ASCII: what acts on a terminal is valid in JSON as it is.
+    """
+    as_it_is = sys.stdout.encoding.lower() == "utf-8" and not on_terminal()
+    text = json.dumps(document, indent=2, ensure_ascii=not as_it_is)
+    # The one such character that is ASCII, and that JSON does not escape either.
+    click.echo(text if as_it_is else text.replace("\x7f", "\\u007f"))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "") -> None:

@@ -62,7 +62,7 @@ class LineProgress:
 
     def say(self, sentence: str) -> None:
         """Write the sentence."""
-        click.echo(f"longshore: {sentence}", err=True)
+        output.say(sentence)
 
     def shown(self) -> AbstractContextManager[object]:
         """Return a context that does nothing."""
@@ -115,7 +115,7 @@ class LiveProgress:
         below = summary(seen) + (f" ({hidden} not shown)" if hidden > 0 else "")
         parts: list[RenderableType] = [table, Text(below, style="dim")]
         if self._sentence:
-            parts.append(Text(self._sentence, style="yellow"))
+            parts.append(Text(output.safe(self._sentence), style="yellow"))
         return Group(*parts)
 
 

@@ -104,7 +104,7 @@ def submit(
     views = [view(each, ContainerView) for each in created]
     if not as_json:
         for each in views:
-            click.echo(each.id, err=follow)
+            click.echo(output.safe(each.id), err=follow)
     if not views or not (wait or follow):
         if as_json:
             print_created(created, body)
@@ -188,4 +188,4 @@ def follow_output(client: Client, container_id: str) -> None:
     except KeyboardInterrupt:
         raise goes_on([container_id]) from None
     except Failure as failure:
-        click.echo(f"longshore: {failure.sentence}; waiting for {named([container_id])}", err=True)
+        output.say(f"{failure.sentence}; waiting for {named([container_id])}")

@@ -88,9 +88,10 @@ class Watch:
 
     def _hear(self, data: Mapping[str, Any]) -> None:
         """Ask for a container that changed state: an event may tell less than the whole."""
-        known = self.views.get(str(data.get("id")))
+        container_id = str(data.get("id"))
+        known = self.views.get(container_id)
         if known is not None and not known.final and known.state != data.get("state"):
-            self._look([known.id])
+            self._look([container_id])
 
     def _glance(self) -> None:
         """Look at some of the open ones in turn: why they wait changes without an event."""
@@ -114,12 +115,13 @@ class Watch:
     def _ask(self, container_id: str) -> None:
         answer = self._client.get(container_path(container_id))
         self._last_contact = time.monotonic()
-        self._note(answer)
+        self._note(container_id, answer)
 
-    def _note(self, raw: Json) -> None:
+    def _note(self, container_id: str, raw: Json) -> None:
         seen = view(raw, ContainerView)
-        before = self.views.get(seen.id)
-        self.raw[seen.id] = raw
-        self.views[seen.id] = seen
+        # Under the id that was asked for, whatever a server says its id is.
+        before = self.views.get(container_id)
+        self.raw[container_id] = raw
+        self.views[container_id] = seen
         if before is None or (before.state, before.note()) != (seen.state, seen.note()):
             self._changed(seen)
