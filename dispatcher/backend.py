@@ -41,6 +41,7 @@ from dispatcher.store.errors import (
     NoSuchContainer,
     StoreBusy,
     StoreClosed,
+    Withdrawn,
 )
 from dispatcher.store.store import Store
 from dispatcher.views import instance_view
@@ -50,6 +51,7 @@ from pool.core import HoldCause
 from pool.model import IdleBehavior, Worker
 
 STILLBORN_PROBLEM = 3
+_WRITE_PATIENCE_S = 5.0
 
 
 class DispatcherBackend:
@@ -141,7 +143,13 @@ class DispatcherBackend:
             raise InvalidRequest(problems)
 
     async def _write(self, change: Change) -> None:
-        """Commit one change of the API's, or say why it cannot be."""
+        """Commit one change of the API's, or say why it cannot be.
+
+        What is not committed in time is taken back, so that a client that tries again does not get
+        it twice; an idempotency key covers the moment in between.
+        """
+        if self._store.problem:
+            raise Unavailable(self._store.problem)
         try:
             self._runtime.check_room()
             future = self._store.write((change,))
@@ -149,8 +157,12 @@ class DispatcherBackend:
             raise Unavailable(str(error)) from error
         try:
             # Shielded: a client that hangs up does not take back what it asked for.
-            await asyncio.shield(asyncio.wrap_future(future))
-        except StoreClosed as error:
+            async with asyncio.timeout(_WRITE_PATIENCE_S):
+                await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError as error:
+            self._store.withdraw(future)
+            raise Unavailable("the store takes too long; nothing was taken in") from error
+        except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:

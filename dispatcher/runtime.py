@@ -153,6 +153,8 @@ class Runtime:
         future.add_done_callback(on_written)
 
     def _after_commit(self, write: Write, error: BaseException | None) -> None:
+        if self._stopping:
+            return
         if error is not None:
             # Memory is ahead of the store and nothing that depends on it was done: start anew.
             self._fail(error, "the store refused what the engine decided; stopping")

@@ -38,8 +38,15 @@ def serve(config: Config) -> int:
 async def _serve(server: Server, config: Config) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            log.warning("asked twice to stop: leaving at once; the next start finds what is left")
+            os._exit(1)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
     await server.start()
     _warn(config)
     sys.stderr.write(f"Longshore serves at {server.url}\n")
@@ -54,7 +61,9 @@ async def _serve(server: Server, config: Config) -> int:
         error = failed.exception()
         log.error("the engine has ended; start again", exc_info=error)
     failed.cancel()
+    log.info("stopping")
     await server.stop()
+    log.info("stopped")
     return status
 
 

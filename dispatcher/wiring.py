@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import threading
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
+from drivers.errors import ConfigError
 from drivers.interface import InstanceSet, InstanceType
 from drivers.registry import DriverContext, driver
 from pool.bundle import build_runner
@@ -43,6 +45,7 @@ log = structlog.get_logger(__name__)
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH = 12
 _OTHER_CLOUD_THREADS = 8
+_STORE_GRACE_S = 8.0
 
 
 class _AttemptLogs:
@@ -93,7 +96,7 @@ class Server:
         store = await asyncio.to_thread(
             Store.open, config.store, max_pending=config.limits.pending_writes
         )
-        stack.callback(store.close)
+        stack.callback(self._close_store, store)
         logs = LogStore(
             Path(config.log_dir),
             max_open_files=config.limits.open_log_files,
@@ -143,12 +146,20 @@ class Server:
             queue_limit=config.limits.queued_containers,
             queue_limit_bytes=config.limits.queued_bytes,
         )
-        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         stack.push_async_callback(self._stop_engine, runtime)
+        # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, backend, [type_.name for type_ in types])
+        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
-        log.info("serving", url=self.url, driver=config.driver.name, store=config.store)
+        log.info(
+            "serving",
+            url=self.url,
+            driver=config.driver.name,
+            store=config.store,
+            containers=len(engine.ledger.containers),
+            instances=len(engine.records),
+        )
 
     async def _engine(self, store: Store, types: dict[str, InstanceType]) -> Engine:
         return Engine(
@@ -243,18 +254,28 @@ class Server:
         stack.push_async_callback(runner.cleanup)
         host, port = listen_address(config)
         site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            why = f"cannot listen on {config.listen}: {os.strerror(error.errno or 0)}"
+            remedy = "stop the program that does, or set another address"
+            raise ConfigError([("listen", f"{why}; {remedy}")]) from error
         bound = runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.url = f"http://{shown}:{bound[1]}"
+
+    def _close_store(self, store: Store) -> None:
+        if store.pending:
+            log.info("writing what is pending", changes=store.pending, problem=store.problem)
+        store.close(_STORE_GRACE_S)
 
     async def _close_performer(self, performer: Performer) -> None:
         self.hanging = not await asyncio.to_thread(performer.close)
 
     async def _stop_engine(self, runtime: Runtime) -> None:
         runtime.stop()
-        assert self._engine_task is not None  # noqa: S101 - set just before this was pushed
-        await asyncio.wait([self._engine_task])
+        if self._engine_task is not None:
+            await asyncio.wait([self._engine_task])
 
     async def wait_failed(self) -> None:
         """Return, or raise what went wrong, when the engine has ended of itself."""

@@ -93,23 +93,30 @@ class _Pass:
 
     def _creatable(self, request_class: RequestClass) -> InstanceType | Reason:
         limits = self.view.limits
-        if not request_class.types:
-            return Reason(code="no_type", message="no configured instance type would do")
+        own = self.own_hindrance(request_class)
+        if own is not None:
+            return own
         if limits.instances + len(self.new_slots) >= limits.max_instances:
             message = f"at quota: max_instances is {limits.max_instances}"
             return Reason(code="at_quota", message=message)
         if limits.creates_held:
             code = "at_quota" if limits.at_quota else "creates_held"
             return Reason(code=code, message=f"no creates now: {limits.creates_held}")
-        for type_ in request_class.types:
-            if not limits.type_held(type_.name):
-                break
-        else:
+        if len(self.new_slots) >= limits.creates_left:
+            return Reason(code="creating", message="as many as may be are being created")
+        return next(t for t in request_class.types if not limits.type_held(t.name))
+
+    def own_hindrance(self, request_class: RequestClass) -> Reason | None:
+        """Return what keeps a class waiting whatever the others do, None when nothing does."""
+        if not request_class.types:
+            labels = ", ".join(f"{k}={v}" for k, v in request_class.key.constraints.labels)
+            wanted = f" with {labels}" if labels else ""
+            message = f"no configured instance type{wanted} would do"
+            return Reason(code="no_type", message=message)
+        if all(self.view.limits.type_held(type_.name) for type_ in request_class.types):
             names = ", ".join(type_.name for type_ in request_class.types)
             return Reason(code="at_capacity", message=f"the cloud is short of {names}")
-        if len(self.new_slots) >= limits.creates_left:
-            return Reason(code="creating", message="max_concurrent_creates are being created")
-        return type_
+        return None
 
 
 def plan(view: View) -> Plan:
@@ -155,8 +162,14 @@ def _push_head(
 def _stop_at_quota(this: _Pass, container_id: str, reason: Reason) -> None:
     """Note why everything from here on waits, and free idle workers that nobody is mapped to."""
     this.plan.next_in_line = container_id
+    behind = Reason(
+        code="behind", message=f"behind {container_id}, which is next in line: {reason.message}"
+    )
     for request_class in this.view.classes:
-        this.plan.waiting.setdefault(request_class.key, reason)
+        if request_class.key in this.plan.waiting:
+            continue
+        own = this.own_hindrance(request_class)
+        this.plan.waiting[request_class.key] = own if own is not None else behind
     for slot in this.view.slots:
         if slot.idle and not slot.assigned:
             this.plan.unwanted.append(slot.id)

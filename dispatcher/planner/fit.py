@@ -8,6 +8,8 @@ from decimal import Decimal
 from dispatcher.model import Constraints, Preemptible
 from drivers.interface import InstanceType, Resources
 
+_GIB = 2**30
+
 
 def rejections(type_: InstanceType, resources: Resources, constraints: Constraints) -> list[str]:
     """Return every reason why a type cannot run the request, [] when it can."""
@@ -74,8 +76,8 @@ def impossible(
     room = nearest.allocatable
     return (
         f"no instance type can ever run this; the nearest is {nearest.name} "
-        f"({room.cpu_millis / 1000:g} cpus, {room.memory_bytes} bytes of memory, "
-        f"{room.disk_bytes} bytes of disk, {room.gpus} gpus for containers): "
+        f"({room.cpu_millis / 1000:g} cpus, {room.memory_bytes / _GIB:.4g} GiB of memory, "
+        f"{room.disk_bytes / _GIB:.4g} GiB of disk, {room.gpus} gpus for containers): "
         f"{', '.join(reasons)}; ask for less, or have such a type configured"
     )
 

@@ -28,6 +28,11 @@ class StoreClosed(StoreError):  # noqa: N818 - it names a condition, as the taxo
 
 
 @final
+class Withdrawn(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The caller took the change back before it was written."""
+
+
+@final
 class IdempotentRepeat(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
     """The same request was committed before; `container_ids` are what it made, in order."""
 

@@ -84,7 +84,9 @@ class Store:
             raise StoreUnusable(f"cannot open the store {path}: {error.strerror}") from error
         except (DatabaseError, sqlite3.DatabaseError) as error:
             cause = getattr(error, "orig", None) or error
-            raise StoreUnusable(f"cannot open the store {path}: {cause}") from error
+            raise StoreUnusable(
+                f"cannot open the store {path}: {cause}; restore a backup, or move it away"
+            ) from error
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Write what is pending, then end the thread and let go of the files; blocks.
@@ -121,6 +123,10 @@ class Store:
         made already. Without it, `StoreBusy` is raised when too much is. Raises `StoreClosed`.
         """
         return self._writer.write(changes, wait=wait)
+
+    def withdraw(self, future: Future[None]) -> None:
+        """Take a `write` back: it fails with `Withdrawn` unless it is being committed already."""
+        self._writer.withdraw(future)
 
     def next_sequences(self, count: int) -> range:
         """Reserve `count` sequence numbers, above all that any container ever got."""

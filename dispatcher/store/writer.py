@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.messages import Change, InsertContainers
 from dispatcher.store.changes import apply_changes
-from dispatcher.store.errors import StoreBusy, StoreClosed
+from dispatcher.store.errors import StoreBusy, StoreClosed, Withdrawn
 from dispatcher.store.sqlite import is_passing
 
 MAX_PENDING = 20_000
@@ -37,6 +37,7 @@ class _Call:
     counted: bool
     future: Future[None]
     refusal: Exception | None = None
+    withdrawn: bool = False
 
 
 class Writer:
@@ -60,6 +61,7 @@ class Writer:
         self._max_pending = max_pending
         self._group_limit = group_limit
         self._calls: deque[_Call] = deque()
+        self._group: list[_Call] = []
         self._pending = 0
         self._changed = threading.Condition()
         self._give_up_at: float | None = None
@@ -99,6 +101,13 @@ class Writer:
             self._changed.notify()
         return call.future
 
+    def withdraw(self, future: Future[None]) -> None:
+        """Take a call back; it fails with `Withdrawn` unless it is being committed already."""
+        with self._changed:
+            for call in (*self._group, *self._calls):
+                if call.future is future:
+                    call.withdrawn = True
+
     def close(self, timeout_s: float) -> None:
         """Commit what is pending and end the thread; twice is no error.
 
@@ -126,6 +135,7 @@ class Writer:
             ):
                 group.append(self._calls.popleft())
                 weight += group[-1].weight
+            self._group = group
             return group
 
     def _commit_somehow(self, group: list[_Call]) -> bool:
@@ -157,6 +167,8 @@ class Writer:
             raise
 
     def _apply(self, connection: Connection, call: _Call) -> Exception | None:
+        if call.withdrawn:
+            return Withdrawn("it was taken back, since the store took too long")
         connection.exec_driver_sql("SAVEPOINT call")
         try:
             apply_changes(connection, call.changes, now=self._wall_clock())

@@ -145,7 +145,17 @@ def test_at_quota_the_first_without_a_place_and_all_below_it_wait() -> None:
     assert placed(decided) == {}
     assert decided.next_in_line == "c-1"
     assert decided.unwanted == ["a"]
-    assert {r.code for r in decided.waiting.values()} == {"at_quota"}
+    assert [r.code for r in decided.waiting.values()] == ["at_quota", "behind"]
+    assert "behind c-1" in list(decided.waiting.values())[1].message
+
+
+def test_at_quota_what_no_type_serves_says_so_and_is_not_told_to_queue() -> None:
+    hopeless = make_container(2, priority=5, constraints=Constraints(labels=(("zone", "x"),)))
+    queue = queue_of([T1, T2], make_container(1, cpus=2, priority=9), hopeless, factor=10)
+    decided = decide(queue, slot("a", T1), max_instances=1)
+    reasons = list(decided.waiting.values())
+    assert [r.code for r in reasons] == ["at_quota", "no_type"]
+    assert "zone=x" in reasons[1].message
 
 
 def test_booting_capacity_counts_so_that_nothing_is_created_twice() -> None:

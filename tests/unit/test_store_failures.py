@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from dispatcher.messages import InsertContainers, SaveContainer
 from dispatcher.queries import ContainerFilter
 from dispatcher.store import schema, sqlite
-from dispatcher.store.errors import StoreBusy, StoreClosed, StoreUnusable
+from dispatcher.store.errors import StoreBusy, StoreClosed, StoreUnusable, Withdrawn
 from dispatcher.store.store import Store
 from dispatcher.store.tables import metadata
 from tests.small_disk import fill, small_disk
@@ -264,3 +264,20 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
     engine.dispose()
     script = ScriptDirectory(str(ROOT / "dispatcher" / "store" / "migrations"))
     assert len(script.get_heads()) == 1
+
+
+def test_what_is_withdrawn_while_the_disk_is_full_is_never_written(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        store = Store.open(url_in(disk))
+        insert(store, container(1))
+        ballast = fill(disk)
+        calls = [store.write([new(n)]) for n in range(2, 301)]
+        until(lambda: store.problem != "")
+        stuck = calls[-1]
+        assert not stuck.done()
+        store.withdraw(stuck)
+        ballast.unlink()
+        assert calls[-2].exception(30) is None
+        assert isinstance(stuck.exception(30), Withdrawn)
+        assert stored(store) == list(range(1, 300))
+        store.close()
