@@ -105,7 +105,7 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
             return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
     engine = _choose(config, spool)
     if not engine.problem:
-        write_whole(path, json.dumps([key, engine]))
+        write_whole(path, json.dumps([key, engine]).encode())
     return engine
 
 

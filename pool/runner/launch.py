@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import time
 
 from pool.runner import cgroups, machine, scripts
-from pool.runner.engines import LABEL, Engine
-from pool.runner.spool import Attempt, Spool, attempt_of
+from pool.runner.engines import Engine
+from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
+from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
-MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
-RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
-MAX_ODD_NAMES = 1_000
-
-# What a shell may neither drop, change nor interpret goes past it: as a plain variable go only
-# names that mean nothing to dash, bash and busybox while they prepare the exec.
-PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-SHELL_NAME = re.compile(
-    rb"_|_ls_.*|LC_.*|BASH.*|COMP.*|OPT(ARG|ERR|IND)|IFS|(OLD)?PWD|PPID|E?UID|SHELLOPTS|SHLVL"
-    rb"|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH.*|HIST.*|FUNCNAME|GROUPS|DIRSTACK|FUNCNEST"
-    rb"|POSIXLY_CORRECT|PS[0-4]|TMOUT|PIPESTATUS|READLINE_.*|FCEDIT|TERM"
-)
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 RESET_SIGNALS = (
     signal.SIGPIPE,
@@ -45,10 +33,7 @@ class Launcher:
         self._engine = engine
         self._environ = environ
         self._children: dict[int, str] = {}
-        self._setsid = machine.find_program("setsid").encode()
-        self._env = machine.find_program("env").encode()
-        self._process_script = scripts.for_process(engine.drop)
-        self._engine_script = scripts.for_engine(scripts.ENGINE, engine.prefix)
+        self._recipe = Recipe(spool, engine, environ)
 
     # ---- start ----
 
@@ -65,8 +50,9 @@ class Launcher:
         name = "process" if imageless else self._engine.name
         contained = name != "process"
         group = f"{self._spool.places.name}/{order.attempt_id}" if contained else ""
-        argv, env = self._contained(order, group) if contained else self._bare(order)
-        _check_sizes(argv, env)
+        recipe = self._recipe
+        invocation = recipe.contained(order, group) if contained else recipe.bare(order)
+        check_sizes(invocation)
         attempt = attempt_of(order.attempt_id, order.container_id, name, self._spool.boot_id, group)
         try:
             lock = self._spool.claim(attempt)
@@ -75,7 +61,7 @@ class Launcher:
         if lock is None:
             return None
         try:
-            self._spawn_claimed(order, group, lock, argv, env)
+            self._spawn_claimed(order, group, lock, invocation)
         except OSError as error:
             self._remove_traces(attempt)
             if group:
@@ -85,75 +71,7 @@ class Launcher:
             os.close(lock)
         return attempt
 
-    def _bare(self, order: Order) -> tuple[list[bytes], dict[bytes, bytes]]:
-        if order.image:
-            raise Refusal("invalid", "the process engine runs no images")
-        if not order.command:
-            raise Refusal("invalid", "the process engine needs a command")
-        work = self._spool.work(order.attempt_id)
-        env = {
-            b"PATH": self._environ.get("PATH", machine.SYSTEM_PATH).encode(),
-            b"HOME": work.encode(),
-            b"LANG": self._environ.get("LANG", "C.UTF-8").encode(),
-        }
-        env.update(order.env)
-        env.update(self._own_variables(order))
-        given = {b"_ls_work": work.encode()}
-        plain = odd = 0
-        for name in sorted(env):
-            if PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name):
-                given[b"_ls_e%d" % plain] = name + b"=" + env[name]
-                plain += 1
-            else:
-                given[b"_ls_o%d" % odd] = name + b"=" + env[name]
-                odd += 1
-        if odd > MAX_ODD_NAMES:
-            raise Refusal("too_large", f"more than {MAX_ODD_NAMES} names that no shell can export")
-        given[b"_ls_plain"] = b"%d" % plain
-        given[b"_ls_odd"] = b"%d" % odd
-        given[b"_ls_env"] = self._env if odd else b""
-        if self._engine.drop:
-            given[b"_ls_enter"] = scripts.ENTER.encode()
-        command = [self._setsid, b"--", *order.command]
-        return [b"sh", b"-c", self._process_script.encode(), b"sh", *command], given
-
-    def _contained(self, order: Order, group: str) -> tuple[list[bytes], dict[bytes, bytes]]:
-        if not order.image:
-            raise Refusal("invalid", f"the {self._engine.name} engine needs an image")
-        name = container_name(order.attempt_id)
-        label = f"{LABEL}={self._spool.places.name}"
-        words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
-        # Attached and without a log of the engine's: what it writes arrives here, once.
-        words += ["--log-driver", "none"]
-        if self._engine.name == "podman":
-            words += ["--quiet", "--cgroups=no-conmon"]
-        words += self._engine.arguments
-        argv = [word.encode() for word in words]
-        # As arguments and not by the client's environment: there a user's PATH, HOME or LD_PRELOAD
-        # would govern the client itself, which runs as root outside of the container.
-        for variable in (*order.env, *sorted(self._own_variables(order).items())):
-            argv += [b"--env", b"=".join(variable)]
-        env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
-        env[b"_ls_name"] = name.encode()
-        env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
-        env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
-        image = order.image.encode()
-        script = self._engine_script.encode()
-        return [b"sh", b"-c", script, b"sh", *argv, image, *order.command], env
-
-    def _own_variables(self, order: Order) -> dict[bytes, bytes]:
-        own = {
-            "LONGSHORE_CONTAINER_ID": order.container_id,
-            "LONGSHORE_ATTEMPT_ID": order.attempt_id,
-            "LONGSHORE_CLUSTER": os.path.basename(os.path.dirname(self._spool.places.logs)),
-        }
-        if self._environ.get("LONGSHORE_INSTANCE_ID"):
-            own["LONGSHORE_INSTANCE_ID"] = self._environ["LONGSHORE_INSTANCE_ID"]
-        return {name.encode(): value.encode() for name, value in own.items()}
-
-    def _spawn_claimed(
-        self, order: Order, group: str, lock: int, argv: list[bytes], env: dict[bytes, bytes]
-    ) -> None:
+    def _spawn_claimed(self, order: Order, group: str, lock: int, invocation: Invocation) -> None:
         """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
         spool, name = self._spool, order.attempt_id
         given = {6: -1, 7: -1, 8: -1}
@@ -169,7 +87,9 @@ class Launcher:
                 if self._engine.uid >= 0:
                     os.chown(spool.work(name), self._engine.uid, self._engine.gid)
             given[9] = lock
-            self._spawn(name, argv, env, given)
+            if invocation.variables:
+                write_whole(spool.path(name, "env"), invocation.variables)
+            self._spawn(name, invocation.argv, invocation.env, given)
         finally:
             for target in (6, 7, 8):
                 if given[target] >= 0:
@@ -313,11 +233,6 @@ class Launcher:
         self._spawn(attempt_id, argv, env, {})
 
 
-def container_name(attempt_id: str) -> str:
-    """Return the name of an attempt's container."""
-    return f"longshore-{attempt_id}"
-
-
 def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:
     """Signal the process group of a job, or the job alone while it has no group of its own."""
     if machine.start_ticks(pid) != ticks:
@@ -345,14 +260,3 @@ def reserve_low_descriptors() -> None:
         if descriptor >= 10:
             os.close(descriptor)
             return
-
-
-def _check_sizes(argv: list[bytes], env: dict[bytes, bytes]) -> None:
-    strings = [*argv, *(name + b"=" + value for name, value in env.items())]
-    if max(map(len, strings)) >= MAX_STRING_BYTES:
-        limit = MAX_STRING_BYTES
-        raise Refusal("too_large", f"no argument or variable can be as long as {limit} bytes")
-    total = sum(len(each) + 9 for each in strings) + RESERVED_BYTES
-    limit = os.sysconf("SC_ARG_MAX")
-    if total > limit:
-        raise Refusal("too_large", f"command and environment need {total} bytes of {limit}")

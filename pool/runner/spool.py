@@ -89,12 +89,14 @@ def own_directory(path: str) -> None:
         os.chmod(path, 0o700)
 
 
-def write_whole(path: str, text: str) -> None:
-    """Replace a file at once: a reader sees the old text or the new, never a part."""
+def write_whole(path: str, content: bytes) -> None:
+    """Replace a file at once: a reader sees the old content or the new, never a part."""
     temporary = f"{path}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.write(descriptor, text.encode())
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     finally:
         os.close(descriptor)
     os.rename(temporary, path)
@@ -144,7 +146,7 @@ class Spool:
 
     def remember_epoch(self, epoch: int) -> None:
         """Keep the highest epoch for the sessions to come."""
-        write_whole(os.path.join(self.places.spool, "epoch"), str(epoch))
+        write_whole(os.path.join(self.places.spool, "epoch"), str(epoch).encode())
 
     def broken(self) -> str:
         """Return the first line of the file `broken`, by which an instance asks to be drained."""
@@ -226,7 +228,7 @@ class Spool:
 
     def record_lost(self, attempt_id: str) -> None:
         """Record that an attempt is lost; the caller has seized it and killed what was left."""
-        write_whole(self.path(attempt_id, "exit"), "lost\n")
+        write_whole(self.path(attempt_id, "exit"), b"lost\n")
 
     def job(self, attempt: Attempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""

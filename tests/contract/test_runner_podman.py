@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,20 +92,84 @@ def test_a_programs_own_code_is_told_from_the_engines(session: Attached, code: i
     assert (exit_["kind"], exit_["code"]) == ("exited", code)
 
 
+VALUES = {
+    "NEWLINE": "a\nb\n",
+    "PATH": "/bin:/nowhere",
+    "HOME": "/nowhere",
+    "LD_PRELOAD": "/nowhere.so",
+    "HTTPS_PROXY": "http://nowhere",
+    "QUOTES": "'\"`$(echo no)$HOME\\",
+    "HASH": "#no comment",
+    "EQUALS": "=a=b",
+    "BLANKS": " \t both ends \t ",
+    "EMPTY": "",
+    "RETURN": "a\r",
+    "UMLAUT": "grün",
+    "LONG": "y" * 100_000,
+    "FULL": "z" * 60_000,
+    "a.b": "a name with a dot",
+    "IFS": "x",
+}
+
+
 def test_values_in_the_environment_survive_and_do_not_govern_the_client(session: Attached) -> None:
-    values = {
-        "NEWLINE": "a\nb\n",
-        "PATH": "/bin:/nowhere",
-        "HOME": "/nowhere",
-        "LD_PRELOAD": "/nowhere.so",
-        "QUOTES": "'\"$(echo no)",
-        "LONGSHORE_ATTEMPT_ID": "forged",
-    }
-    script = 'printf "%s|" "$NEWLINE" "$PATH" "$HOME" "$LD_PRELOAD" "$QUOTES";'
-    exit_ = sh(session, A, script + 'echo "$LONGSHORE_ATTEMPT_ID"', env=values)
-    assert exit_["code"] == 0
-    expected = "a\nb\n|/bin:/nowhere|/nowhere|/nowhere.so|'\"$(echo no)|" + f"{A}\n"
-    assert session.log(A).decode() == expected
+    forged = {"LONGSHORE_ATTEMPT_ID": "forged", "LONGSHORE_CLUSTER": "forged\n"}
+    exit_ = session.run(A, "cat", "/proc/self/environ", image=IMAGE, env={**VALUES, **forged})
+    assert exit_["code"] == 0, session.log(A, "stderr")
+    arrived = dict(each.split("=", 1) for each in session.log(A).decode()[:-1].split("\0"))
+    for name, value in VALUES.items():
+        assert arrived[name] == value, name
+    assert (arrived["LONGSHORE_ATTEMPT_ID"], arrived["LONGSHORE_CLUSTER"]) == (A, "test")
+
+
+def test_values_in_the_environment_are_nobody_elses_to_read(
+    runner: Runner, session: Attached
+) -> None:
+    values = {"ONE": "top-secret", "TWO": "top\nsecret", "HOME": "/top-secret"}
+    gate = "mkfifo /tmp/gate; echo up; read line </tmp/gate"
+    session.start(A, "sh", "-c", gate, image=IMAGE, env=values)
+    session.until(lambda: session.log(A) == b"up\n")
+    seen = command_lines()
+    assert any(A.encode() in each for each in seen), "the client is among them"
+    assert not [each for each in seen if b"top" in each and b"secret" in each]
+    file = runner.spool / "attempts" / A / "env"
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    session.request("kill", attempt_id=A, signal="KILL")
+    session.exit_of(A)
+    session.request("release", attempt_id=A)
+    assert not file.exists()
+
+
+def command_lines() -> list[bytes]:
+    """Return the command lines of all processes."""
+    found = []
+    for path in sorted(Path("/proc").glob("[0-9]*/cmdline")):
+        with suppress(OSError):  # it has just ended
+            found.append(path.read_bytes())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LD_PRELOAD", "a\nb", "LD_PRELOAD"),
+        ("https_proxy", "a\nb", "https_proxy"),
+        ("PATH", "a\r", "PATH"),
+        ("CONTAINERS_CONF", "x" * 70_000, "CONTAINERS_CONF"),
+        ("PS4", "a\nb", "PS4"),
+        ("a.b", "a\nb", "a.b"),
+        ("A*", "a\nb", "A*"),
+        ("a b", "x", "a b"),
+        ("#a", "x", "#a"),
+    ],
+)
+def test_what_could_govern_the_client_is_refused(
+    session: Attached, name: str, value: str, said: str
+) -> None:
+    reply = session.start(A, "true", image=IMAGE, env={name: value})
+    assert (reply["ok"], reply["code"]) == (False, "invalid")
+    assert said in reply["message"]
+    assert session.request("list")["attempts"] == []
 
 
 def test_more_memory_than_asked_is_out_of_memory(session: Attached) -> None:

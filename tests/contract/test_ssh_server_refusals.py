@@ -112,7 +112,7 @@ def test_strangers_make_room_for_who_logs_in_and_fill_no_log(
     site.port = int(server.address.rpartition(":")[2])
     known = site.connect()
     with ExitStack() as strangers:
-        for _ in range(40):
+        for _ in range(9):
             stranger = socket.create_connection((site.host, site.port), 10.0)
             strangers.enter_context(stranger)
         wait_until(lambda: _can_connect(site), "room among the strangers")

@@ -1,0 +1,183 @@
+"""What is executed for an order: its arguments, its environment, and its file of variables.
+
+Arguments are everybody's to read in /proc, so the values of a user's environment are never among
+them. Nor may they govern the engine's client, which runs as root outside of the container: it reads
+them from a file, which holds only what fits on one line. What does not fit is passed on from the
+client's own environment, under names that mean nothing to it or to the shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from pool.runner import cgroups, machine, scripts
+from pool.runner.engines import LABEL, Engine
+from pool.runner.spool import Spool
+from pool.runner.wire import Order, Refusal
+
+MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
+RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
+MAX_ODD_NAMES = 1_000
+FILE_LINE_BYTES = 65_000  # the engines refuse a file with a line of 64 KiB
+
+# What a shell may neither drop, change nor interpret goes past it: as a plain variable go only
+# names that mean nothing to dash, bash and busybox while they prepare the exec.
+PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+SHELL_NAME = re.compile(
+    rb"_|_ls_.*|LC_.*|BASH.*|COMP.*|OPT(ARG|ERR|IND)|IFS|(OLD)?PWD|PPID|E?UID|SHELLOPTS|SHLVL"
+    rb"|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH.*|HIST.*|FUNCNAME|GROUPS|DIRSTACK|FUNCNEST"
+    rb"|POSIXLY_CORRECT|PS[0-4]|TMOUT|PIPESTATUS|READLINE_.*|FCEDIT|TERM"
+)
+CLIENT_NAME = re.compile(
+    rb"PATH|HOME|USER|LOGNAME|SHELL|ENV|HOSTNAME|TE?MP|TMPDIR|TZ.*|LANG.*|LD_.*|GLIBC_.*|MALLOC_.*"
+    rb"|GCONV_.*|LOCPATH|NLSPATH|HOSTALIASES|LOCALDOMAIN|RES(OLV)?_.*|NIS_.*|XDG_.*|.*_PROXY|GO.*"
+    rb"|_?(CONTAINER|CONTAINERS|PODMAN|LIBPOD|DOCKER|BUILDKIT|BUILDAH|STORAGE|REGISTRY|REGISTRIES"
+    rb"|IMAGE|SKOPEO|OCI|RUNC|CRUN|KATA|CONMON|CRIU|CNI|NETAVARK|AARDVARK|SLIRP4NETNS|PASTA|FUSE"
+    rb"|MOBY|BUILDX|COMPOSE|DBUS|SYSTEMD|LISTEN|WATCHDOG|NOTIFY|OTEL|SSL|SSH|GPG|RUST)_.*"
+    rb"|SSLKEYLOGFILE|GNUPGHOME|NETRC|KUBECONFIG|INVOCATION_ID|JOURNAL_STREAM|DEBUG.*|LONGSHORE_.*"
+    rb"|PYTHON.*|PERL.*",
+    re.IGNORECASE,
+)
+
+
+class Invocation(NamedTuple):
+    """What the supervisor is spawned with; `variables` is the content of the file, b"" for none."""
+
+    argv: list[bytes]
+    env: dict[bytes, bytes]
+    variables: bytes = b""
+
+
+class Recipe(NamedTuple):
+    """What invocations are made from: where we are, what the runner itself was called with."""
+
+    spool: Spool
+    engine: Engine
+    environ: dict[str, str]
+
+    def bare(self, order: Order) -> Invocation:
+        """Return how an order is executed without a container; Refusal when it cannot be."""
+        if order.image:
+            raise Refusal("invalid", "the process engine runs no images")
+        if not order.command:
+            raise Refusal("invalid", "the process engine needs a command")
+        work = self.spool.work(order.attempt_id)
+        env = {
+            b"PATH": self.environ.get("PATH", machine.SYSTEM_PATH).encode(),
+            b"HOME": work.encode(),
+            b"LANG": self.environ.get("LANG", "C.UTF-8").encode(),
+        }
+        env.update(order.env)
+        env.update(self._own_variables(order))
+        given = _past_the_shell(env)
+        given[b"_ls_work"] = work.encode()
+        if self.engine.drop:
+            given[b"_ls_enter"] = scripts.ENTER.encode()
+        script = scripts.for_process(self.engine.drop).encode()
+        setsid = machine.find_program("setsid").encode()
+        return Invocation([b"sh", b"-c", script, b"sh", setsid, b"--", *order.command], given)
+
+    def contained(self, order: Order, group: str) -> Invocation:
+        """Return how an order is executed in a container; Refusal when it cannot be."""
+        if not order.image:
+            raise Refusal("invalid", f"the {self.engine.name} engine needs an image")
+        name = container_name(order.attempt_id)
+        label = f"{LABEL}={self.spool.places.name}"
+        words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
+        # Attached and without a log of the engine's: what it writes arrives here, once.
+        words += ["--log-driver", "none"]
+        if self.engine.name == "podman":
+            words += ["--quiet", "--cgroups=no-conmon"]
+        words += self.engine.arguments
+        own = self._own_variables(order)
+        users = {key: value for key, value in order.env if key not in own}
+        lines, passed = _divided(users)
+        if lines:
+            words += ["--env-file", self.spool.path(order.attempt_id, "env")]
+        argv = [word.encode() for word in words]
+        for key in sorted(passed):
+            argv += [b"--env", key]
+        # Nobody's secrets, and last, so that nothing else is called so.
+        for key in sorted(own):
+            argv += [b"--env", key + b"=" + own[key]]
+        env = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
+        env.update(passed)
+        env[b"_ls_name"] = name.encode()
+        env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
+        env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
+        script = scripts.for_engine(scripts.ENGINE, self.engine.prefix).encode()
+        argv = [b"sh", b"-c", script, b"sh", *argv, order.image.encode(), *order.command]
+        return Invocation(argv, env, b"".join(lines))
+
+    def _own_variables(self, order: Order) -> dict[bytes, bytes]:
+        own = {
+            "LONGSHORE_CONTAINER_ID": order.container_id,
+            "LONGSHORE_ATTEMPT_ID": order.attempt_id,
+            "LONGSHORE_CLUSTER": os.path.basename(os.path.dirname(self.spool.places.logs)),
+        }
+        if self.environ.get("LONGSHORE_INSTANCE_ID"):
+            own["LONGSHORE_INSTANCE_ID"] = self.environ["LONGSHORE_INSTANCE_ID"]
+        return {name.encode(): value.encode() for name, value in own.items()}
+
+
+def container_name(attempt_id: str) -> str:
+    """Return the name of an attempt's container."""
+    return f"longshore-{attempt_id}"
+
+
+def _past_the_shell(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return variables that carry `env` through a shell to its exec, whatever the names are."""
+    given = {}
+    plain = odd = 0
+    for name in sorted(env):
+        if PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name):
+            given[b"_ls_e%d" % plain] = name + b"=" + env[name]
+            plain += 1
+        else:
+            given[b"_ls_o%d" % odd] = name + b"=" + env[name]
+            odd += 1
+    if odd > MAX_ODD_NAMES:
+        raise Refusal("too_large", f"more than {MAX_ODD_NAMES} names that no shell can export")
+    given[b"_ls_plain"] = b"%d" % plain
+    given[b"_ls_odd"] = b"%d" % odd
+    given[b"_ls_env"] = machine.find_program("env").encode() if odd else b""
+    return given
+
+
+def _divided(users: dict[bytes, bytes]) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """Return the lines of the engine's file, and the variables that no line of it can hold."""
+    lines = []
+    passed = {}
+    for name in sorted(users):
+        text = name.decode("utf-8")
+        if not text.isprintable() or " " in text or text.startswith("#"):
+            raise Refusal("invalid", f"no container can have a variable called {text[:80]!r}")
+        line = name + b"=" + users[name]
+        # The engines take a carriage return at the end of a line for a part of the line's end.
+        if b"\n" not in line and not line.endswith(b"\r") and len(line) <= FILE_LINE_BYTES:
+            lines.append(line + b"\n")
+        elif not PLAIN_NAME.fullmatch(name) or _governs(name):
+            what = "is longer than 65,000 bytes or has more than one line"
+            raise Refusal("invalid", f"the value of {text[:80]} {what}, which this name may not")
+        else:
+            passed[name] = users[name]
+    return lines, passed
+
+
+def _governs(name: bytes) -> bool:
+    return bool(SHELL_NAME.fullmatch(name) or CLIENT_NAME.fullmatch(name))
+
+
+def check_sizes(invocation: Invocation) -> None:
+    """Refuse what the kernel would not execute."""
+    env = invocation.env
+    strings = [*invocation.argv, *(name + b"=" + value for name, value in env.items())]
+    if max(map(len, strings)) >= MAX_STRING_BYTES:
+        limit = MAX_STRING_BYTES
+        raise Refusal("too_large", f"no argument or variable can be as long as {limit} bytes")
+    total = sum(len(each) + 9 for each in strings) + len(invocation.variables) + RESERVED_BYTES
+    limit = os.sysconf("SC_ARG_MAX")
+    if total > limit:
+        raise Refusal("too_large", f"command and environment need {total} bytes of {limit}")
