@@ -63,8 +63,9 @@ class _AttemptLogs:
         return self._store.sizes(attempt_id, container_of(attempt_id))
 
     def sync(self, attempt_id: str) -> None:
-        """Return when what is kept survives a loss of power."""
+        """Return when what is kept survives a loss of power; nothing is added to it any more."""
         self._store.sync(attempt_id, container_of(attempt_id))
+        self._store.seal(attempt_id, container_of(attempt_id))
 
 
 class Server:
