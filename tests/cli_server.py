@@ -118,3 +118,24 @@ def await_true(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         pause.wait(0.01)
+
+
+@contextmanager
+def meanwhile(action: Callable[[], object]) -> Iterator[None]:
+    """Run `action` in a thread while the body runs; what it raises is raised at the end."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the test
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if raised:
+        raise raised[0]

@@ -47,6 +47,7 @@ class FakeBackend:
         self._logs: dict[tuple[str, str], bytearray] = defaultdict(bytearray)
         self._keys: dict[tuple[str, str], tuple[str, list[str]]] = {}
         self._events: deque[ServerEvent] = deque(maxlen=EVENTS_KEPT)
+        self._log_expected: set[str] = set()
         self._last_event = 0
         self._changed = asyncio.Event()
         self._stopped = False
@@ -141,7 +142,11 @@ class FakeBackend:
         container = await self.container(container_id)
         log = self._logs[container_id, stream]
         data = bytes(log[offset : offset + limit])
-        return data, container.state.final and offset + len(data) >= len(log)
+        if not container.state.final or offset + len(data) < len(log):
+            return data, False
+        return data, container_id not in self._log_expected or len(log) >= _promised(
+            container, stream
+        )
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         await self.container(container_id)
@@ -234,11 +239,24 @@ class FakeBackend:
         container = self._ended(container_id, AttemptOutcome.LOST, None)
         return self._save(replace(container, state=ContainerState.QUEUED, started_at=None))
 
-    def finish(self, container_id: str, exit_code: int = 0) -> Container:
-        """End the running attempt with an exit code."""
+    def finish(
+        self, container_id: str, exit_code: int = 0, *, promised: tuple[int, int] | None = None
+    ) -> Container:
+        """End the running attempt with an exit code.
+
+        `promised` are the bytes of stdout and stderr when some are still on their way: push them,
+        or `give_up_log`.
+        """
         good = exit_code == 0
         outcome = AttemptOutcome.SUCCEEDED if good else AttemptOutcome.FAILED
         container = self._ended(container_id, outcome, exit_code)
+        if promised is not None:
+            self._log_expected.add(container_id)
+            *earlier, last = container.attempts
+            last = replace(
+                last, stdout_bytes=promised[0], stderr_bytes=promised[1], log_complete=False
+            )
+            container = replace(container, attempts=(*earlier, last))
         reason = None if good else Reason(code="exit_code", message=f"It exited with {exit_code}.")
         return self._save(
             replace(
@@ -250,6 +268,11 @@ class FakeBackend:
                 cost_usd=container.cost_usd + Decimal("0.0001"),
             )
         )
+
+    def give_up_log(self, container_id: str) -> None:
+        """Expect no more of a log, as when its instance is gone."""
+        self._log_expected.discard(container_id)
+        self._notify()
 
     def publish(self, kind: str, identifier: str, data: dict[str, object]) -> None:
         """Publish one event."""
@@ -323,6 +346,13 @@ class FakeBackend:
                 await self._changed.wait()
         except TimeoutError:
             return
+
+
+def _promised(container: Container, stream: str) -> int:
+    if not container.attempts:
+        return 0
+    last = container.attempts[-1]
+    return last.stdout_bytes if stream == "stdout" else last.stderr_bytes
 
 
 def _matches(container: Container, which: ContainerFilter) -> bool:

@@ -35,6 +35,11 @@ class Failure(Exception):  # noqa: N818 - it is what a person reads, and never e
         self.problems = tuple(problems)
         self.status = status
 
+    @property
+    def passing(self) -> bool:
+        """Return whether the server may be well again soon."""
+        return self.exit_code == UNREACHABLE or self.status >= 500
+
     def lines(self) -> list[str]:
         """Return what is printed: the sentence with its remedy, then the problems.
 

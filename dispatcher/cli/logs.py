@@ -6,15 +6,16 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 import click
 
 from dispatcher.cli.client import Client, container_path
-from dispatcher.cli.failure import UNREACHABLE, Failure
+from dispatcher.cli.failure import INTERRUPTED, Failure
 from dispatcher.cli.feed import shut_down
 from dispatcher.cli.options import server_command
+from dispatcher.cli.output import say
 from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import goes_on
 
@@ -40,13 +41,72 @@ LOOK_INTERVAL_S = 2.0
 )
 @server_command
 def logs(*, client: Client, container_id: str, follow: bool, stream: str | None) -> int:
-    """Write what container ID has written (its last attempt)."""
+    """Write what container ID has written (its last attempt).
+
+    Once the container has ended, to the last byte: the exit is known before all bytes are here.
+    """
+    streams = (stream,) if stream else BOTH_STREAMS
+    seen = None
     try:
-        streams = (stream,) if stream else BOTH_STREAMS
-        copy_logs(client, container_id, streams, follow=follow)
+        seen = look(client, container_id)
+        to_the_end = follow or on_its_way(seen)
+        quiet = None if follow else PatienceAsked()
+        received = copy_logs(client, container_id, streams, follow=to_the_end, quiet=quiet)
+        if follow:
+            seen = look(client, container_id)
     except KeyboardInterrupt:
-        raise goes_on([container_id]) from None
+        if seen is None or not seen.final:
+            raise goes_on([container_id]) from None
+        raise Failure(
+            f"interrupted; the log of {container_id} goes on", exit_code=INTERRUPTED
+        ) from None
+    if missing := shortage(seen, received):
+        raise Failure(missing)
     return 0
+
+
+class PatienceAsked:
+    """Says once to a person why nothing comes after a container has ended."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, began: bool) -> None:
+        """Say it, unless it was said."""
+        del began
+        # Elsewhere than on a terminal, stderr is the container's, byte for byte.
+        if not self._said and sys.stderr.isatty():
+            say("the container has ended, and the rest of its log is on its way; waiting for it")
+        self._said = True
+
+
+def look(client: Client, container_id: str) -> ContainerView:
+    """Return a container as it is now."""
+    return view(client.get(container_path(container_id)), ContainerView)
+
+
+def on_its_way(seen: ContainerView) -> bool:
+    """Return whether a container has ended with bytes of its log not yet at the server."""
+    return seen.final and bool(seen.attempts) and not seen.attempts[-1].log_complete
+
+
+def shortage(seen: ContainerView, received: Mapping[str, int]) -> str:
+    """Return what is missing of the log of an ended container, as a sentence; "" for nothing."""
+    if not seen.final or not seen.attempts:
+        return ""
+    last = seen.attempts[-1]
+    written = {"stdout": last.stdout_bytes, "stderr": last.stderr_bytes}
+    short = [
+        f"{count} of {written[stream]} bytes of {stream}"
+        for stream, count in received.items()
+        if count < written[stream]
+    ]
+    if not short:
+        return ""
+    return (
+        f"{' and '.join(short)} are here: the rest was cut off at the server's limit, "
+        "or was lost with its instance"
+    )
 
 
 def copy_logs(
@@ -55,29 +115,31 @@ def copy_logs(
     streams: Sequence[str],
     *,
     follow: bool,
-    seen: Callable[[ContainerView], None] | None = None,
-) -> None:
-    """Copy streams to ours until they end; one alone goes to stdout.
+    quiet: Callable[[bool], None] | None = None,
+) -> dict[str, int]:
+    """Copy streams to ours until they end, one alone to stdout; return the bytes of each.
 
-    `seen` is called every few seconds with the container, until it runs. Raises `Failure`.
+    While nothing comes, `quiet` is called every few seconds with whether anything came before.
+    Raises `Failure`.
     """
     sinks: dict[str, BinaryIO] = dict.fromkeys(streams, sys.stdout.buffer)
     if len(streams) > 1:
         sinks["stderr"] = sys.stderr.buffer
+    sources = [Tail(client, container_id, each) for each in streams]
     if not follow:
-        for each in streams:
-            for chunk in Tail(client, container_id, each).bytes_so_far():
-                write(sinks[each], chunk)
-        return
-    with Tails([Tail(client, container_id, each) for each in streams]) as tails:
-        asking = seen is not None
+        for source in sources:
+            for chunk in source.bytes_so_far():
+                write(sinks[source.stream], chunk)
+        return {source.stream: source.received for source in sources}
+    began = False
+    with Tails(sources) as tails:
         for stream, chunk in tails.chunks(LOOK_INTERVAL_S):
             if chunk:
+                began = True
                 write(sinks[stream], chunk)
-            elif asking and seen is not None:
-                now = view(client.get(container_path(container_id)), ContainerView)
-                seen(now)
-                asking = now.state in {"queued", "locked"}
+            elif quiet is not None:
+                quiet(began)
+    return {source.stream: source.received for source in sources}
 
 
 def write(sink: BinaryIO, chunk: bytes) -> None:
@@ -99,6 +161,11 @@ class Tail:
         self._lock = threading.Lock()
         self._response: BaseHTTPResponse | None = None
 
+    @property
+    def received(self) -> int:
+        """Return how many bytes of the last attempt have come."""
+        return self._offset
+
     def bytes_so_far(self) -> Iterator[bytes]:
         """Yield what there is now."""
         yield from self._read(follow=False)
@@ -115,8 +182,7 @@ class Tail:
                 last_contact = time.monotonic()
                 yield from self._read(follow=True)
             except Failure as failure:
-                passing = failure.exit_code == UNREACHABLE or failure.status >= 500
-                if last_contact is None or not passing:
+                if last_contact is None or not failure.passing:
                     raise
                 if time.monotonic() - last_contact > PATIENCE_S:
                     raise
@@ -133,8 +199,7 @@ class Tail:
                 shut_down(self._response)
 
     def _look(self) -> None:
-        now = view(self._client.get(container_path(self._id)), ContainerView)
-        attempts = len(now.attempts)
+        attempts = len(look(self._client, self._id).attempts)
         if self._attempts and attempts > self._attempts:
             # Another attempt began, with a log of its own: rather some bytes twice than none.
             self._offset = 0

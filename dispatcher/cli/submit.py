@@ -10,11 +10,11 @@ import click
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import Failure
-from dispatcher.cli.logs import BOTH_STREAMS, copy_logs
+from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
 from dispatcher.cli.options import FiniteNumber, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcome_line
 from dispatcher.cli.submission import pairs, read_files
-from dispatcher.cli.views import ContainerView, view
+from dispatcher.cli.views import WAITING_STATES, ContainerView, view
 from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
 
 CONTAINER_OPTIONS = (
@@ -110,9 +110,10 @@ def submit(
             print_created(created, body)
         return 0
     ids = [each.id for each in views]
-    if follow:
-        follow_output(client, ids[0])
+    received = follow_output(client, ids[0]) if follow else {}
     ended, raw = await_containers(client, ids, None)
+    if missing := shortage(ended[0], received):
+        output.say(missing)
     if as_json:
         print_created(raw, body)
     else:
@@ -180,12 +181,41 @@ def print_created(items: list[Json], body: object) -> None:
     output.print_json({"items": items} if isinstance(body, list) else items[0])
 
 
-def follow_output(client: Client, container_id: str) -> None:
-    """Copy the container's output to ours until it has ended, saying meanwhile why it waits."""
-    progress = LineProgress()
+class FirstLooks:
+    """Shows why a container waits, until it runs or has written something."""
+
+    def __init__(self, client: Client, container_id: str) -> None:
+        self._client = client
+        self._id = container_id
+        self._progress = LineProgress()
+        self._over = False
+
+    def __call__(self, began: bool) -> None:
+        """Look once more, unless that is over."""
+        self._over = self._over or began
+        if self._over:
+            return
+        try:
+            seen = look(self._client, self._id)
+        except Failure as failure:
+            if not failure.passing:
+                raise
+            # Whoever reads the log goes on as well, and says so when the server stays away.
+            return
+        self._progress.changed(seen)
+        self._over = seen.state not in WAITING_STATES
+
+
+def follow_output(client: Client, container_id: str) -> dict[str, int]:
+    """Copy the container's output to ours until it has ended, saying meanwhile why it waits.
+
+    Returns how many bytes of each stream came, nothing when the log could not be read.
+    """
+    looks = FirstLooks(client, container_id)
     try:
-        copy_logs(client, container_id, BOTH_STREAMS, follow=True, seen=progress.changed)
+        return copy_logs(client, container_id, BOTH_STREAMS, follow=True, quiet=looks)
     except KeyboardInterrupt:
         raise goes_on([container_id]) from None
     except Failure as failure:
         output.say(f"{failure.sentence}; waiting for {named([container_id])}")
+        return {}

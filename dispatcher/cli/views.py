@@ -12,7 +12,8 @@ import msgspec
 from dispatcher.cli.failure import Failure
 
 FINAL_STATES = ("succeeded", "failed", "cancelled")
-UNFINISHED_STATES = ("queued", "locked", "running")
+WAITING_STATES = ("queued", "locked")
+UNFINISHED_STATES = (*WAITING_STATES, "running")
 CONTAINER_STATES = UNFINISHED_STATES + FINAL_STATES
 
 View = TypeVar("View")
@@ -37,6 +38,9 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     reason: ReasonView | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    log_complete: bool = True
 
 
 class ContainerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dispatcher.cli.client import Client, Json, container_path
-from dispatcher.cli.failure import UNREACHABLE, Failure
+from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
 from dispatcher.cli.views import ContainerView, view
 
@@ -107,8 +107,7 @@ class Watch:
             try:
                 self._ask(container_id)
             except Failure as failure:
-                passing = failure.exit_code == UNREACHABLE or failure.status >= 500
-                if not passing or time.monotonic() - self._last_contact > PATIENCE_S:
+                if not failure.passing or time.monotonic() - self._last_contact > PATIENCE_S:
                     raise
                 return
 

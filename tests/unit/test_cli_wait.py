@@ -8,15 +8,14 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dispatcher.cli.main import main
-from tests.cli_server import CliServer, await_true, cli_server
+from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
 ROOT = Path(__file__).parent.parent.parent
 Capture = pytest.CaptureFixture[str]
@@ -29,27 +28,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
         running.do(lambda backend: backend.add_instance("i-1"))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
-
-
-@contextmanager
-def meanwhile(action: Callable[[], object]) -> Iterator[None]:
-    """Run `action` in a thread while the body runs; what it raises is raised at the end."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the test
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    if raised:
-        raise raised[0]
 
 
 def submit(server: CliServer, capsys: Capture, count: int = 1) -> list[str]:

@@ -1,0 +1,198 @@
+"""`longshore logs` and `submit --follow`: to the last byte, and honest when some are missing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.cli.client import Client
+from dispatcher.cli.failure import Failure
+from dispatcher.cli.logs import PatienceAsked, look
+from dispatcher.cli.main import main
+from dispatcher.cli.views import ContainerView
+from tests.cli_server import CliServer, await_true, cli_server, meanwhile
+
+Capture = pytest.CaptureFixture[str]
+INSTANCE = "i-1"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server() as running:
+        running.do(lambda backend: backend.add_instance(INSTANCE))
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        yield running
+
+
+def begun(server: CliServer, capsys: Capture) -> str:
+    """Return the id of a container that runs and has written `one`."""
+    assert main(["submit", "--", "x"]) == 0
+    container_id = capsys.readouterr().out.strip()
+    server.do(lambda backend: backend.start(container_id, INSTANCE))
+    server.do(lambda backend: backend.push_log(container_id, b"one\n"))
+    return container_id
+
+
+def logs_path(container_id: str) -> str:
+    return f"/v1/containers/{container_id}/logs"
+
+
+# ---- what is on its way -------------------------------------------------------------------------
+
+
+def test_logs_of_what_has_just_ended_wait_for_the_last_byte(
+    server: CliServer, capsys: Capture
+) -> None:
+    container_id = begun(server, capsys)
+    server.do(lambda backend: backend.finish(container_id, promised=(8, 5)))
+
+    def arrive() -> None:
+        await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
+        server.do(lambda backend: backend.push_log(container_id, b"two\n"))
+        server.do(lambda backend: backend.push_log(container_id, b"oops\n", stream="stderr"))
+
+    with meanwhile(arrive):
+        assert main(["logs", container_id]) == 0
+    assert capsys.readouterr() == ("one\ntwo\n", "oops\n")
+
+
+def test_logs_of_what_runs_are_what_there_is_now(server: CliServer, capsys: Capture) -> None:
+    container_id = begun(server, capsys)
+    assert main(["logs", container_id]) == 0
+    assert capsys.readouterr() == ("one\n", "")
+
+
+@pytest.mark.parametrize("options", [[], ["-f"]])
+def test_bytes_that_never_came_are_counted(
+    server: CliServer, capsys: Capture, options: list[str]
+) -> None:
+    container_id = begun(server, capsys)
+    server.do(lambda backend: backend.finish(container_id, promised=(9, 5)))
+
+    def give_up() -> None:
+        await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
+        server.do(lambda backend: backend.give_up_log(container_id))
+
+    with meanwhile(give_up):
+        assert main(["logs", *options, container_id]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "one\n"
+    assert "longshore: 4 of 9 bytes of stdout and 0 of 5 bytes of stderr are here: " in captured.err
+    assert main(["logs", "--stream", "stderr", container_id]) == 1
+    assert "stdout" not in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("errors", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_a_person_who_waits_for_the_rest_of_a_log_is_told_once(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch, errors: io.StringIO
+) -> None:
+    silences: list[bool] = []
+
+    class Counted(PatienceAsked):
+        def __call__(self, began: bool) -> None:
+            super().__call__(began)
+            silences.append(began)
+
+    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("dispatcher.cli.logs.PatienceAsked", Counted)
+    container_id = begun(server, capsys)
+    server.do(lambda backend: backend.finish(container_id, promised=(8, 0)))
+
+    def arrive() -> None:
+        await_true(lambda: silences.count(True) > 2)
+        server.do(lambda backend: backend.push_log(container_id, b"two\n"))
+
+    with meanwhile(arrive), contextlib.redirect_stderr(errors):
+        assert main(["logs", "--stream", "stdout", container_id]) == 0
+    assert capsys.readouterr().out == "one\ntwo\n"
+    assert errors.getvalue().count("on its way") == errors.isatty()
+
+
+def test_follow_says_what_is_missing_and_exits_with_the_containers_code(
+    server: CliServer, capsys: Capture
+) -> None:
+    def run() -> None:
+        container_id = server.await_container()
+        server.do(lambda backend: backend.start(container_id, INSTANCE))
+        await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
+        server.do(lambda backend: backend.finish(container_id, 0, promised=(3, 0)))
+        server.do(lambda backend: backend.give_up_log(container_id))
+
+    with meanwhile(run):
+        assert main(["submit", "--follow", "--", "x"]) == 0
+    assert "0 of 3 bytes of stdout are here" in capsys.readouterr().err
+
+
+# ---- a server that goes and comes back ----------------------------------------------------------
+
+
+class Looks:
+    """Counts the looks at a container through one module's `look`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        self.good = 0
+        self.failed = 0
+        monkeypatch.setattr(f"dispatcher.cli.{module}.look", self)
+
+    def __call__(self, client: Client, container_id: str) -> ContainerView:
+        try:
+            seen = look(client, container_id)
+        except Failure:
+            self.failed += 1
+            raise
+        self.good += 1
+        return seen
+
+
+@pytest.mark.parametrize("output_at_once", [True, False], ids=["output", "silence"])
+def test_follow_survives_a_restart_of_the_server(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, output_at_once: bool
+) -> None:
+    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("dispatcher.cli.logs.PAUSE_S", 0.2)
+    of_tails, of_follow = Looks(monkeypatch, "logs"), Looks(monkeypatch, "submit")
+    first = CliServer()
+    first.start()
+    monkeypatch.setenv("LONGSHORE_URL", first.url)
+    first.do(lambda backend: backend.add_instance(INSTANCE))
+    second = CliServer(backend=first.backend)
+
+    def run() -> None:
+        container_id = first.await_container()
+        await_true(lambda: first.paths.count(logs_path(container_id)) == 2)
+        if output_at_once:
+            first.do(lambda backend: backend.start(container_id, INSTANCE))
+            first.do(lambda backend: backend.push_log(container_id, b"one\n"))
+            await_true(lambda: capsys.readouterr().out == "one\n")
+        first.stop()
+        # Each of the two tails has looked in vain, paused, and looked again.
+        await_true(lambda: of_tails.failed >= 4)
+        if not output_at_once:
+            await_true(lambda: of_follow.failed >= 1)
+        second.port = first.port
+        second.start()
+        await_true(lambda: second.paths.count(logs_path(container_id)) == 2)
+        if not output_at_once:
+            before = of_follow.good
+            await_true(lambda: of_follow.good > before)
+            second.do(lambda backend: backend.start(container_id, INSTANCE))
+        second.do(lambda backend: backend.push_log(container_id, b"two\n"))
+        second.do(lambda backend: backend.finish(container_id, 5))
+
+    try:
+        with meanwhile(run):
+            assert main(["submit", "--follow", "--", "x"]) == 5
+    finally:
+        if second.port:
+            second.stop()
+    assert capsys.readouterr().out == "two\n"
+    if output_at_once:
+        assert of_follow.failed == 0
