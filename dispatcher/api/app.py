@@ -18,6 +18,7 @@ from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.openapi import Route, openapi_document
 from dispatcher.api.problem_details import problems_middleware
 from dispatcher.api.requests import SubmissionDecoder
+from dispatcher.api.server import LIMITS
 from dispatcher.api.server_routes import ServerRoutes
 from dispatcher.api.streams import StreamGate
 
@@ -60,6 +61,7 @@ def make_app(
         middlewares=[problems_middleware, open_mode_middleware],
         client_max_size=limits.request_bytes,
     )
+    app[LIMITS] = limits
     routes = _routes(parts)
     document = openapi_document(routes, version=version)
 

@@ -13,8 +13,13 @@ class ApiLimits:
 
     `order_bytes` bounds one container's image, command and environment as JSON, since they travel
     to the runner in one line of at most 1 MiB. `page_bytes` shortens pages of large containers.
+    A connection has `head_timeout_s` for its first request's head and is closed when it is idle for
+    `keep_alive_s`, or takes nothing of what it is sent for `write_timeout_s`.
     """
 
+    connections: int = 512
+    head_timeout_s: float = 10.0
+    keep_alive_s: float = 75.0
     request_bytes: int = 16 * 2**20
     list_items: int = 10_000
     command_items: int = 10_000
