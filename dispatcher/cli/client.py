@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, Failure
+from dispatcher.cli.output import say
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -18,6 +21,7 @@ Query = Sequence[tuple[str, str]]
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
+LATE_S = 5.0
 MAX_BODY_BYTES = 256 * 1024 * 1024
 REPEATS_OF_SAFE_REQUESTS = 2
 PAUSE_BEFORE_REPEAT_S = 0.3
@@ -39,6 +43,7 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {checked_token(token)}"
         self._pool = urllib3.PoolManager(maxsize=4, retries=False)
+        self._said_late = False
 
     def close(self) -> None:
         """Close all connections."""
@@ -71,12 +76,13 @@ class Client:
         """Send `body` as JSON and return the JSON answer.
 
         With an `idempotency_key` a request whose answer was lost is sent again, since the server
-        does the work once only.
+        does the work once only. While an answer is late, stderr tells so, once.
         """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._json(
-            method, path, body=body, headers=headers, repeatable=bool(idempotency_key)
-        )
+        with self._telling_when_late():
+            return self._json(
+                method, path, body=body, headers=headers, repeatable=bool(idempotency_key)
+            )
 
     def pages(self, path: str, query: Query, limit: int) -> Iterator[Json]:
         """Yield up to `limit` items of a listing, fetching page by page."""
@@ -118,6 +124,22 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             # ValueError: another thread shut the response down between two reads.
             raise self._unreachable(error) from error
+
+    @contextmanager
+    def _telling_when_late(self) -> Iterator[None]:
+        timer = threading.Timer(LATE_S, self._tell_late)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def _tell_late(self) -> None:
+        if not self._said_late:
+            self._said_late = True
+            say(f"no answer yet from {self.url}; waiting for the server")
 
     def _json(
         self,

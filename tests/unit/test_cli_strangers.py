@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -135,6 +137,51 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_under_the_same_key(
     keys = {headers["Idempotency-Key"] for _, _, headers, _ in stranger.seen}
     assert len(stranger.seen) == 3
     assert len(keys) == 1
+
+
+class Heard(io.StringIO):
+    """An stderr that tells when something was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.something = threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        self.something.set()
+        return written
+
+
+@pytest.mark.parametrize(
+    "arguments", [["submit", "--", "x"], ["priority", "c-1", "5"], ["cancel", "c-1", "c-2"]]
+)
+def test_a_server_that_takes_its_time_is_told_of_once(
+    stranger: type[Stranger], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("dispatcher.cli.client.LATE_S", 0.05)
+    errors = Heard()
+    answer = answering(200, b'{"id": "c-1", "state": "queued"}')
+    late = threading.Event()
+
+    def answering_late(handler: BaseHTTPRequestHandler) -> None:
+        assert errors.something.wait(20)
+        # The second time everything was said: only time shows that nothing more is.
+        late.wait(0.2)
+        answer(handler)
+
+    stranger.behaviours.append(answering_late)
+    with contextlib.redirect_stderr(errors):
+        assert main(arguments) == 0
+    (line,) = errors.getvalue().splitlines()
+    assert line.startswith("longshore: no answer yet from http://127.0.0.1:")
+
+
+def test_a_quick_answer_is_not_called_late(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stranger.behaviours.append(answering(200, b'{"id": "c-1", "state": "queued"}'))
+    assert main(["priority", "c-1", "5"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_what_may_not_be_repeated_is_not(
