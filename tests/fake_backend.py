@@ -237,7 +237,7 @@ class FakeBackend:
     def lose(self, container_id: str) -> Container:
         """End the running attempt as lost and queue the container again."""
         container = self._ended(container_id, AttemptOutcome.LOST, None)
-        return self._save(replace(container, state=ContainerState.QUEUED, started_at=None))
+        return self._save(replace(container, state=ContainerState.QUEUED))
 
     def finish(
         self, container_id: str, exit_code: int = 0, *, promised: tuple[int, int] | None = None

@@ -113,6 +113,8 @@ def show(*, client: Client, container_id: str, as_json: bool) -> None:
 def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
     """Return what `show` tells of a container, as names and values."""
     ended = seen.reason.message if seen.reason else ""
+    # What is queued has no instance; that of its last attempt stands in the table below.
+    placed = seen.state != "queued"
     return [
         ("id", seen.id),
         ("name", seen.name),
@@ -131,11 +133,11 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("user", seen.user),
         ("project", seen.project),
         ("created", output.moment(seen.created_at)),
-        ("started", output.moment(seen.started_at)),
+        ("started", output.moment(seen.attempt_started_at)),
         ("finished", output.moment(seen.finished_at)),
         ("ran for", output.duration(seen.ran_for_s())),
-        ("instance", seen.instance or ""),
-        ("instance type", seen.instance_type or ""),
+        ("instance", (placed and seen.instance) or ""),
+        ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
     ]
 

@@ -52,8 +52,7 @@ class LineProgress:
     def changed(self, seen: ContainerView) -> None:
         """Write a line when state or instance changed; the reason alone is no news."""
         # Places are given and taken back while the cloud is at its quota: that is no news.
-        waits = seen.state in {"queued", "locked"}
-        state = ("waiting", None) if waits else (seen.state, seen.instance)
+        state = ("waiting", None) if seen.waits else (seen.state, seen.instance)
         if self._states.get(seen.id) == state or seen.final:
             return
         self._states[seen.id] = state

@@ -14,7 +14,7 @@ from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
 from dispatcher.cli.options import FiniteNumber, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcome_line
 from dispatcher.cli.submission import pairs, read_files
-from dispatcher.cli.views import WAITING_STATES, ContainerView, view
+from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
 
 CONTAINER_OPTIONS = (
@@ -203,7 +203,7 @@ class FirstLooks:
             # Whoever reads the log goes on as well, and says so when the server stays away.
             return
         self._progress.changed(seen)
-        self._over = seen.state not in WAITING_STATES
+        self._over = not seen.waits
 
 
 def follow_output(client: Client, container_id: str) -> dict[str, int]:

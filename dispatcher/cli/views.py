@@ -82,19 +82,38 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         return ((self.exit_code or 0) & 0xFF) or 1
 
-    def ran_for_s(self, now: datetime | None = None) -> float | None:
-        """Return how long it has been running, or ran, in seconds; None when it never did."""
-        if self.started_at is None:
+    @property
+    def waits(self) -> bool:
+        """Return whether it does not run yet, or not any more before its next attempt."""
+        return self.state in WAITING_STATES
+
+    @property
+    def attempt_started_at(self) -> datetime | None:
+        """Return when its last attempt began to run; None while it waits for one."""
+        if self.waits:
             return None
-        return ((self.finished_at or now or datetime.now(UTC)) - self.started_at).total_seconds()
+        return self.attempts[-1].started_at if self.attempts else self.started_at
+
+    def ran_for_s(self, now: datetime | None = None) -> float | None:
+        """Return how long its last attempt has been running, or ran, in seconds.
+
+        None when it never did, and while it waits.
+        """
+        began_at = self.attempt_started_at
+        if began_at is None:
+            return None
+        ended_at = self.attempts[-1].finished_at if self.attempts else None
+        ended_at = ended_at or self.finished_at or now or datetime.now(UTC)
+        return (ended_at - began_at).total_seconds()
 
     def note(self) -> str:
-        """Return where it runs or ran, else why it waits, else why it ended, in one line."""
-        if self.instance and self.state in {"running", "locked"}:
-            return self.instance
-        if not self.final:
+        """Return why it waits, else where it runs, else why it ended, in one line."""
+        if self.final:
+            return self.reason.message if self.reason else ""
+        if self.waits and (self.waiting or self.state == "queued"):
+            # Its last attempt's instance may be gone.
             return self.waiting or ""
-        return self.reason.message if self.reason else ""
+        return self.instance or self.waiting or ""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):

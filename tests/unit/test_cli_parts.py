@@ -13,6 +13,7 @@ import urllib3
 
 from dispatcher.cli import output
 from dispatcher.cli.client import checked_token, checked_url
+from dispatcher.cli.containers import show_fields
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, parse
 from dispatcher.cli.progress import LineProgress, LiveProgress, most_telling, outcome_line
@@ -205,9 +206,57 @@ def test_sizes_money_and_prices() -> None:
 def test_where_or_why() -> None:
     assert container(waiting="no room").note() == "no room"
     assert container(state="running", instance="i-1", waiting="old").note() == "i-1"
+    assert container(state="locked", instance="i-1").note() == "i-1"
+    assert container(state="locked", instance="i-1", waiting="booting").note() == "booting"
+    assert container(instance="i-gone", waiting="no room").note() == "no room"
+    assert container(instance="i-gone").note() == ""
     ended = container(state="failed", instance="i-1", reason={"code": "x", "message": "why"})
     assert ended.note() == "why"
     assert ended.reason == ReasonView(code="x", message="why")
+
+
+BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    return (BEGAN + timedelta(seconds=seconds)).isoformat()
+
+
+LOST = {"number": 1, "started_at": at(0), "finished_at": at(10)}
+PLACED = {"number": 2}
+STARTED = {"number": 2, "started_at": at(100)}
+ENDED = {"number": 2, "started_at": at(100), "finished_at": at(105)}
+
+
+@pytest.mark.parametrize(
+    ("state", "attempts", "finished_at", "started_s", "ran_for_s"),
+    [
+        ("queued", [LOST], None, None, None),
+        ("locked", [LOST, PLACED], None, None, None),
+        ("running", [LOST, STARTED], None, 100, 60),
+        ("succeeded", [LOST, ENDED], 105, 100, 5),
+        ("cancelled", [LOST], 105, 0, 10),
+        ("cancelled", [PLACED], 105, None, None),
+    ],
+)
+def test_what_ran_is_the_last_attempt(
+    state: str,
+    attempts: list[dict[str, object]],
+    finished_at: float | None,
+    started_s: float | None,
+    ran_for_s: float | None,
+) -> None:
+    seen = container(
+        state=state,
+        attempts=attempts,
+        started_at=at(0),
+        finished_at=None if finished_at is None else at(finished_at),
+    )
+    began = None if started_s is None else BEGAN + timedelta(seconds=started_s)
+    assert seen.attempt_started_at == began
+    assert seen.ran_for_s(BEGAN + timedelta(seconds=160)) == ran_for_s
+    told = dict(show_fields(seen))
+    assert bool(told["started"]) == bool(told["ran for"]) == (began is not None)
 
 
 def test_the_outcome_line_tells_all() -> None:

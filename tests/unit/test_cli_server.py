@@ -173,6 +173,24 @@ def test_ps_pages_through_everything(server: CliServer, capsys: Capture, tmp_pat
     assert len(server.containers()) == 1203
 
 
+def test_what_waits_for_another_attempt_tells_why_and_counts_nothing(
+    server: CliServer, capsys: Capture
+) -> None:
+    _, lost, _ = a_few(server, capsys)
+    server.do(lambda backend: backend.waiting.update({lost: "held back"}))
+    server.do(lambda backend: backend.lose(lost))
+    assert main(["ps", "--state", "queued"]) == 0
+    _, row, _ = capsys.readouterr().out.splitlines()
+    assert row.split()[0] == lost
+    assert row.endswith("held back")
+    assert main(["show", lost]) == 0
+    text = capsys.readouterr().out
+    assert "held back" in text
+    assert "\ninstance" not in text
+    assert "\nstarted" not in text
+    assert "\nran for" not in text
+
+
 def test_show_tells_all(server: CliServer, capsys: Capture) -> None:
     queued, _, failed = a_few(server, capsys)
     assert main(["show", failed]) == 0
