@@ -152,6 +152,8 @@ class Engine:
                 self._cancel(container_id, now)
             elif container.priority == 0 and container.has_open_attempt:
                 self._preempt(container_id, now)
+            elif container.priority == 0 and container.state is ContainerState.LOCKED:
+                self.ledger.unlock(container_id)
             elif container.has_open_attempt and container.attempts[-1].ending is not None:
                 attempts.kill(self.pool, container.attempts[-1].id, now)
         self._take_notices(now)
@@ -317,8 +319,10 @@ class Engine:
         record = InstanceRecord(
             id=worker.id,
             token=worker.token,
-            type_name=worker.type.name,
-            price_usd_per_hour=worker.type.price_usd_per_hour,
+            type_name=old.type_name if old is not None else worker.type.name,
+            price_usd_per_hour=(
+                old.price_usd_per_hour if old is not None else worker.type.price_usd_per_hour
+            ),
             created_at=old.created_at if old is not None else worker.appeared_at,
             host_key=worker.host_key,
             address=worker.address,

@@ -166,9 +166,12 @@ class Ledger:
             return
         container, attempt = found
         outcome, reason = self._judge(container, how)
+        started_at, finished_at = _when(attempt, how, now)
+        container = replace(container, started_at=container.started_at or started_at)
         attempt = replace(
             attempt,
-            started_at=attempt.started_at or now,
+            started_at=started_at,
+            finished_at=finished_at,
             stdout_bytes=how.stdout_bytes,
             stderr_bytes=how.stderr_bytes,
             exit_code=how.code,
@@ -218,6 +221,9 @@ class Ledger:
         elif refused:
             reason = Reason(code="start_refused", message=message)
             self._close(container, attempt, AttemptOutcome.FAILED, reason, now)
+        elif attempt.ending is AttemptOutcome.PREEMPTED:
+            reason = Reason(code="held", message=message)
+            self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
         else:
             code = "lost" if attempt.started_at else "never_started"
             reason = Reason(code=code, message=message)
@@ -238,11 +244,13 @@ class Ledger:
         """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
         self.outcomes[outcome.value] += 1
-        attempt = replace(attempt, outcome=outcome, reason=reason, finished_at=now)
+        attempt = replace(
+            attempt, outcome=outcome, reason=reason, finished_at=attempt.finished_at or now
+        )
         container = replace(
             container,
             attempts=(*container.attempts[:-1], attempt),
-            cost_usd=container.cost_usd + self._cost(container, attempt, now),
+            cost_usd=container.cost_usd + self._cost(container, attempt),
         )
         state = _OUTCOME_STATES.get(outcome)
         if outcome is AttemptOutcome.LOST and not self._may_try_again(container):
@@ -256,18 +264,27 @@ class Ledger:
         return attempt
 
     def _may_try_again(self, container: Container) -> bool:
-        lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
-        return container.spec.retry_lost and lost < self._max_lost_attempts
+        """Return whether a container whose latest attempt was lost goes back to the queue.
 
-    def _cost(self, container: Container, attempt: Attempt, now: float) -> Decimal:
-        type_ = self._types.get(attempt.instance_type)
-        if attempt.started_at is None or type_ is None:
+        What never started has lost nothing, and is tried again even where the user wants no retry.
+        """
+        last = container.attempts[-1]
+        lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
+        never_started = last.reason is not None and last.reason.code == "never_started"
+        return (container.spec.retry_lost or never_started) and lost < self._max_lost_attempts
+
+    def _cost(self, container: Container, attempt: Attempt) -> Decimal:
+        """Return what an ended attempt cost; of a type that is not configured, all of it."""
+        if attempt.started_at is None or attempt.finished_at is None:
             return Decimal(0)
+        type_ = self._types.get(attempt.instance_type)
+        resources = container.spec.resources
+        share = share_of(resources, type_, self._placement) if type_ else Decimal(1)
         return attempt_cost(
             started_at=attempt.started_at,
-            finished_at=now,
+            finished_at=attempt.finished_at,
             price_usd_per_hour=attempt.price_usd_per_hour,
-            share=share_of(container.spec.resources, type_, self._placement),
+            share=share,
         )
 
     def finish(
@@ -325,3 +342,16 @@ def spec_bytes(spec: ContainerSpec) -> int:
     texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
     pairs = sum(len(name) + len(value) for name, value in (*spec.env, *spec.labels))
     return _SPEC_BYTES + texts + pairs
+
+
+def _when(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, float]:
+    """Return when an attempt ran, by our clock.
+
+    An exit may be found long after it happened: how long it ran is the instance's to tell, as far
+    as that can be true.
+    """
+    started_at = attempt.started_at or attempt.created_at
+    ran_s = how.finished_at - how.started_at
+    if how.started_at > 0 and 0 <= ran_s <= now - started_at:
+        return started_at, started_at + ran_s
+    return started_at, now

@@ -15,6 +15,8 @@ from drivers.interface import InstanceType, Resources
 
 Order = tuple[int, int]
 
+_SPARE_ENTRIES = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassKey:
@@ -25,36 +27,44 @@ class ClassKey:
 
 
 class RequestClass:
-    """The waiting containers of one class; the first is the next to get a place."""
+    """The waiting containers of one class; the first is the next to get a place.
+
+    Each time that a container is given a place in the order it gets a number; entries with an older
+    number are ghosts, so that nothing is ever found twice.
+    """
 
     def __init__(self, key: ClassKey, types: tuple[InstanceType, ...]) -> None:
         self.key = key
         self.types = types
-        self._orders: dict[str, Order] = {}
-        self._heap: list[tuple[Order, str]] = []
+        self._places: dict[str, tuple[Order, int]] = {}
+        self._heap: list[tuple[Order, str, int]] = []
+        self._last_number = 0
 
     def __len__(self) -> int:
-        return len(self._orders)
+        return len(self._places)
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
         order = (-container.priority, container.sequence)
-        if self._orders.get(container.id) != order:
-            self._orders[container.id] = order
-            heapq.heappush(self._heap, (order, container.id))
+        known = self._places.get(container.id)
+        if known is not None and known[0] == order:
+            return
+        self._last_number += 1
+        self._places[container.id] = (order, self._last_number)
+        heapq.heappush(self._heap, (order, container.id, self._last_number))
+        self._compact()
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
-        self._orders.pop(container_id, None)
-        if len(self._heap) > 2 * len(self._orders) + 64:
-            self._heap = sorted((order, id_) for id_, order in self._orders.items())
+        self._places.pop(container_id, None)
+        self._compact()
 
     def first(self) -> tuple[Order, str] | None:
         """Return the first container's order and id without taking it; None when none waits."""
         heap = self._heap
-        while heap and self._orders.get(heap[0][1]) != heap[0][0]:
+        while heap and self._places.get(heap[0][1]) != (heap[0][0], heap[0][2]):
             heapq.heappop(heap)
-        return heap[0] if heap else None
+        return (heap[0][0], heap[0][1]) if heap else None
 
     def take(self) -> tuple[Order, str]:
         """Take the first container out for the length of a pass; `put_back` ends that.
@@ -63,12 +73,22 @@ class RequestClass:
         """
         if self.first() is None:
             raise IndexError("no container waits in this class")
-        return heapq.heappop(self._heap)
+        order, container_id, _ = heapq.heappop(self._heap)
+        return order, container_id
 
     def put_back(self, taken: list[tuple[Order, str]]) -> None:
         """Put back what was taken; what left the queue meanwhile is recognised and dropped."""
-        for entry in taken:
-            heapq.heappush(self._heap, entry)
+        for order, container_id in taken:
+            place = self._places.get(container_id)
+            if place is not None and place[0] == order:
+                heapq.heappush(self._heap, (order, container_id, place[1]))
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._places) + _SPARE_ENTRIES:
+            self._heap = sorted(
+                (order, container_id, number)
+                for container_id, (order, number) in self._places.items()
+            )
 
 
 class Queue:

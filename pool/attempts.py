@@ -44,6 +44,7 @@ def place(
         resources=resources,
         phase=AttemptPhase.STARTING,
         start_op=op_id,
+        settled_op=op_id,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
@@ -65,6 +66,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     if attempt is None or attempt.start_op != event.op_id:
         return
     attempt.start_op = 0
+    attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
@@ -98,6 +100,7 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
     if attempt is None or attempt.start_op != event.op_id:
         return
     attempt.start_op = 0
+    attempt.settled_op = core.next_op()
     if attempt.phase is AttemptPhase.STARTING:
         attempt.phase = AttemptPhase.DOUBTFUL
     worker = core.workers.get(attempt.worker_id)
@@ -184,6 +187,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         return
     attempt.phase = AttemptPhase.ENDED
     attempt.start_op = 0
+    attempt.settled_op = core.next_op()
     core.timers.clear("signal", attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:

@@ -20,6 +20,7 @@ from pool.tags import behavior_from
 from pool.timers import Timers
 from pool.transitions import Removed, Trigger, next_state
 
+_KEY_KEPT_S = 3600.0
 _STILLBORN_HOLD_S = 2.5
 _LONGEST_STILLBORN_HOLD_S = 900.0
 
@@ -39,8 +40,9 @@ class PoolAttempt:
 
     `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
     instance makes up and may well be those that attempts elsewhere have, or will have.
-    `kill_wanted` says that it is to end; `killed_at` is when TERM was first sent over a live
-    session, None before that.
+    `settled_op` is the operation up to which it was not certain where it stood: a probe that began
+    later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
+    TERM was first sent over a live session, None before that.
     """
 
     id: str
@@ -49,6 +51,7 @@ class PoolAttempt:
     resources: Resources
     phase: AttemptPhase
     start_op: int = 0
+    settled_op: int = 0
     stray: bool = False
     kill_wanted: bool = False
     killed_at: float | None = None
@@ -146,12 +149,10 @@ class PoolCore:
     def add_worker(self, seen: InstanceSeen, type_: InstanceType, *, now: float) -> Worker:
         """Make the record of an instance that was not known; its state is `unknown`."""
         tags = dict(seen.tags)
-        token = tags.get(TOKEN_TAG, "")
-        pending = self.launches.get(token)
         worker = Worker(
             id=seen.id,
             type=type_,
-            token=token,
+            token="",
             state=WorkerState.UNKNOWN,
             behavior=behavior_from(tags),
             appeared_at=now,
@@ -159,13 +160,10 @@ class PoolCore:
             state_since=now,
             address=seen.address,
             host_key=self.pinned_keys.get(seen.id, ""),
-            secret=pending.launch.secret if pending else "",
             free=type_.allocatable,
         )
-        if pending:
-            pending.instance_id = seen.id
-            pending.counted = False
         self.workers[seen.id] = worker
+        self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
             if attempt.phase is AttemptPhase.ENDED:
@@ -184,6 +182,17 @@ class PoolCore:
         """Return the attempts that are or may be on a worker, in the order of their ids."""
         found = self._attempts_on.get(worker_id, {})
         return [found[attempt_id] for attempt_id in sorted(found)]
+
+    def bind_launch(self, worker: Worker, token: str) -> None:
+        """Note that a worker is what came of a launch; one that is not known binds nothing else."""
+        worker.token = token
+        pending = self.launches.get(token)
+        if pending is None:
+            return
+        pending.instance_id = worker.id
+        pending.counted = False
+        if not worker.host_key:
+            worker.secret = pending.launch.secret
 
     def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
         """Return what an instance means by an attempt's name: one of its own, or None.
@@ -216,7 +225,7 @@ class PoolCore:
         """Make one move of the transition table; an illegal one raises and changes nothing."""
         state = next_state(worker.state, trigger)
         if isinstance(state, Removed):
-            self._remove(worker, trigger)
+            self._remove(worker, trigger, now)
             return
         worker.revision += 1
         if state is not worker.state:
@@ -241,9 +250,10 @@ class PoolCore:
         pending.instance_id = ""
         pending.lost_answer_at = worker.appeared_at
 
-    def _remove(self, worker: Worker, trigger: Trigger) -> None:
+    def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
-        self.pinned_keys.pop(worker.id, None)
+        # An instance may be missing from one listing and be back in the next.
+        self.timers.set("key", worker.id, now + _KEY_KEPT_S)
         for kind in ("boot", "probe", "silence", "idle", "destroy", "offline", "tags"):
             self.timers.clear(kind, worker.id)
         self.commands.append(CloseSession(worker_id=worker.id))

@@ -62,7 +62,7 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
         return
     if worker.behavior is IdleBehavior.DRAIN or worker.broken:
         _drain(core, worker, now)
-    elif worker.state is WorkerState.IDLE:
+    elif worker.state is WorkerState.IDLE and worker.session_up:
         end_at = worker.state_since + core.settings.idle_timeout_s
         if now >= end_at:
             _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)

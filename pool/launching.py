@@ -60,6 +60,9 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker is None:
         type_ = core.types.get(pending.launch.type_name) or without_room(pending.launch.type_name)
         worker = core.add_worker(event.instance, type_, now=now)
+    if worker.token != event.token:
+        # The tags are not there yet; the answer itself says what it is.
+        core.bind_launch(worker, event.token)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:
@@ -82,7 +85,8 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
             pending.lost_answer_at = now
             core.timers.soonest("list", "", now + _LISTING_AFTER_DOUBT_S)
         return
-    if not pending.instance_id:
+    worker = core.workers.get(pending.instance_id)
+    if worker is None or worker.host_key:
         core.end_launch(event.token)
     _hold(core, pending.launch.type_name, event.error, now)
 
@@ -111,16 +115,15 @@ def _cause_of(core: PoolCore, error: CloudError) -> tuple[HoldCause, float]:
         case CapacityError():
             return HoldCause.CAPACITY, core.settings.capacity_hold_s
         case RateLimitError():
-            told = error.retry_after_s
-            known = told is not None and 0 < told <= _LONGEST_RATE_LIMIT_S
-            return HoldCause.RATE_LIMIT, told if known and told else _UNKNOWN_ERROR_HOLD_S
+            told = error.retry_after_s or _UNKNOWN_ERROR_HOLD_S
+            return HoldCause.RATE_LIMIT, min(told, _LONGEST_RATE_LIMIT_S)
         case _:
             return HoldCause.ERROR, _UNKNOWN_ERROR_HOLD_S
 
 
 def creates_hold(core: PoolCore, now: float) -> tuple[HoldCause, str] | None:
     """Return what holds creates now and its reason, None when they may go on."""
-    for cause in HoldCause:
+    for cause in (HoldCause.QUOTA, *HoldCause):
         hold = core.holds.creates.get(cause)
         if hold is None or now >= hold.until:
             continue

@@ -61,7 +61,9 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures += 1
     told = getattr(event.error, "retry_after_s", None)
-    delay_s = told if told is not None else min(60.0, 2.0 ** min(core.listing_failures - 1, 6))
+    delay_s = (
+        max(1.0, told) if told is not None else min(60.0, 2.0 ** min(core.listing_failures - 1, 6))
+    )
     core.timers.set("list", "", now + delay_s)
 
 

@@ -15,7 +15,7 @@ MOST_BYTES = 2**53
 MOST_WORDS = 4096
 MOST_NAME = 128
 
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 86400)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
 class WorkerState(Enum):

@@ -74,7 +74,10 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         core.note_stillborn(worker, worker.broken, now)
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
         attempts.observe(core, worker, report, now, current=current)
-    _find_missing(core, worker, event, current=current, now=now)
+    _find_missing(core, worker, event, now)
+    if reattached and worker.state is WorkerState.IDLE:
+        # Whoever waited for it to come back gets it before its idle timeout ends it.
+        worker.state_since = now
     _settle(core, worker, now)
     if reattached and was_up:
         core.note_changed(worker, "its session is up again")
@@ -101,22 +104,19 @@ def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
         core.end_launch(worker.token)
 
 
-def _find_missing(
-    core: PoolCore, worker: Worker, event: ProbeSucceeded, *, current: bool, now: float
-) -> None:
-    """Conclude what a current probe does not show; an older one only asks for another."""
+def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> None:
+    """Conclude what a probe does not show, of attempts that were settled when it began."""
     reported = {report.attempt_id for report in event.report.attempts}
     for attempt in core.attempts_on(worker.id):
         if attempt.remote_id in reported or attempt.start_op:
             continue
-        if not current:
+        if attempt.settled_op > event.op_id:
             core.timers.soonest("probe", worker.id, now)
-            return
-        if attempt.phase is AttemptPhase.ENDED:
+        elif attempt.phase is AttemptPhase.ENDED:
             attempts.give_log_up(core, attempt, now)
-            continue
-        message = f"it is not on {worker.id}, and no exit of it is recorded there"
-        attempts.missing(core, attempt, message, now)
+        else:
+            message = f"it is not on {worker.id}, and no exit of it is recorded there"
+            attempts.missing(core, attempt, message, now)
 
 
 def _settle(core: PoolCore, worker: Worker, now: float) -> None:

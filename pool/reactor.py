@@ -85,6 +85,9 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
             del core.holds.creates[HoldCause(subject)]
         elif kind == "hold":
             del core.holds.types_until[subject]
+        elif kind == "key":
+            if subject not in core.workers:
+                core.pinned_keys.pop(subject, None)
         elif kind == "signal":
             attempts.on_signal_due(core, subject, now)
         else:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 
 from dispatcher.model import SchedulerSettings
-from drivers.errors import QuotaError, RateLimitError
 from pool.messages import (
     AttemptExited,
-    CreateInstance,
+    AttemptStarted,
     DestroyInstance,
     Listed,
     ListInstances,
@@ -18,12 +17,13 @@ from pool.messages import (
     SessionLost,
     SignalAttempt,
     StartAttempt,
-    StartRefused,
     StartUnknown,
 )
 from pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
+
+SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)
 
 
 def test_nothing_is_created_before_the_first_complete_listing() -> None:
@@ -122,21 +122,37 @@ def test_silence_for_probe_timeout_shuts_down_and_only_the_listing_loses_the_att
     assert rig.attempts["c-1-1"].outcome is None
 
 
-def test_an_attempt_missing_from_a_probe_is_lost_only_when_nothing_changed_meanwhile() -> None:
+def test_an_attempt_is_missing_only_from_a_probe_that_began_after_it_was_settled() -> None:
     rig = Rig(make_type(2))
     rig.submit(make_container(1))
     rig.silent.add(Probe)
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
-    stale = last_commands(rig, Probe)[-1]
+    early = last_commands(rig, Probe)[-1]
+    rig.silent.add(StartAttempt)
+    rig.send(AttemptExited(worker_id="i-001", attempt_id="c-9-1", exit=SUCCESS))
     rig.on_instance["i-001"].clear()
-    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="again"))
-    rig.probe_now(stale)
-    assert rig.attempts["c-1-1"].outcome is None, "the probe is older than the change"
-    rig.silent.clear()
-    rig.settle()
-    fresh = last_commands(rig, Probe)[-1]
-    assert fresh is not stale
-    assert rig.engine.ledger.outcomes["lost"] == 1
+    rig.probe_now(early)
+    assert rig.engine.ledger.outcomes["lost"] == 1, "it was settled long before"
+
+
+def test_a_start_that_was_answered_while_a_probe_was_under_way_is_not_missing_from_it() -> None:
+    rig = Rig(make_type(2))
+    rig.submit(make_container(1))
+    rig.silent |= {Probe, StartAttempt}
+    rig.submit(make_container(2))
+    start = last_commands(rig, StartAttempt)[-1]
+    rig.send(StartUnknown(op_id=start.op_id, worker_id="i-001", attempt_id="c-2-1", message="late"))
+    probe = last_commands(rig, Probe)[-1]
+    rig.submit(make_container(3))
+    rig.probe_now(probe)
+    assert rig.attempts["c-2-1"].outcome is not None, "its doubt is older than the probe"
+    assert rig.attempts["c-1-1"].outcome is None, "it was reported"
+    third = [c for c in last_commands(rig, StartAttempt) if c.order.container_id == "c-3"]
+    for start in third:
+        rig.send(
+            AttemptStarted(op_id=start.op_id, worker_id="i-001", attempt_id=start.order.attempt_id)
+        )
+        assert rig.attempts[start.order.attempt_id].outcome is None
 
 
 def test_a_process_that_no_container_wants_is_ended_and_forgotten() -> None:
@@ -260,134 +276,3 @@ def test_probes_of_a_booting_instance_are_repeated_with_growing_delays() -> None
             rig.advance(0.25)
     delays = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert delays == [0.5, 1.0, 2.0, 2.0, 2.0]
-
-
-def test_nothing_overtakes_the_journal_while_the_store_lags() -> None:
-    rig = Rig(make_type(1))
-    rig.submit(make_container(1))
-    rig.store_lags = True
-    rig.exit("c-1-1")
-    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
-    assert last_commands(rig, ReleaseAttempt) == [], "its exit is not committed yet"
-    assert "c-1-1" in rig.on_instance["i-001"]
-    rig.crash()
-    rig.exit("c-1-1")
-    assert rig.states() == {"c-1": "succeeded"}
-    assert len(rig.attempts) == 1, "what succeeded does not run again"
-
-
-def test_commands_without_changes_wait_their_turn_behind_a_commit() -> None:
-    rig = Rig(make_type(1), make_type(2))
-    rig.store_lags = True
-    rig.submit(make_container(1))
-    rig.advance(61)
-    assert rig.kinds() == ["ListInstances"], "the next listing waits behind the launch's journal"
-    rig.commit()
-    assert rig.kinds()[:3] == ["ListInstances", "CreateInstance", "ListInstances"]
-
-
-def test_priority_zero_survives_a_crash() -> None:
-    rig = Rig(make_type(1))
-    rig.submit(make_container(1))
-    rig.set_priority("c-1", 0)
-    rig.crash()
-    assert [c.signal for c in last_commands(rig, SignalAttempt)] == ["TERM"]
-    rig.exit("c-1-1", 143)
-    assert rig.states() == {"c-1": "queued"}
-    assert rig.engine.ledger.outcomes["preempted"] == 1
-
-
-def test_a_cancelled_attempt_gets_term_before_kill_after_a_crash_too() -> None:
-    rig = Rig(make_type(1), pool=PoolSettings(term_timeout_s=20))
-    rig.submit(make_container(1))
-    rig.cancel("c-1")
-    rig.advance(19)
-    rig.crash()
-    rig.advance(1)
-    assert {c.signal for c in last_commands(rig, SignalAttempt)} == {"TERM"}
-
-
-def test_an_instance_that_no_listing_shows_yet_is_not_gone() -> None:
-    rig = Rig(make_type(1), pool=PoolSettings(sync_interval_s=5))
-    rig.submit(make_container(1))
-    hidden = rig.cloud.pop("i-001")
-    rig.advance(20)
-    assert rig.worker_states() == {"i-001": "running"}
-    rig.cloud["i-001"] = hidden
-    rig.advance(60)
-    assert rig.states() == {"c-1": "running"}
-    assert len(rig.attempts) == 1
-
-
-def test_an_instance_that_shows_late_can_still_prove_its_key() -> None:
-    rig = Rig(make_type(1), pool=PoolSettings(sync_interval_s=5))
-    rig.silent.add(Probe)
-    rig.submit(make_container(1))
-    hidden = rig.cloud.pop("i-001")
-    rig.advance(40)
-    assert "i-001" not in rig.worker_states()
-    rig.cloud["i-001"] = hidden
-    rig.advance(10)
-    probe = [c for c in last_commands(rig, Probe) if c.worker_id == "i-001"][-1]
-    assert probe.secret == "secret"  # noqa: S105 - the rig's launch secret
-
-
-def test_what_a_stale_probe_shows_running_is_not_taken_for_a_stray() -> None:
-    rig = Rig(make_type(2))
-    rig.submit(make_container(1))
-    rig.silent.add(Probe)
-    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
-    stale = last_commands(rig, Probe)[-1]
-    shown = dict(rig.on_instance["i-001"])
-    rig.exit("c-1-1")
-    rig.on_instance["i-001"] = shown
-    rig.probe_now(stale)
-    assert last_commands(rig, SignalAttempt) == []
-    assert "c-1-1" not in rig.engine.pool.attempts
-
-
-def test_a_log_that_its_instance_no_longer_has_is_given_up() -> None:
-    rig = Rig(make_type(1))
-    rig.submit(make_container(1))
-    how = AttemptExit(kind=ExitKind.EXITED, code=0, stdout_bytes=10)
-    rig.send(AttemptExited(worker_id="i-001", attempt_id="c-1-1", exit=how))
-    assert rig.engine.ledger.unreleased.keys() == {"c-1-1"}
-    rig.on_instance["i-001"].clear()
-    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="rebooted"))
-    assert rig.engine.ledger.unreleased == {}
-    assert not rig.attempts["c-1-1"].log_complete
-    rig.advance(61)
-    assert rig.worker_states() == {}
-
-
-def test_an_instance_on_which_nothing_starts_is_drained_and_fails_nobody() -> None:
-    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
-    rig.silent.add(StartAttempt)
-    rig.submit(make_container(1))
-    for number in (1, 2, 3):
-        start = last_commands(rig, StartAttempt)[-1]
-        assert start.order.attempt_id == f"c-1-{number}"
-        rig.send(
-            StartRefused(
-                op_id=start.op_id,
-                worker_id=start.worker_id,
-                attempt_id=start.order.attempt_id,
-                code="spawn",
-                message="no space left on device",
-            )
-        )
-    assert [c.instance_id for c in last_commands(rig, DestroyInstance)] == ["i-001"]
-    rig.advance(2)
-    assert last_commands(rig, StartAttempt)[-1].worker_id == "i-002"
-
-
-def test_each_cause_of_a_hold_holds_on_its_own() -> None:
-    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=5))
-    rig.submit(make_container(1))
-    errors = [RateLimitError("slow down", retry_after_s=300.0), QuotaError("full")]
-    rig.create_error = lambda _command: errors.pop(0) if errors else None
-    rig.submit(make_container(2), make_container(3))
-    assert errors == []
-    rig.exit("c-1-1")
-    rig.advance(200)
-    assert len(last_commands(rig, CreateInstance)) == 3, "the rate limit holds on"

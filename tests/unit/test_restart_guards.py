@@ -58,6 +58,7 @@ def test_an_instance_keeps_its_age_and_what_is_gone_leaves_no_key() -> None:
     assert rig.instances["i-001"].created_at == created_at
     del rig.cloud["i-001"]
     rig.advance(61)
+    rig.advance(3600)
     assert rig.engine.pool.pinned_keys == {}
 
 
