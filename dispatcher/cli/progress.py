@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import click
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 ROWS_KEPT_FREE = 5
 ROWS_WITHOUT_TERMINAL_SIZE = 20
+LINES_AT_MOST = 20
+COUNTS_INTERVAL_S = 1.0
 
 
 class Progress(Protocol):
@@ -37,10 +40,18 @@ class Progress(Protocol):
 
 
 def progress_for(container_ids: Sequence[str]) -> Progress:
-    """Return the live table when a person looks at stdout and stderr, else plain lines."""
+    """Return the live table when a person looks at stdout and stderr, else plain lines.
+
+    For many containers these tell how many are in each state.
+    """
     if output.on_terminal() and sys.stderr.isatty():
         return LiveProgress(container_ids)
-    return LineProgress()
+    return CountProgress(container_ids) if many(container_ids) else LineProgress()
+
+
+def many(things: Sequence[object]) -> bool:
+    """Return whether these are more containers than a line each can be read of."""
+    return len(things) > LINES_AT_MOST
 
 
 class LineProgress:
@@ -66,6 +77,48 @@ class LineProgress:
     def shown(self) -> AbstractContextManager[object]:
         """Return a context that does nothing."""
         return nullcontext()
+
+
+class CountProgress:
+    """How many are in each state: a line when that changed, at most one a second."""
+
+    def __init__(self, container_ids: Sequence[str]) -> None:
+        self._awaited = len(set(container_ids))
+        self._views: dict[str, ContainerView] = {}
+        self._written = ""
+        self._stopped = threading.Event()
+
+    def changed(self, seen: ContainerView) -> None:
+        """Remember it for the next line, which another thread writes."""
+        self._views[seen.id] = seen
+
+    def say(self, sentence: str) -> None:
+        """Write the sentence."""
+        output.say(sentence)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Write lines while the context lasts."""
+        thread = threading.Thread(target=self._write_all, name="counts", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            thread.join()
+
+    def _write_all(self) -> None:
+        self._write()
+        while not self._stopped.wait(COUNTS_INTERVAL_S):
+            self._write()
+
+    def _write(self) -> None:
+        seen = list(self._views.values())
+        line = summary(seen)
+        # Counts that grow while each is looked at for the first time are no news.
+        if len(seen) == self._awaited and line != self._written:
+            self._written = line
+            click.echo(line, err=True)
 
 
 class LiveProgress:
@@ -137,6 +190,14 @@ def summary(seen: Sequence[ContainerView]) -> str:
     """Return how many are in each state, as a phrase."""
     count = Counter(each.state for each in seen)
     return ", ".join(f"{count[state]} {state}" for state in CONTAINER_STATES if count[state])
+
+
+def outcomes(ended: Sequence[ContainerView]) -> list[str]:
+    """Return how containers ended, a line each; of many those that did not succeed, and counts."""
+    if not many(ended):
+        return [outcome_line(each) for each in ended]
+    told = [outcome_line(each) for each in ended if each.state != "succeeded"]
+    return [*told, summary(ended)]
 
 
 def outcome_line(seen: ContainerView) -> str:

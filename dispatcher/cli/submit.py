@@ -12,7 +12,7 @@ from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
 from dispatcher.cli.options import FiniteNumber, json_option, server_command
-from dispatcher.cli.progress import LineProgress, outcome_line
+from dispatcher.cli.progress import LineProgress, outcomes
 from dispatcher.cli.submission import pairs, read_files
 from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
@@ -117,8 +117,8 @@ def submit(
     if as_json:
         print_created(raw, body)
     else:
-        for each in ended:
-            click.echo(outcome_line(each), err=True)
+        for line in outcomes(ended):
+            click.echo(line, err=True)
     return status_of(ended)
 
 

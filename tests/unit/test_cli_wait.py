@@ -211,6 +211,28 @@ def test_submit_wait_json_is_one_document_of_the_end(server: CliServer, capsys: 
     assert (document["state"], document["exit_code"]) == ("succeeded", 0)
 
 
+def test_submit_wait_of_many_counts_them(
+    server: CliServer, capsys: Capture, tmp_path: Path
+) -> None:
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps([{"command": ["x"]}] * 300), encoding="utf-8")
+
+    def run() -> None:
+        server.await_container(300)
+        server.await_request(EVENTS)
+        for number, each in enumerate(server.containers()):
+            run_through(server, each.id, 7 if number == 100 else 0)
+
+    with meanwhile(run):
+        assert main(["submit", "-f", str(many), "--wait"]) == 7
+    captured = capsys.readouterr()
+    assert len(captured.out.split()) == 300
+    lines = captured.err.splitlines()
+    assert len(lines) < 30
+    assert lines[-2].startswith(f"{captured.out.split()[100]} failed with exit code 7")
+    assert lines[-1] == "299 succeeded, 1 failed"
+
+
 def test_submit_follow_writes_the_output_as_it_comes(server: CliServer, capsys: Capture) -> None:
     def run() -> None:
         container_id = server.await_container()
