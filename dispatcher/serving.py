@@ -15,6 +15,7 @@ import structlog.tracebacks
 
 from dispatcher.config import Config
 from dispatcher.config_model import EngineName
+from dispatcher.file_limit import raise_file_limit
 from dispatcher.wiring import Server
 
 log = structlog.get_logger(__name__)
@@ -26,6 +27,7 @@ def serve(config: Config) -> int:
     Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
     """
     _configure_log()
+    raise_file_limit()
     server = Server(config)
     status = asyncio.run(_serve(server, config))
     if server.hanging:
