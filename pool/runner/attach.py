@@ -146,9 +146,11 @@ class Session:
     def _check(self, attempt_id: str) -> None:
         """Push the exit of a live attempt if it has one by now."""
         attempt = self._live.get(attempt_id)
-        exit_ = None if attempt is None else self._spool.exit_of(attempt)
-        if attempt is None or exit_ is None:
+        if attempt is None or self._spool.ended(attempt_id) is None:
             return
+        # Before its log is measured: nothing may write to it any more.
+        self._launcher.end_rest(attempt)
+        exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
         self._kills.pop(attempt_id, None)
         self._pump.grew({f"{attempt_id}.{stream}" for stream in STREAMS})

@@ -8,7 +8,7 @@ import pwd
 import subprocess
 from typing import Any, NamedTuple
 
-from pool.runner import cgroups, machine
+from pool.runner import cgroups, containment, machine
 from pool.runner.spool import Spool, write_whole
 
 NAMES = ("podman", "docker", "process")
@@ -32,7 +32,7 @@ class Engine(NamedTuple):
 
     `prefix` is the client with its global arguments, `drop` the command that gives up privileges
     for what runs without a container: all of the process engine's, and with `imageless` what
-    names no image.
+    names no image. `hierarchy` is where that has its control groups, "" for nowhere.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Engine(NamedTuple):
     gid: int = -1
     problem: str = ""
     imageless: bool = False
+    hierarchy: str = ""
 
 
 class EngineConfigError(Exception):
@@ -96,7 +97,7 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
     may pass.
     """
     path = os.path.join(spool.places.spool, "engine")
-    key = json.dumps([config, spool.boot_id])
+    key = json.dumps([config, spool.boot_id, Engine._fields])
     known = machine.read_text(path)
     if known:
         kept_key, kept = json.loads(known)
@@ -120,16 +121,32 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
             bare = _try_process(config, spool)
             if bare.problem:
                 return engine
-            return engine._replace(imageless=True, drop=bare.drop, uid=bare.uid, gid=bare.gid)
+            return bare._replace(
+                name=name, prefix=engine.prefix, arguments=engine.arguments, imageless=True
+            )
     return _try_process(config, spool)
 
 
 def _try_process(config: EngineConfig, spool: Spool) -> Engine:
-    engine = Engine("process")
+    engine = Engine("process", hierarchy=_hierarchy())
     missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
     if missing:
         return engine._replace(problem=f"process: {missing[0]} is not installed")
     return _as_user(engine, config.run_as, spool) if config.run_as else engine
+
+
+def _hierarchy() -> str:
+    """Return the first hierarchy in which a group can be made and joined, "" when there is none."""
+    for root in containment.hierarchies():
+        group = f"{root}/longshore-trial-{os.getpid()}/trial"
+        try:
+            containment.create(group)
+            failed = _run(("/bin/sh", "-c", 'echo 0 >"$1"', "sh", f"{group}/cgroup.procs"))[1]
+        except OSError as error:
+            failed = str(error)
+        if containment.remove(group) and not failed:
+            return root
+    return ""
 
 
 def _as_user(engine: Engine, run_as: str, spool: Spool) -> Engine:

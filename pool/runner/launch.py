@@ -7,22 +7,14 @@ import os
 import signal
 import time
 
-from pool.runner import cgroups, machine, scripts
+from pool.runner import cgroups, containment, machine, scripts
 from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
+from pool.runner.spawning import spawn, spawn_into
 from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
-RESET_SIGNALS = (
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGHUP,
-    signal.SIGTERM,
-    signal.SIGCHLD,
-)
 
 
 class Launcher:
@@ -34,6 +26,11 @@ class Launcher:
         self._environ = environ
         self._children: dict[int, str] = {}
         self._recipe = Recipe(spool, engine, environ)
+        self._groups = ""
+        if engine.hierarchy:
+            self._groups = os.path.join(engine.hierarchy, spool.places.name)
+        self._can_be_born_in_group = True
+        self._busy_groups: list[str] = []
 
     # ---- start ----
 
@@ -49,7 +46,8 @@ class Launcher:
         imageless = self._engine.imageless and not order.image
         name = "process" if imageless else self._engine.name
         contained = name != "process"
-        group = f"{self._spool.places.name}/{order.attempt_id}" if contained else ""
+        parent = self._spool.places.name if contained else self._groups
+        group = parent and f"{parent}/{order.attempt_id}"
         recipe = self._recipe
         invocation = recipe.contained(order, group) if contained else recipe.bare(order)
         check_sizes(invocation)
@@ -61,25 +59,30 @@ class Launcher:
         if lock is None:
             return None
         try:
-            self._spawn_claimed(order, group, lock, invocation)
+            self._spawn_claimed(order, attempt, lock, invocation)
         except OSError as error:
             self._remove_traces(attempt)
-            if group:
+            if contained:
                 cgroups.remove(group)
+            elif group:
+                containment.remove(group)
             raise Refusal("spawn", f"the attempt cannot be started: {error}") from error
         finally:
             os.close(lock)
         return attempt
 
-    def _spawn_claimed(self, order: Order, group: str, lock: int, invocation: Invocation) -> None:
+    def _spawn_claimed(
+        self, order: Order, attempt: Attempt, lock: int, invocation: Invocation
+    ) -> None:
         """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
-        spool, name = self._spool, order.attempt_id
+        spool, name, group = self._spool, order.attempt_id, attempt.cgroup
+        bare = attempt.engine == "process"
         given = {6: -1, 7: -1, 8: -1}
         try:
             for target, stream in ((6, "stdout"), (7, "stderr")):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
                 given[target] = os.open(spool.log(name, stream), flags, 0o600)
-            if group:
+            if not bare:
                 cgroups.create(group, memory_bytes=order.memory_bytes, cpu_millis=order.cpu_millis)
                 given[8] = cgroups.open_oom_event(group) if order.memory_bytes else -1
             else:
@@ -89,7 +92,10 @@ class Launcher:
             given[9] = lock
             if invocation.variables:
                 write_whole(spool.path(name, "env"), invocation.variables)
-            self._spawn(name, invocation.argv, invocation.env, given)
+            if bare and group:
+                self._spawn_grouped(name, group, invocation, given)
+            else:
+                self._spawn(name, invocation.argv, invocation.env, given)
         finally:
             for target in (6, 7, 8):
                 if given[target] >= 0:
@@ -98,29 +104,36 @@ class Launcher:
     def _spawn(
         self, attempt_id: str, argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]
     ) -> None:
-        """Spawn `sh` in a session of its own, with our descriptors `given` under other numbers."""
-        env[b"_ls_id"] = attempt_id.encode()
-        env[b"_ls_spool"] = self._spool.path(attempt_id).rstrip("/").encode()
-        env[b"_ls_fifo"] = self._spool.fifo.encode()
-        env.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
-        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ]
-        actions += [
-            (os.POSIX_SPAWN_DUP2, source, target) for target, source in given.items() if source >= 0
-        ]
-        pid = os.posix_spawn(
-            "/bin/sh",
-            argv,
-            env,
-            file_actions=actions,
-            setsid=True,
-            setsigmask=(),
-            setsigdef=RESET_SIGNALS,
-        )
-        self._children[pid] = attempt_id
+        """Spawn `sh` with our descriptors `given` under other numbers."""
+        self._children[spawn(argv, self._told(attempt_id, env), given)] = attempt_id
+
+    def _spawn_grouped(
+        self, attempt_id: str, group: str, invocation: Invocation, given: dict[int, int]
+    ) -> None:
+        """Spawn a supervisor that ends a group: born in it if it can be, else its job joins."""
+        containment.create(group)
+        env = self._told(attempt_id, invocation.env)
+        env[b"_ls_group"] = os.fsencode(group)
+        if self._can_be_born_in_group and containment.is_version_2(group):
+            try:
+                self._children[spawn_into(group, invocation.argv, env, given)] = attempt_id
+            except OSError:
+                self._can_be_born_in_group = False  # an older kernel, or a sandbox
+            else:
+                return
+        env[b"_ls_join"] = os.fsencode(f"{group}/cgroup.procs")
+        self._children[spawn(invocation.argv, env, given)] = attempt_id
+
+    def _told(self, attempt_id: str, env: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return the environment of a script that records what becomes of an attempt."""
+        told = {
+            **env,
+            b"_ls_id": attempt_id.encode(),
+            b"_ls_spool": self._spool.path(attempt_id).rstrip("/").encode(),
+            b"_ls_fifo": self._spool.fifo.encode(),
+        }
+        told.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
+        return told
 
     # ---- signals ----
 
@@ -131,7 +144,7 @@ class Launcher:
             return False
         if attempt.engine == "process":
             signal_group(pid, ticks, SIGNALS[name])
-            if name == "KILL":
+            if name == "KILL" and not attempt.cgroup:
                 kill_marked(attempt.attempt_id)
             return True
         os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
@@ -159,7 +172,7 @@ class Launcher:
             if pid:
                 signal_group(pid, ticks, signal.SIGKILL)
             if attempt.engine == "process" or attempt.boot_id != self._spool.boot_id:
-                kill_marked(attempt.attempt_id)
+                self.end_rest(attempt)
                 self._spool.record_lost(attempt.attempt_id)
                 return
             # At once: `rm -f` would first ask it kindly, for ten seconds.
@@ -172,6 +185,15 @@ class Launcher:
         finally:
             os.close(lock)
 
+    def end_rest(self, attempt: Attempt) -> None:
+        """End what an attempt that has ended left running; a container's ends with its first."""
+        if attempt.engine != "process":
+            return
+        if attempt.cgroup:
+            containment.kill(attempt.cgroup)
+        else:
+            kill_marked(attempt.attempt_id)
+
     def reap(self) -> list[str]:
         """Collect children that have ended and return the attempts that they were spawned for."""
         found = []
@@ -181,15 +203,19 @@ class Launcher:
                 if not pid:
                     break
                 found += [self._children.pop(pid)] if pid in self._children else []
+        # Those that were killed at a release may be gone by now.
+        self._busy_groups = [group for group in self._busy_groups if not containment.remove(group)]
         return found
 
     def release(self, attempt: Attempt) -> None:
         """Forget an ended attempt, with its log, working directory, container and cgroup.
 
-        What it left running ends here: a container engine's ends with the first process already.
+        What it left running ends here at the latest: see `end_rest`.
         """
         if attempt.engine == "process":
-            kill_marked(attempt.attempt_id)
+            self.end_rest(attempt)
+            if attempt.cgroup and not containment.remove(attempt.cgroup):
+                self._busy_groups.append(attempt.cgroup)
         else:
             groups = cgroups.directories(attempt.cgroup)
             words = [container_name(attempt.attempt_id), *groups]
@@ -203,6 +229,10 @@ class Launcher:
     def sweep(self) -> None:
         """Remove what a runner left that died over it; nothing of that runs."""
         self._spool.sweep()
+        for group in containment.groups_below(self._groups) if self._groups else []:
+            if self._spool.read(os.path.basename(group)) is None:
+                containment.kill(group)
+                containment.remove(group)
         for name in sorted(os.listdir(self._spool.places.work)):
             if name.startswith("."):
                 self._help(name, 'rm -rf -- "$1"', [os.path.join(self._spool.places.work, name)])

@@ -42,21 +42,38 @@ while [ "$_ls_plain" -gt 0 ]; do
   eval "export \\"\\$_ls_e$_ls_plain\\"; unset _ls_e$_ls_plain"
 done
 unset _ls_spool _ls_fifo _ls_id _ls_work _ls_odd _ls_plain _ls_env _ls_enter _ls_stat _ls_pid OLDPWD
+unset _ls_group _ls_join
 exec "$@"
 """
 
+# What the job left in its control group (`_ls_group`, if any) is killed before the end is told, but
+# for this script itself. Whatever is born faster than that is ended by the runner.
 PROCESS = (
     RECORD
     + """
+_ls_end_rest() {
+  _ls_passes=1000
+  while [ "$_ls_passes" -gt 0 ]; do
+    _ls_passes=$((_ls_passes - 1)) _ls_more=
+    while read -r _ls_pid; do
+      [ "$_ls_pid" = "$$" ] || { _ls_more=1; kill -s KILL "$_ls_pid"; }
+    done <"$_ls_group/cgroup.procs"
+    [ -n "$_ls_more" ] || return
+  done
+}
 (
   _ls_record
   exec >&6 2>&7 </dev/null 6>&- 7>&- 9>&-
+  if [ -n "$_ls_join" ]; then
+    echo 0 >"$_ls_join" || { : >"$_ls_spool/apart"; exit 126; }
+  fi
   @LAUNCH@
 )
 _ls_code=$? _ls_state=ran
-# Without its working directory the program was never reached.
-[ "$_ls_code" != 126 ] || [ -d "$_ls_work" ] || _ls_state=never
+# Without its working directory or its control group the program was never reached.
+[ "$_ls_code" != 126 ] || { [ -d "$_ls_work" ] && [ ! -e "$_ls_spool/apart" ]; } || _ls_state=never
 if read -r _ls_pid _ls_start <"$_ls_spool/job"; then kill -s KILL -- "-$_ls_pid"; fi
+[ -z "$_ls_group" ] || _ls_end_rest
 _ls_finish "$_ls_code" 0 "$_ls_state"
 """
 )
@@ -64,7 +81,7 @@ _ls_finish "$_ls_code" 0 "$_ls_state"
 # With `run_as`, privileges are dropped before anything that the user named is in the environment:
 # LD_PRELOAD must not be loaded by a program of root's.
 LAUNCH_AS = """
-  unset _ls_spool _ls_fifo _ls_id
+  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join
   exec @DROP@ /bin/sh -c "$_ls_enter" sh "$@"
 """
 

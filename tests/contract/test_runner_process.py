@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pool.runner import containment
+from pool.runner.engines import Engine
 from tests.runner_harness import Runner, alive, environments, eventually, stat_fields
 
 NOBODY = "nobody"
@@ -252,17 +255,81 @@ def order_of(attempt_id: str) -> dict[str, object]:
     return {**fields, "command": ["sleep", "60"], "env": {}, "cpu_millis": 0, "memory_bytes": 0}
 
 
-@pytest.mark.parametrize("end", ["signal", "exit"])
-def test_nothing_of_the_group_outlives_the_job(runner: Runner, end: str) -> None:
+ESCAPES = """
+trap '' TERM
+(trap '' TERM; exec sleep 601) & echo $! >>pids
+setsid sh -c 'echo $$ >>pids; exec sleep 602' &
+env -i setsid sh -c 'echo $$ >>pids; exec sleep 603' &
+env -i setsid sh -c '(echo $$ >/dev/null; sh -c "echo \\$\\$ >>pids; exec sleep 604" &) & exit' &
+until [ "$(wc -l <pids)" -ge 4 ]; do sleep 0.01; done
+echo up
+"""
+"""A child of the group, and three that leave it: one by `setsid`, two without any mark of ours."""
+
+
+def settle_on(runner: Runner, hierarchy: str) -> None:
+    """Have the runner make its control groups in a hierarchy that it would not have chosen."""
+    runner.listing()
+    record = runner.spool / "engine"
+    key, engine = json.loads(record.read_text())
+    assert Engine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
+    record.write_text(json.dumps([key, Engine(*engine)._replace(hierarchy=hierarchy)]))
+
+
+def test_every_process_is_in_a_group_where_there_are_groups(runner: Runner) -> None:
+    if not containment.hierarchies():
+        pytest.skip("NOT TESTED: control groups need root")
     session, _ = runner.attach()
-    script = "trap '' TERM; (trap '' TERM; sleep 60) & echo $!; sleep 60 & echo $!; echo .;"
-    session.start("a", "sh", "-c", script + ("wait" if end == "signal" else "exit 0"))
-    session.until(lambda: session.log("a").endswith(b".\n"))
-    if end == "signal":
+    script = "cat /proc/self/cgroup; echo; cat /proc/$PPID/cgroup"
+    assert session.run("a", "sh", "-c", script)["code"] == 0
+    jobs, supervisors = session.log("a").decode().split("\n\n")
+    assert f"/{runner.places.name}/a" in jobs
+    if Path(containment.hierarchies()[0], "cgroup.controllers").exists():
+        assert f"/{runner.places.name}/a" in supervisors, "it was born in it, and not moved"
+    session.request("release", attempt_id="a")
+    session.run("b", "true")
+    session.request("release", attempt_id="b")
+    for root in containment.hierarchies():
+        eventually(lambda path=Path(root, runner.places.name): not path.exists())  # type: ignore[misc] # the default binds the loop's value
+
+
+@pytest.mark.parametrize(
+    "end", ["exit", "exit while nobody looks", "kill", "lost", "lost while nobody looks"]
+)
+@pytest.mark.parametrize("hierarchy", [*containment.hierarchies(), ""])
+def test_nothing_outlives_the_job_wherever_it_moved_to(
+    runner: Runner, end: str, hierarchy: str
+) -> None:
+    settle_on(runner, hierarchy)
+    session, _ = runner.attach()
+    script = ESCAPES if hierarchy else ESCAPES.replace("env -i", "")
+    last = {"exit": "exit 0", "exit while nobody looks": "until [ -e gate ]; do sleep 0.01; done"}
+    session.start("a", "sh", "-c", script + last.get(end, "exec sleep 605"))
+    session.until(lambda: session.log("a") == b"up\n")
+    pids = [int(pid) for pid in Path(runner.places.work, "a", "pids").read_text().split()]
+    assert len(pids) == 4
+    if end == "kill":
         session.request("kill", attempt_id="a", signal="KILL")
-    session.exit_of("a")
-    for pid in session.log("a").split()[:2]:
-        eventually(lambda pid=int(pid): not alive(pid))  # type: ignore[misc] # the default binds the loop's value
+        assert session.exit_of("a")["code"] == 137
+    elif end == "exit":
+        assert session.exit_of("a")["code"] == 0
+    elif end == "exit while nobody looks":
+        session.close()
+        Path(runner.places.work, "a", "gate").touch()
+        if not hierarchy:  # then it takes the runner, at the next look or at the release
+            eventually(lambda: runner.listing()["attempts"][0]["exit"] is not None)
+            runner.attach()[0].request("release", attempt_id="a")
+    elif end == "lost":
+        os.kill(runner.supervisor("a"), signal.SIGKILL)
+        assert session.exit_of("a")["kind"] == "lost"
+    else:
+        supervisor = runner.supervisor("a")
+        session.kill()
+        os.kill(supervisor, signal.SIGKILL)
+        eventually(lambda: not alive(supervisor))
+        assert runner.listing()["attempts"][0]["exit"]["kind"] == "lost"
+    for pid in pids:
+        eventually(lambda pid=pid: not alive(pid), 5.0)  # type: ignore[misc] # the default binds the loop's value
 
 
 def test_an_attempt_without_supervisor_is_lost_and_nothing_of_it_runs_on(runner: Runner) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from pool import bundle
 from pool.bundle import build_runner
-from pool.runner import cgroups, engines, launch, scripts
+from pool.runner import cgroups, containment, engines, launch, scripts, spawning
 from pool.runner.engines import Engine, EngineConfig, EngineConfigError
 from pool.runner.inotify import GrowthListener, Watch
 from pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
@@ -180,6 +180,17 @@ def test_output_that_nobody_reads_ends_the_session() -> None:
         os.close(writing)
 
 
+@pytest.fixture
+def _reserved() -> Iterator[None]:
+    """Low descriptors are in use, as in the runner, and given back."""
+    kept: list[int] = []
+    while not kept or kept[-1] < 10:
+        kept.append(os.open(os.devnull, os.O_RDONLY))
+    yield
+    for descriptor in kept:
+        os.close(descriptor)
+
+
 # ---- the supervisor -----------------------------------------------------------------------------
 
 
@@ -193,6 +204,52 @@ def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path)
         command = ["sh", "-c", script, "sh", "setsid", "--", "true"]
         subprocess.run(command, env=environment, check=True, timeout=30)
         assert tmp_path.joinpath("exit").read_text() == record
+
+
+@pytest.mark.usefixtures("_reserved")
+def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not containment.hierarchies():
+        pytest.skip("NOT TESTED: control groups need root")
+    monkeypatch.setattr(spawning, "CLONE3", 1 << 20)
+    engine = Engine("process", hierarchy=containment.hierarchies()[0])
+    launcher = launch.Launcher(spool, engine, dict(os.environ))
+    for name in ("a", "b"):
+        script = "cat /proc/self/cgroup; setsid sleep 60 & exit 3"
+        attempt = launcher.start(Order(name, "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
+        assert attempt is not None
+        eventually(lambda name=name: launcher.reap() == [name])  # type: ignore[misc] # the default binds the loop's value
+        ended = spool.ended(name)
+        assert ended is not None
+        assert (ended.kind, ended.code) == ("exited", 3)
+        assert f"/longshore-t/{name}" in Path(spool.log(name, "stdout")).read_text()
+        launcher.release(attempt)
+        eventually(lambda: launcher.reap() == [])
+    assert containment.groups_below(f"{containment.hierarchies()[0]}/longshore-t") == []
+
+
+@pytest.mark.usefixtures("_reserved")
+def test_a_job_that_cannot_join_its_group_never_runs(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A plain directory takes a group's place: nothing can be written to a file that is not there.
+    engine = Engine("process", hierarchy=str(tmp_path / "hierarchy"))
+    tmp_path.joinpath("hierarchy").mkdir()
+    launcher = launch.Launcher(spool, engine, dict(os.environ))
+    command = (b"touch", os.fsencode(tmp_path / "ran"))
+    monkeypatch.setattr(containment, "create", _create_closed)
+    launcher.start(Order("a", "c", "", command, (), 0, 0))
+    eventually(lambda: launcher.reap() == ["a"])
+    ended = spool.ended("a")
+    assert ended is not None
+    assert (ended.kind, ended.code) == ("engine_failure", 126)
+    assert not tmp_path.joinpath("ran").exists()
+
+
+def _create_closed(group: str) -> None:
+    """Make a group whose list of processes takes none, as one of another's delegation."""
+    Path(group, "cgroup.procs").mkdir(parents=True)
 
 
 # ---- control groups of version 2 ----------------------------------------------------------------
@@ -242,17 +299,6 @@ case $1 in
   inspect) echo "exited $CODE" ;;
 esac
 """
-
-
-@pytest.fixture
-def _reserved() -> Iterator[None]:
-    """Low descriptors are in use, as in the runner, and given back."""
-    kept: list[int] = []
-    while not kept or kept[-1] < 10:
-        kept.append(os.open(os.devnull, os.O_RDONLY))
-    yield
-    for descriptor in kept:
-        os.close(descriptor)
 
 
 @pytest.mark.usefixtures("_reserved")

@@ -1,0 +1,86 @@
+"""The control group of a job without a container: whatever it starts stays in it.
+
+A process leaves its process group by `setsid`, its parent by a double fork and its environment by
+`env -i`, but its control group only as root. It limits nothing here; it is there to be killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from pool.runner import cgroups
+from pool.runner.machine import read_text
+
+KILL_PASSES = 100
+
+
+def hierarchies() -> list[str]:
+    """Return where groups may be made here, the best first: any hierarchy holds processes."""
+    if os.geteuid() != 0:
+        return []
+    names = ("",) if cgroups.unified() else ("/unified", "/pids", "/freezer", "/systemd")
+    roots = [cgroups.ROOT + name for name in names]
+    return [root for root in roots if os.access(f"{root}/cgroup.procs", os.W_OK)]
+
+
+def create(group: str) -> None:
+    """Make a group, and the one of all our attempts above it; OSError when it cannot be."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(os.path.dirname(group), 0o755)
+    os.mkdir(group, 0o755)
+
+
+def is_version_2(group: str) -> bool:
+    """Return whether a group belongs to a hierarchy of version 2, in which one can be born."""
+    return os.path.exists(f"{group}/cgroup.events")
+
+
+def kill(group: str) -> None:
+    """Kill all in a group; one that is gone is no error."""
+    try:
+        _write(f"{group}/cgroup.kill", b"1")
+    except OSError:
+        _kill_one_by_one(group)  # version 1, or Linux before 5.14
+
+
+def _kill_one_by_one(group: str) -> None:
+    with contextlib.suppress(OSError):  # not its controller: then it takes more passes
+        _write(f"{group}/pids.max", b"0")
+    for _ in range(KILL_PASSES):
+        pids = read_text(f"{group}/cgroup.procs").split()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(int(pid), signal.SIGKILL)
+        if not pids:
+            return
+
+
+def remove(group: str) -> bool:
+    """Remove a group, and the one above when it was the last; False while something is in it."""
+    try:
+        os.rmdir(group)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    with contextlib.suppress(OSError):  # other attempts are in it
+        os.rmdir(os.path.dirname(group))
+    return True
+
+
+def groups_below(parent: str) -> list[str]:
+    """Return the groups of attempts in the one of them all, sorted; none when there is none."""
+    try:
+        return sorted(entry.path for entry in os.scandir(parent) if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
