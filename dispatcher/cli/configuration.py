@@ -10,7 +10,7 @@ import click
 
 from dispatcher.cli import output
 from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.options import config_option, json_option
+from dispatcher.cli.options import PlainGroup, config_option, json_option
 from drivers.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ EXAMPLE = "config.example.yml"
 NEW_FILE = "longshore.yml"
 
 
-@click.group()
+@click.group(cls=PlainGroup)
 def config() -> None:
     """Write, check and show the configuration."""
 

@@ -9,7 +9,7 @@ import click
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, container_path
 from dispatcher.cli.failure import Failure
-from dispatcher.cli.options import FiniteNumber, json_option, server_command
+from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
 from dispatcher.cli.progress import outcome_line
 from dispatcher.cli.views import (
     CONTAINER_STATES,
@@ -37,7 +37,8 @@ PS_LIMIT_MAX = 1_000_000
 @click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, PS_LIMIT_MAX),
+    type=WholeNumber(1, PS_LIMIT_MAX),
+    metavar="N",
     default=PS_LIMIT,
     show_default=True,
     help="At most so many, the newest first.",
@@ -163,7 +164,7 @@ def attempt_row(attempt: AttemptView) -> tuple[str, ...]:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=FiniteNumber(min=0),
+    type=Number(least=0),
     metavar="SECONDS",
     help="Give up after this long, with exit code 124; the containers go on.",
 )
@@ -208,7 +209,7 @@ def cancel(*, client: Client, container_ids: tuple[str, ...]) -> int:
 
 @click.command()
 @click.argument("container_id", metavar="ID")
-@click.argument("value", metavar="N", type=click.IntRange(0, 1000))
+@click.argument("value", metavar="N", type=WholeNumber(0, PRIORITY_MAX))
 @server_command
 def priority(*, client: Client, container_id: str, value: int) -> None:
     """Give container ID priority N: 1000 goes first, 0 is held back (a running one stops)."""

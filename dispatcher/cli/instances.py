@@ -6,7 +6,7 @@ import click
 
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, instance_path
-from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.options import PlainGroup, json_option, server_command
 from dispatcher.cli.views import InstanceView, view
 
 
@@ -42,7 +42,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     )
 
 
-@click.group()
+@click.group(cls=PlainGroup)
 def instance() -> None:
     """Steer one instance."""
 

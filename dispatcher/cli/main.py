@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from dispatcher.cli.failure import FAILED, INTERRUPTED, Failure
+from dispatcher.cli.options import PlainGroup
 from dispatcher.cli.output import safe, say
 
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(PlainGroup):
     """A group that imports a command's module when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -48,11 +49,27 @@ class LazyGroup(click.Group):
         return command
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from dispatcher.cli.server import version_line  # noqa: PLC0415 - most commands need none
+
+        click.echo(version_line())
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 the thing failed, 2 usage or configuration, 3 no server. "
     "Try 'longshore demo' first.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
 )
 def cli() -> None:
     """Longshore runs queued containers on cloud instances that it creates and shuts down.
@@ -90,10 +107,25 @@ def _explained(error: Exception) -> int:
         case click.Abort():
             return INTERRUPTED
         case OSError():
-            say(str(error))
+            cause = error.strerror or str(error)
+            where = f"{error.filename}: " if error.filename else ""
+            say(f"cannot write: {cause}" if _gave_up_stdout() else f"{where}{cause}")
             return FAILED
         case _:
             return _bug(error)
+
+
+def _gave_up_stdout() -> bool:
+    """Return whether stdout takes nothing; then what is left of it goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The interpreter writes it once more at exit, and complains when it cannot.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return True
+    return False
 
 
 def usage_sentence(error: click.ClickException) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from dispatcher.cli.client import Client
+from dispatcher.cli.failure import USAGE
 
+PRIORITY_MAX = 1000
 DEFAULT_URL = "http://127.0.0.1:8420"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
@@ -25,17 +27,69 @@ config_option = click.option(
 )
 
 
-class FiniteNumber(click.FloatRange):
-    """A number in a range; infinity and NaN, which compare as if they were in it, are refused."""
+class Number(click.types.FloatParamType):
+    """A finite number in a range; None for no bound, `above` for one that is not in it."""
+
+    name = "number"
+
+    def __init__(self, *, least: float | None = None, above: float | None = None) -> None:
+        self._least = least
+        self._above = above
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number."""
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        low = self._least if self._above is None else self._above
+        fits = low is None or number > low or (number == low and self._above is None)
+        if not (math.isfinite(number) and fits):
+            self.fail(f"must be a number{self._range()}, and {value!r} is not", param, ctx)
         return number
+
+    def _range(self) -> str:
+        if self._above is not None:
+            return f" above {self._above:g}"
+        return "" if self._least is None else f" from {self._least:g} on"
+
+
+class WholeNumber(click.types.IntParamType):
+    """A whole number from `least` to `most`, both included; None for no upper bound."""
+
+    name = "whole number"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self._least = least
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = self._least - 1
+        if number < self._least or (self._most is not None and number > self._most):
+            most = "on" if self._most is None else f"to {self._most}"
+            self.fail(
+                f"must be a whole number from {self._least} {most}, and {value!r} is not",
+                param,
+                ctx,
+            )
+        return number
+
+
+class PlainGroup(click.Group):
+    """A group of commands that explains itself on stderr when no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments that are left; ends with the exit code of wrong usage for none."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
 
 def server_command(function: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -35,11 +35,20 @@ def serve(*, config_path: str | None) -> int:
 @json_option
 def version(*, as_json: bool) -> None:
     """Print the version."""
-    try:
-        number = metadata.version("longshore")
-    except metadata.PackageNotFoundError:
-        number = "(not installed, run from its sources)"
     if as_json:
-        print_json({"version": number})
+        print_json({"version": installed_version()})
     else:
-        click.echo(f"longshore {number}")
+        click.echo(version_line())
+
+
+def version_line() -> str:
+    """Return what this is, and in which version."""
+    return f"longshore {installed_version()}"
+
+
+def installed_version() -> str:
+    """Return the version, or a phrase when there is none."""
+    try:
+        return metadata.version("longshore")
+    except metadata.PackageNotFoundError:
+        return "(not installed, run from its sources)"

@@ -11,7 +11,7 @@ from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
-from dispatcher.cli.options import FiniteNumber, json_option, server_command
+from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcomes
 from dispatcher.cli.submission import pairs, read_files
 from dispatcher.cli.views import ContainerView, view
@@ -19,12 +19,15 @@ from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
 
 CONTAINER_OPTIONS = (
     click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),
-    click.option("--cpus", type=FiniteNumber(min=0), help="Cpus, fractions allowed."),
+    click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
     click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
     click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
-    click.option("--gpus", type=click.IntRange(min=0), help="Number of GPUs."),
+    click.option("--gpus", type=WholeNumber(0), metavar="N", help="Number of GPUs."),
     click.option(
-        "--priority", type=click.IntRange(0, 1000), help="Higher goes first; 0 is held back."
+        "--priority",
+        type=WholeNumber(0, PRIORITY_MAX),
+        metavar="N",
+        help=f"From 0 (held back) to {PRIORITY_MAX} (goes first).",
     ),
     click.option(
         "--env", "-e", multiple=True, metavar="NAME[=VALUE]", help="A variable (or ours), repeated."
@@ -48,7 +51,7 @@ CONTAINER_OPTIONS = (
     ),
     click.option(
         "--max-price",
-        type=FiniteNumber(min=0, min_open=True),
+        type=Number(above=0),
         metavar="USD",
         help="The dearest instance that is accepted, in dollars per hour.",
     ),
