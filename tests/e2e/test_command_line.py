@@ -48,6 +48,13 @@ def longshore(server: DispatcherProcess, *arguments: str) -> subprocess.Complete
     )
 
 
+def test_a_first_container_says_hello(server: DispatcherProcess) -> None:
+    done = longshore(server, "submit", "--follow", "--", "echo", "hello")
+    assert (done.returncode, done.stdout) == (0, b"hello\n"), done.stderr
+    done = longshore(server, "submit", "--wait", "--", "sh", "-c", "exit 3")
+    assert (done.returncode, done.stdout.startswith(b"c-")) == (3, True), done.stderr
+
+
 @pytest.mark.parametrize("how", ["wait", "follow"])
 def test_logs_right_after_the_end_are_whole(
     server: DispatcherProcess, tmp_path: Path, how: str
