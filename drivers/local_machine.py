@@ -15,7 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from drivers.errors import CloudError
-from drivers.local_processes import INSTANCE_VARIABLE, end_processes, login_environment
+from drivers.local_processes import (
+    INSTANCE_VARIABLE,
+    end_groups,
+    end_processes,
+    login_environment,
+)
 from drivers.ssh_command import Wake
 from drivers.ssh_server import SshServer, host_key_in
 
@@ -48,15 +53,17 @@ def write_atomically(path: Path, content: bytes) -> None:
 def remove_files(directory: Path) -> None:
     """Remove what an instance that has ended leaves on this machine's disk and in its memory.
 
-    The runner keeps its spool on the machine's tmpfs, which a real instance would take along: one
-    for each cluster that has a directory in the runner's. The name is the runner's own, and a
-    contract test holds the two together.
+    The runner keeps its spool on the machine's tmpfs, which a real instance would take along, and
+    its jobs in control groups: for each cluster that has a directory in the runner's. The names are
+    the runner's own, and contract tests hold the two together.
     """
     runner = directory / "runner"
     for cluster in sorted(runner.glob("*/")):
         digest = hashlib.sha256(f"{runner}\0{cluster.name}".encode()).hexdigest()[:16]
-        spool = _SHARED_MEMORY / f"longshore-{os.geteuid()}-{digest}"
-        shutil.rmtree(spool, ignore_errors=True)
+        name = f"longshore-{os.geteuid()}-{digest}"
+        if not end_groups(name):
+            _log.warning("processes in the control group %s do not end", name)
+        shutil.rmtree(_SHARED_MEMORY / name, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
 
 

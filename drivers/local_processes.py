@@ -2,7 +2,8 @@
 
 Everything that runs "on" such an instance carries `LONGSHORE_INSTANCE_ID=<its id>` in its
 environment: the SSH server sets it, and the runner passes it on to every job. So what a job
-detached is found too, whoever its parent is by now.
+detached is found too, whoever its parent is by now. What a job stripped of its environment is found
+in the control group that the runner holds it in.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from drivers.errors import CloudError
 
 INSTANCE_VARIABLE = "LONGSHORE_INSTANCE_ID"
 
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HELD_AT_ONCE = 256
+_POLL_S = 0.005
 
 
 def login_environment(additions: Mapping[str, str]) -> dict[str, str]:
@@ -75,6 +78,33 @@ def end_processes(instance_id: str, *, timeout_s: float = 10.0) -> None:
         if descriptors and time.monotonic() >= deadline:
             left = ", ".join(map(str, processes_of(instance_id)))
             raise CloudError(f"processes of instance {instance_id} do not end: {left}")
+
+
+def end_groups(name: str, *, timeout_s: float = 10.0) -> bool:
+    """Kill whatever is in the control groups called `name`, of any hierarchy, and remove them.
+
+    What a job started without our mark is there, too. Returns whether all of them are gone; they
+    are not when after `timeout_s` seconds something is left that hangs in the kernel.
+    """
+    deadline = time.monotonic() + timeout_s
+    tops = [_CONTROL_GROUPS / name, *sorted(_CONTROL_GROUPS.glob(f"*/{name}"))]
+    while tops := [top for top in tops if top.exists()]:
+        for top in tops:
+            _empty_and_remove(top)
+        if time.monotonic() >= deadline:
+            return not any(top.exists() for top in tops)
+        time.sleep(_POLL_S)
+    return True
+
+
+def _empty_and_remove(top: Path) -> None:
+    for directory, _, _ in os.walk(top, topdown=False):
+        group = Path(directory)
+        with suppress(OSError):  # busy until the killed have ended, or gone already
+            for pid in group.joinpath("cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            group.rmdir()
 
 
 def _marker(instance_id: str) -> bytes:

@@ -16,8 +16,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from drivers.errors import CloudError, InstanceNotFound, QuotaError
-from drivers.local_processes import processes_of
+from drivers.local_processes import processes_of, start_time
 from drivers.ssh_server import host_key_in, public_key_text
+from pool.runner import containment
 from pool.runner.spool import places
 from tests.driver_bench import CASES, TAGS, Bench, Case, made_directory
 from tests.sshd_host import require_sshd, wait_until
@@ -176,6 +177,30 @@ def test_a_destroyed_instance_leaves_nothing_on_disk_or_in_memory(bench: Bench) 
     wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
     assert not spool.exists()
     assert list(bench.state_dir.rglob(f"*{instance.id}*")) == []
+
+
+def test_destroying_ends_also_what_only_its_control_group_knows(bench: Bench) -> None:
+    roots = containment.hierarchies()
+    if not roots:
+        pytest.skip("NOT TESTED: control groups need root")
+    instance = bench.create()
+    directory = bench.run(
+        instance, 'mkdir -p "$LONGSHORE_RUNNER_DIR/c"; echo $LONGSHORE_RUNNER_DIR'
+    )
+    name = places("c", {"LONGSHORE_RUNNER_DIR": directory.strip()}).name
+    groups = [Path(root, name, "a") for root in (roots[0], roots[-1])]
+    for group in groups:
+        group.parent.mkdir(exist_ok=True)
+        group.mkdir(exist_ok=True)
+    joins = " ".join(f"echo 0 >{group}/cgroup.procs;" for group in groups)
+    hidden = f"{joins} exec env -i sleep 621 </dev/null >/dev/null 2>&1"
+    pid = int(bench.run(instance, f"setsid sh -c '{hidden}' & echo $!"))
+    wait_until(lambda: pid not in processes_of(instance.id), "it to strip off our mark")
+    wait_until(lambda: str(pid) in (groups[0] / "cgroup.procs").read_text(), "it to have joined")
+    instance.destroy()
+    wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
+    assert start_time(pid) is None
+    assert not [group for group in groups if group.parent.exists()]
 
 
 def test_instances_outlive_the_driver_or_end_with_it(bench: Bench) -> None:
