@@ -22,6 +22,7 @@ from dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
     Change,
+    Event,
     InsertContainers,
     InstanceKillRequested,
     PriorityRequested,
@@ -125,12 +126,11 @@ class DispatcherBackend:
             fingerprint=fingerprint,
         )
         try:
-            await self._write(change)
+            await self._write(change, Submitted(containers=containers))
         except IdempotentRepeat as repeat:
             return [await self.container(container_id) for container_id in repeat.container_ids]
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
-        self._runtime.post_committed(Submitted(containers=containers))
         return containers
 
     def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
@@ -142,9 +142,10 @@ class DispatcherBackend:
         if problems:
             raise InvalidRequest(problems)
 
-    async def _write(self, change: Change) -> None:
-        """Commit one change of the API's, or say why it cannot be.
+    async def _write(self, change: Change, event: Event) -> None:
+        """Commit one change of the API's and tell the engine, or say why it cannot be.
 
+        The engine hears of it before the client does, and also when the client has hung up.
         What is not committed in time is taken back, so that a client that tries again does not get
         it twice; an idempotency key covers the moment in between.
         """
@@ -155,15 +156,21 @@ class DispatcherBackend:
             future = self._store.write((change,))
         except (StoreBusy, StoreClosed, InboxFull) as error:
             raise Unavailable(str(error)) from error
+        written = asyncio.wrap_future(future)
+        written.add_done_callback(lambda done: self._tell_engine(done, event))
         try:
             # Shielded: a client that hangs up does not take back what it asked for.
             async with asyncio.timeout(_WRITE_PATIENCE_S):
-                await asyncio.shield(asyncio.wrap_future(future))
+                await asyncio.shield(written)
         except TimeoutError as error:
             self._store.withdraw(future)
             raise Unavailable("the store takes too long; nothing was taken in") from error
         except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
+
+    def _tell_engine(self, written: asyncio.Future[None], event: Event) -> None:
+        if not written.cancelled() and written.exception() is None:
+            self._runtime.post_committed(event)
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return one page, newest first."""
@@ -191,21 +198,20 @@ class DispatcherBackend:
 
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine."""
-        await self._request(RequestCancel(container_id=container_id))
-        self._runtime.post_committed(CancelRequested(container_id=container_id))
+        change = RequestCancel(container_id=container_id)
+        await self._request(change, CancelRequested(container_id=container_id))
         return await self.container(container_id)
 
     async def set_priority(self, container_id: str, priority: int) -> Container:
         """Commit a priority, then tell the engine."""
-        await self._request(RequestPriority(container_id=container_id, priority=priority))
-        self._runtime.post_committed(
-            PriorityRequested(container_id=container_id, priority=priority)
-        )
+        change = RequestPriority(container_id=container_id, priority=priority)
+        event = PriorityRequested(container_id=container_id, priority=priority)
+        await self._request(change, event)
         return await self.container(container_id)
 
-    async def _request(self, change: Change) -> None:
+    async def _request(self, change: Change, event: Event) -> None:
         try:
-            await self._write(change)
+            await self._write(change, event)
         except NoSuchContainer as error:
             raise NotFound(str(error)) from error
         except AlreadyFinal as error:

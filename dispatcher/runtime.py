@@ -11,6 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
 import structlog
 
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
 Publish = Callable[[PublishContainer | PublishInstance], None]
 Perform = Callable[[PoolCommand], None]
+_Command = TypeVar("_Command")
 
 
 class InboxFull(LongshoreError):  # noqa: N818 - it becomes "try again later"
@@ -66,6 +68,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._outflow = Outflow()
+        self._unpublished: deque[PublishContainer | PublishInstance] = deque()
         self._stopping = False
         self.failure: BaseException | None = None
 
@@ -162,17 +165,29 @@ class Runtime:
         self._begin(self._outflow.committed(write.ticket))
 
     def _begin(self, commands: Sequence[Following]) -> None:
-        """Publish and perform; nothing is performed any more once the runtime stops."""
+        """Perform at once, publish a little later; nothing is begun any more after `stop`.
+
+        What is published takes longer than what is performed, and nobody runs sooner for it.
+        """
         for command in commands:
             if self._stopping:
                 return
-            try:
-                if isinstance(command, PublishContainer | PublishInstance):
-                    self._publish(command)
-                else:
-                    self._perform(command)
-            except Exception as error:  # noqa: BLE001 - a command without an outcome must not pass
-                self._fail(error, "a command could not be begun; stopping")
+            if isinstance(command, PublishContainer | PublishInstance):
+                if not self._unpublished:
+                    self._loop.call_soon(self._publish_all)
+                self._unpublished.append(command)
+            else:
+                self._guarded(self._perform, command)
+
+    def _publish_all(self) -> None:
+        while self._unpublished and not self._stopping:
+            self._guarded(self._publish, self._unpublished.popleft())
+
+    def _guarded(self, begin: Callable[[_Command], None], command: _Command) -> None:
+        try:
+            begin(command)
+        except Exception as error:  # noqa: BLE001 - a command without an outcome must not pass
+            self._fail(error, "a command could not be begun; stopping")
 
     def _fail(self, error: BaseException, what: str) -> None:
         self.failure = error
