@@ -92,18 +92,12 @@ class Server:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
-        loop = asyncio.get_running_loop()
         watchers, broker = Watchers(), Broker()
         store = await asyncio.to_thread(
             Store.open, config.store, max_pending=config.limits.pending_writes
         )
         stack.callback(self._close_store, store)
-        logs = LogStore(
-            Path(config.log_dir),
-            max_open_files=config.limits.open_log_files,
-            on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
-            max_log_bytes=config.limits.log_bytes_per_stream,
-        )
+        logs = self._logs(watchers)
         stack.callback(logs.close)
         types = instance_types(config)
         engine = await self._engine(store, {type_.name: type_ for type_ in types})
@@ -160,6 +154,15 @@ class Server:
             store=config.store,
             containers=len(engine.ledger.containers),
             instances=len(engine.records),
+        )
+
+    def _logs(self, watchers: Watchers) -> LogStore:
+        loop = asyncio.get_running_loop()
+        return LogStore(
+            Path(self._config.log_dir),
+            max_open_files=self._config.limits.open_log_files,
+            on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
+            max_log_bytes=self._config.limits.log_bytes_per_stream,
         )
 
     async def _engine(self, store: Store, types: dict[str, InstanceType]) -> Engine:

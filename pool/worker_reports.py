@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import structlog
+
 from pool.messages import (
     AttemptExited,
     BrokenReported,
@@ -17,6 +19,8 @@ from pool.messages import (
 )
 from pool.model import AttemptExit
 
+log = structlog.get_logger(__name__)
+
 Post = Callable[[PoolEvent], None]
 
 
@@ -24,7 +28,10 @@ class LogSink(Protocol):
     """Where log bytes go; called from many threads at once."""
 
     def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        """Keep bytes of a stream; returns when they are kept."""
+        """Keep bytes of a stream; returns when they are kept.
+
+        Raises OSError when they cannot be kept now, ValueError when they never can.
+        """
         ...
 
     def offsets(self, attempt_id: str) -> tuple[int, int]:
@@ -83,9 +90,14 @@ class WorkerReports:
         self._post(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        del worker_id
-        if attempt_id in self._allowed:
+        if attempt_id not in self._allowed:
+            return
+        try:
             self._logs.append(attempt_id, stream, offset, data)
+        except ValueError as error:
+            # No honest runner sends this; dropping it costs nobody but the one that does.
+            log.warning("log bytes refused", worker=worker_id, attempt=attempt_id, error=str(error))
+            self.forget(attempt_id)
 
     def log_complete(self, worker_id: str, attempt_id: str) -> None:
         if attempt_id not in self._allowed:

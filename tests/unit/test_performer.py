@@ -313,3 +313,23 @@ def test_a_loss_during_a_probe_is_told_after_the_probes_outcome() -> None:
     assert posted == [ready, lost]
     reports.lost("i-1", 3.0, "again")
     assert len(posted) == 3
+
+
+def test_log_bytes_that_can_never_be_kept_are_dropped_and_end_nothing() -> None:
+    class Sealed(NoLogs):
+        """A log that is complete."""
+
+        appended = 0
+
+        def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+            self.appended += 1
+            raise ValueError(f"{attempt_id} {stream} is sealed: {offset} {data!r}")
+
+    logs = Sealed()
+    reports = WorkerReports(lambda _event: None, logs)
+    reports.log("i-1", "c-1-1", "stdout", 0, b"a stranger's")
+    assert logs.appended == 0
+    reports.allow(["c-1-1"])
+    reports.log("i-1", "c-1-1", "stdout", 0, b"more")
+    reports.log("i-1", "c-1-1", "stdout", 4, b"more")
+    assert logs.appended == 1
