@@ -20,6 +20,9 @@ from dispatcher.wiring import Server
 
 log = structlog.get_logger(__name__)
 
+# A start passes through several threads: none should keep the next one waiting for Python's lock.
+_SWITCH_INTERVAL_S = 0.0005
+
 
 def serve(config: Config) -> int:
     """Run a dispatcher until SIGTERM or SIGINT; return the exit status (0, or 1 on a failure).
@@ -28,6 +31,7 @@ def serve(config: Config) -> int:
     """
     _configure_log()
     raise_file_limit()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = Server(config)
     status = asyncio.run(_serve(server, config))
     if server.hanging:

@@ -160,25 +160,35 @@ class Writer:
         try:
             with connection.begin():
                 for call in group:
-                    call.refusal = self._apply(connection, call)
+                    call.refusal = self._apply(connection, call, alone=len(group) == 1)
         except Exception:
             if connection.invalidated or connection.in_transaction():
                 self._drop_connection()
             raise
 
-    def _apply(self, connection: Connection, call: _Call) -> Exception | None:
+    def _apply(self, connection: Connection, call: _Call, *, alone: bool) -> Exception | None:
+        """Write one call's changes; return why they are refused, with nothing of them written.
+
+        One that is `alone` needs no savepoint: its transaction is all there is to roll back.
+        """
         if call.withdrawn:
             return Withdrawn("it was taken back, since the store took too long")
-        connection.exec_driver_sql("SAVEPOINT call")
+        if not alone:
+            connection.exec_driver_sql("SAVEPOINT call")
         try:
             apply_changes(connection, call.changes, now=self._wall_clock())
         except Exception as error:
             if is_passing(error):
                 raise
+            if alone:
+                connection.exec_driver_sql("ROLLBACK")
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return error
             connection.exec_driver_sql("ROLLBACK TO SAVEPOINT call")
             connection.exec_driver_sql("RELEASE SAVEPOINT call")
             return error
-        connection.exec_driver_sql("RELEASE SAVEPOINT call")
+        if not alone:
+            connection.exec_driver_sql("RELEASE SAVEPOINT call")
         return None
 
     def _resolve(self, group: list[_Call]) -> None:
