@@ -76,7 +76,7 @@ class Attached:
         exit_ = self.exit_of(attempt_id)
         for stream in ("stdout", "stderr"):
             wanted = exit_[f"{stream}_bytes"]
-            self.until(lambda s=stream, n=wanted: len(self.log(attempt_id, s)) >= n)  # type: ignore[misc] # defaults bind the loop's values
+            self.until(lambda s=stream, n=wanted: len(self.logs.get((attempt_id, s), b"")) >= n)  # type: ignore[misc] # defaults bind the loop's values
         return exit_
 
     def exit_of(self, attempt_id: str) -> dict[str, Any]:
@@ -267,7 +267,11 @@ class Runner:
 
     def processes(self) -> list[int]:
         """Return every process that carries this runner's spool or directory in its environment."""
-        marks = (f"_ls_spool={self.spool}/", f"HOME={self.places.work}/")
+        marks = (
+            f"_ls_spool={self.spool}/",
+            f"HOME={self.places.work}/",
+            f"LONGSHORE_RUNNER_DIR={self.directory}",
+        )
         found = []
         for pid, environment in environments():
             if any(each.startswith(marks) for each in environment):

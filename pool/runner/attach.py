@@ -24,7 +24,7 @@ KILL_INTERVAL_S = 0.02
 
 
 class Session:
-    """What one `attach` knows, after the hellos."""
+    """What one `attach` knows, after the hellos; `taken_over` once a newer one wants to begin."""
 
     def __init__(
         self, *, spool: Spool, engine: Engine, launcher: Launcher, output: Output, epoch: int
@@ -40,6 +40,7 @@ class Session:
         self._live: dict[str, Attempt] = {}
         self._kills: dict[str, str] = {}
         self._ended = False
+        self.taken_over = False
         self._requests = {
             "start": self._start,
             "kill": self._kill,
@@ -129,7 +130,7 @@ class Session:
     def _read_signals(self, wakeup: int, _now: float) -> None:
         numbers = os.read(wakeup, READ_BYTES)
         if signal.SIGTERM in numbers:
-            self._ended = True  # a newer session takes over
+            self._ended = self.taken_over = True  # by a newer session
             return
         self._bury(self._launcher.reap())
 

@@ -83,11 +83,16 @@ def take_over(spool: Spool, epoch: int) -> int:
     except BaseException:
         os.close(lock)
         raise
+    sign(lock)
+    spool.remember_epoch(epoch)
+    return lock
+
+
+def sign(lock: int) -> None:
+    """Say in the lock who has it, so that a newer session knows whom to ask."""
     own = f"{os.getpid()} {machine.start_ticks(os.getpid())}\n"
     os.ftruncate(lock, 0)
     os.pwrite(lock, own.encode(), 0)
-    spool.remember_epoch(epoch)
-    return lock
 
 
 def _check_epoch(spool: Spool, epoch: int) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 from typing import Any, Callable
 
+from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES, Backlog
 from pool.runner.spool import Spool
 
 WINDOW_BYTES = 262_144
@@ -15,21 +16,50 @@ STREAMS = ("stdout", "stderr")
 
 
 class Follower:
-    """One stream of one attempt: what is sent, and what of it is acknowledged."""
+    """One stream of one attempt: what is sent, and what of it is not acknowledged yet."""
 
     def __init__(self, attempt_id: str, stream: str, path: str, offset: int) -> None:
         self.attempt_id = attempt_id
         self.stream = stream
         self.path = path
         self.sent = offset
-        self.acknowledged = offset
+        # From where to where: more than one when a gap was sent over.
+        self._flying: list[tuple[int, int]] = []
+
+    def send(self, length: int) -> None:
+        """Take note that so many bytes from `sent` on are under way."""
+        begin, end = self.sent, self.sent + length
+        if self._flying and self._flying[-1][1] == begin:
+            begin = self._flying.pop()[0]
+        self._flying.append((begin, end))
+        self.sent = end
+
+    def arrive(self, offset: int) -> int:
+        """Take note that all below `offset` has arrived, and return how many bytes these were."""
+        arrived = 0
+        rest = []
+        for begin, end in self._flying:
+            arrived += max(0, min(end, offset) - begin)
+            rest += [(max(begin, offset), end)] if end > offset else []
+        self._flying = rest
+        return arrived
+
+    def flying(self) -> int:
+        """Return how many bytes are under way."""
+        return sum(end - begin for begin, end in self._flying)
 
 
 class LogPump:
     """The streams that are followed in one session."""
 
-    def __init__(self, spool: Spool, push: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        push: Callable[[dict[str, Any]], None],
+        limits: tuple[int, int] = (HEAD_BYTES, TAIL_BYTES),
+    ) -> None:
         self._spool = spool
+        self._backlog = Backlog(spool, limits)
         self._push = push
         self._followers: dict[str, Follower] = {}
         # In the order of their turns; those that are read to their end are not in it.
@@ -56,19 +86,21 @@ class LogPump:
             follower = self._followers.pop(name, None)
             self._ready.pop(name, None)
             if follower is not None:
-                self._unacknowledged -= follower.sent - follower.acknowledged
+                self._unacknowledged -= follower.flying()
+        self._backlog.forget(attempt_id)
 
     def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
         """Take note that all below `offset` is kept on the other side."""
         follower = self._followers.get(f"{attempt_id}.{stream}")
         if follower is not None:
-            known = max(follower.acknowledged, min(offset, follower.sent))
-            self._unacknowledged -= known - follower.acknowledged
-            follower.acknowledged = known
+            self._unacknowledged -= follower.arrive(offset)
+            self._backlog.taken(attempt_id, stream, min(offset, follower.sent))
 
     def grew(self, names: set[str] | None) -> None:
         """Look again at these log files, or at all that are followed (None)."""
         for name in self._followers if names is None else sorted(names):
+            attempt_id, _, stream = name.rpartition(".")
+            self._backlog.bound(attempt_id, stream)
             if name in self._followers:
                 self._ready.setdefault(name, self._followers[name])
 
@@ -84,23 +116,29 @@ class LogPump:
         if not data:
             return
         self._ready[name] = follower
+        offset = follower.sent
+        follower.send(len(data))
         self._push(
             {
                 "type": "log",
                 "attempt_id": follower.attempt_id,
                 "stream": follower.stream,
-                "offset": follower.sent,
+                "offset": offset,
                 "data": base64.b64encode(data).decode(),
             }
         )
-        follower.sent += len(data)
         self._unacknowledged += len(data)
 
     def _read(self, follower: Follower, length: int) -> bytes:
+        """Return what comes next, after a gap if need be."""
+        place, stop = self._backlog.readable(follower.attempt_id, follower.stream, follower.sent)
+        length = min(length, stop - place) if stop else length
         with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
             descriptor = os.open(follower.path, os.O_RDONLY)
             try:
-                return os.pread(descriptor, length, follower.sent)
+                data = os.pread(descriptor, length, place)
             finally:
                 os.close(descriptor)
+            follower.sent = place
+            return data
         return b""

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from pool.runner import engines, handshake, launch, wire
+from pool.runner import engines, handshake, launch, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
@@ -94,6 +94,8 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
     try:
         session.run(hello, source=0, wakeup=wakeup, live=live)
     finally:
+        if not session.taken_over:
+            watching.detach(spool, launcher, lock=lock, wakeup=wakeup)
         os.close(lock)
     return 0
 

@@ -166,6 +166,25 @@ def test_five_mebibytes_on_both_streams_arrive_exactly(runner: Runner) -> None:
     assert session.log("a", "stderr") == data
 
 
+def test_what_is_taken_of_a_long_log_leaves_the_disk(runner: Runner) -> None:
+    session, _ = runner.attach()
+    exit_ = session.run("a", "sh", "-c", f"yes | head -c {30 * MIB}")
+    assert exit_["stdout_bytes"] == 30 * MIB
+    assert session.log("a") == b"y\n" * (15 * MIB)
+    log = Path(runner.places.logs, "a.stdout")
+    session.request("list")  # the last acknowledgement is read
+    assert log.stat().st_blocks * 512 <= 21 * MIB
+    begin, *_ = json.loads((runner.spool / "attempts" / "a" / "kept.stdout").read_text())
+    assert begin > 8 * MIB
+    session.kill()
+    again, _ = runner.attach()
+    # What is asked for and gone is left out, which the offsets of what comes tell.
+    again.logs["a", "stdout"] = bytearray(begin)
+    assert again.request("tail", attempt_id="a", stdout=1, stderr=0)["ok"]
+    again.until(lambda: len(again.logs["a", "stdout"]) == 30 * MIB)
+    assert again.log("a")[begin:] == b"y\n" * ((30 * MIB - begin) // 2)
+
+
 def test_no_more_than_the_window_is_unacknowledged_and_attempts_share_it(runner: Runner) -> None:
     session, _ = runner.attach(acknowledge=False)
     script = "yes | head -c 1048576"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES
 from tests.runner_harness import Attached, Runner, alive, eventually, order, stat_fields
 
 
@@ -249,6 +250,60 @@ def test_the_end_of_the_session_leaves_jobs_running(runner: Runner) -> None:
     os.killpg(job, signal.SIGTERM)
     eventually(lambda: runner.listing()["attempts"][0]["exit"] is not None)
     assert runner.listing()["attempts"][0]["exit"]["code"] == 143
+
+
+def watcher(runner: Runner) -> int:
+    """Return who watches since the session ended, once it has said so."""
+    record = runner.spool / "session"
+    ended = [each.process.pid for each in runner._attached]
+    eventually(lambda: int(record.read_text().split()[0]) not in ended)
+    return int(record.read_text().split()[0])
+
+
+def test_between_sessions_somebody_watches_as_long_as_a_job_lives(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sleep", "60")
+    job, supervisor = runner.job("a"), runner.supervisor("a")
+    assert session.close() == 0
+    watching = watcher(runner)
+    assert stat_fields(watching)[3] == str(watching), "it leads a session of its own"
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: not alive(watching))
+    assert not alive(job)
+    again, hello = runner.attach()
+    assert hello["attempts"][0]["exit"]["kind"] == "lost"
+    assert again.close() == 0
+    assert int((runner.spool / "session").read_text().split()[0]) == again.process.pid
+
+
+def test_who_watches_makes_way_for_the_next_session(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sleep", "60")
+    session.close()
+    watching = watcher(runner)
+    again, hello = runner.attach()
+    assert [each["exit"] for each in hello["attempts"]] == [None]
+    eventually(lambda: not alive(watching))
+    newest, _ = runner.attach(epoch=2)
+    again.read_to_end()
+    assert again.reap() == 0
+    assert newest.request("list")["ok"]
+
+
+def test_a_log_has_a_bound_also_between_sessions(runner: Runner) -> None:
+    session, _ = runner.attach()
+    # Sparse, so that the test writes no gigabytes; what is beyond the head would fill a disk.
+    session.start("a", "sh", "-c", "echo begin; sleep 60")
+    session.until(lambda: session.log("a") == b"begin\n")
+    session.close()
+    watcher(runner)
+    log = Path(runner.places.logs, "a.stdout")
+    with log.open("r+b") as file:
+        file.seek(HEAD_BYTES + TAIL_BYTES)
+        file.write(b"x" * TAIL_BYTES)
+        file.truncate(HEAD_BYTES + 4 * TAIL_BYTES)
+    eventually(lambda: log.stat().st_blocks * 512 < TAIL_BYTES)
+    assert log.stat().st_size == HEAD_BYTES + 4 * TAIL_BYTES
 
 
 def test_a_message_is_a_line_also_for_many_attempts(runner: Runner) -> None:

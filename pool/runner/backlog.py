@@ -1,0 +1,123 @@
+"""How much of the logs is on disk: what the dispatcher has taken goes, and the rest has a bound.
+
+A log only ever grows; what is given up of it becomes a hole in its file, so that offsets stay what
+they are. Of what nobody has taken yet the oldest gibibyte is kept, which is what a dispatcher keeps
+of a stream by default, and the newest end; what lies between is a gap, which the offsets of the
+chunks tell. The job goes on. What is a hole is written down before it is made: its zeros are never
+taken for the job's words. Where the file system makes no holes, there is no bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+from typing import NamedTuple
+
+from pool.runner import machine
+from pool.runner.spool import Spool, write_whole
+
+STEP_BYTES = 4 << 20
+TAKEN_BYTES = 16 << 20  # of what was taken, the newest: the taker's disk may lose it with its power
+HEAD_BYTES = 1 << 30
+TAIL_BYTES = 64 << 20
+FALLOC_FL_KEEP_SIZE = 1
+FALLOC_FL_PUNCH_HOLE = 2
+
+
+class Kept(NamedTuple):
+    """What is there of a stream: from `start` on, but for the gap (0 to 0 for none)."""
+
+    start: int = 0
+    gap_start: int = 0
+    gap_end: int = 0
+
+
+class Backlog:
+    """The files of the logs; `limits` are the bytes of head and tail, whole steps."""
+
+    def __init__(self, spool: Spool, limits: tuple[int, int] = (HEAD_BYTES, TAIL_BYTES)) -> None:
+        self._spool = spool
+        self._head_bytes, self._tail_bytes = limits
+        self._kept: dict[str, Kept] = {}
+        self._holes = True
+
+    def readable(self, attempt_id: str, stream: str, offset: int) -> tuple[int, int]:
+        """Return the first offset from `offset` on that is there, and where to stop (0: never)."""
+        kept = self._known(attempt_id, stream)
+        offset = max(offset, kept.start)
+        if offset < kept.gap_start:
+            return offset, kept.gap_start
+        return max(offset, kept.gap_end), 0
+
+    def taken(self, attempt_id: str, stream: str, offset: int) -> None:
+        """Give up what is far below `offset`: whoever asks for it again gets a gap, and an end."""
+        kept = self._known(attempt_id, stream)
+        start = _floor(max(0, offset - TAKEN_BYTES))
+        if start >= kept.gap_end:
+            new = Kept(start)
+        else:
+            new = kept._replace(start=min(start, kept.gap_start))
+        if new.start > kept.start:
+            self._give_up(attempt_id, stream, new, kept.start, new.start)
+
+    def bound(self, attempt_id: str, stream: str) -> None:
+        """Give up the middle of a stream of which too much lies here."""
+        try:
+            size = os.stat(self._spool.log(attempt_id, stream)).st_size
+        except FileNotFoundError:
+            return  # released, or lost before it was made
+        kept = self._known(attempt_id, stream)
+        if kept.gap_end:
+            limit, gap_start, hole = kept.gap_end, kept.gap_start, kept.gap_end
+        else:
+            limit = gap_start = hole = kept.start + self._head_bytes
+        gap_end = _floor(size - self._tail_bytes)
+        if size > limit + 2 * self._tail_bytes and gap_end > hole:
+            new = Kept(kept.start, gap_start, gap_end)
+            self._give_up(attempt_id, stream, new, hole, gap_end)
+
+    def forget(self, attempt_id: str) -> None:
+        """Forget what is known of an attempt's streams."""
+        for stream in ("stdout", "stderr"):
+            self._kept.pop(f"{attempt_id}.{stream}", None)
+
+    def _known(self, attempt_id: str, stream: str) -> Kept:
+        name = f"{attempt_id}.{stream}"
+        if name not in self._kept:
+            text = machine.read_text(self._record(attempt_id, stream))
+            self._kept[name] = Kept(*json.loads(text)) if text else Kept()
+        return self._kept[name]
+
+    def _record(self, attempt_id: str, stream: str) -> str:
+        return self._spool.path(attempt_id, f"kept.{stream}")
+
+    def _give_up(self, attempt_id: str, stream: str, new: Kept, start: int, end: int) -> None:
+        name = f"{attempt_id}.{stream}"
+        known, record = self._kept[name], self._record(attempt_id, stream)
+        if not self._holes:
+            return
+        with contextlib.suppress(FileNotFoundError):  # it is being released
+            descriptor = os.open(self._spool.log(attempt_id, stream), os.O_WRONLY)
+            try:
+                write_whole(record, json.dumps(new).encode())
+                self._holes = _punch(descriptor, start, end - start)
+                if self._holes:
+                    self._kept[name] = new
+                else:
+                    write_whole(record, json.dumps(known).encode())
+            finally:
+                os.close(descriptor)
+
+
+def _floor(offset: int) -> int:
+    return offset - offset % STEP_BYTES
+
+
+def _punch(descriptor: int, start: int, length: int) -> bool:
+    """Make a hole and return whether the file system can."""
+    library = ctypes.CDLL(None, use_errno=True)
+    function = library.fallocate if ctypes.sizeof(ctypes.c_long) == 8 else library.fallocate64
+    mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+    return bool(function(descriptor, mode, ctypes.c_int64(start), ctypes.c_int64(length)) == 0)

@@ -1,0 +1,67 @@
+"""Between sessions: somebody sees to it that no job fills the disk, until the next session.
+
+It holds the lock of the session, so that the next one ends it as it would end a session.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from pool.runner import handshake
+from pool.runner.backlog import Backlog
+from pool.runner.launch import Launcher
+from pool.runner.logs import STREAMS
+from pool.runner.spool import Attempt, Spool
+
+INTERVAL_S = 1.0
+
+
+def detach(spool: Spool, launcher: Launcher, *, lock: int, wakeup: int) -> None:
+    """Leave a process behind that watches the live attempts, if there are any.
+
+    `lock` is the session's, `wakeup` tells of signals; both are inherited.
+    """
+    try:
+        live = [each for each in spool.attempts() if spool.ended(each.attempt_id) is None]
+    except FileNotFoundError:
+        return  # the instance is destroyed, and its files are gone
+    if not live or os.fork():
+        return
+    try:
+        os.setsid()
+        for target, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+            descriptor = os.open(os.devnull, flags)
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+        handshake.sign(lock)
+        _watch(spool, launcher, live, wakeup)
+    finally:
+        # Nothing of what our parent had in hand is ours to finish.
+        os._exit(0)
+
+
+def _watch(spool: Spool, launcher: Launcher, live: list[Attempt], wakeup: int) -> None:
+    backlog = Backlog(spool)
+    poll = select.poll()
+    poll.register(wakeup, select.POLLIN)
+    while live:
+        for attempt in live:
+            for stream in STREAMS:
+                backlog.bound(attempt.attempt_id, stream)
+        if poll.poll(INTERVAL_S * 1000) and signal.SIGTERM in os.read(wakeup, 4096):
+            return
+        launcher.reap()
+        live = [attempt for attempt in live if _lives(spool, launcher, attempt)]
+
+
+def _lives(spool: Spool, launcher: Launcher, attempt: Attempt) -> bool:
+    """Return whether an attempt runs, having ended what is left of one that does not any more."""
+    launcher.bury(attempt)
+    if spool.read(attempt.attempt_id) is None:
+        return False
+    if spool.ended(attempt.attempt_id) is None:
+        return True
+    launcher.end_rest(attempt)
+    return False
