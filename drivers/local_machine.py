@@ -26,6 +26,7 @@ from drivers.ssh_server import SshServer, host_key_in
 
 _log = logging.getLogger(__name__)
 
+_OPEN_TO_OTHERS = Path("/var/tmp")  # noqa: S108 - only names that nobody else can know are removed
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only names that nobody else can know are removed
 
 
@@ -53,9 +54,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 def remove_files(directory: Path) -> None:
     """Remove what an instance that has ended leaves on this machine's disk and in its memory.
 
-    The runner keeps its spool on the machine's tmpfs, which a real instance would take along, and
-    its jobs in control groups: for each cluster that has a directory in the runner's. The names are
-    the runner's own, and contract tests hold the two together.
+    The runner keeps its spool on the machine's tmpfs, which a real instance would take along, its
+    jobs in control groups, and the work of other users where these may go: for each cluster that
+    has a directory in the runner's. The names are the runner's, and contract tests hold us to them.
     """
     runner = directory / "runner"
     for cluster in sorted(runner.glob("*/")):
@@ -63,7 +64,9 @@ def remove_files(directory: Path) -> None:
         name = f"longshore-{os.geteuid()}-{digest}"
         if not end_groups(name):
             _log.warning("processes in the control group %s do not end", name)
-        shutil.rmtree(_SHARED_MEMORY / name, ignore_errors=True)
+        work = _OPEN_TO_OTHERS / f"longshore-work-{os.geteuid()}-{digest}"
+        for left in (_SHARED_MEMORY / name, work):
+            shutil.rmtree(left, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
 
 

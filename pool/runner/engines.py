@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, NamedTuple
 
 from pool.runner import cgroups, containment, machine
-from pool.runner.spool import Spool, write_whole
+from pool.runner.spool import Spool, SpoolError, write_whole
 
 NAMES = ("podman", "docker", "process")
 LABEL = "longshore-spool"
@@ -32,7 +32,8 @@ class Engine(NamedTuple):
 
     `prefix` is the client with its global arguments, `drop` the command that gives up privileges
     for what runs without a container: all of the process engine's, and with `imageless` what
-    names no image. `hierarchy` is where that has its control groups, "" for nowhere.
+    names no image. `hierarchy` is where that has its control groups, "" for nowhere, `work` the
+    directory of its working directories.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Engine(NamedTuple):
     problem: str = ""
     imageless: bool = False
     hierarchy: str = ""
+    work: str = ""
 
 
 class EngineConfigError(Exception):
@@ -128,7 +130,7 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
 
 
 def _try_process(config: EngineConfig, spool: Spool) -> Engine:
-    engine = Engine("process", hierarchy=_hierarchy())
+    engine = Engine("process", hierarchy=_hierarchy(), work=spool.places.work)
     missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
     if missing:
         return engine._replace(problem=f"process: {missing[0]} is not installed")
@@ -161,12 +163,22 @@ def _as_user(engine: Engine, run_as: str, spool: Spool) -> Engine:
         return engine._replace(problem="process: run_as needs root and setpriv")
     ids = ("--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--init-groups")
     drop = (setpriv, *ids, "--")
-    spool.let_others_through()
     # A job whose working directory cannot be reached by path would fail as if it were at fault.
-    failed = _run((*drop, "/bin/sh", "-c", 'cd -- "$1"/.', "sh", spool.places.work))[1]
+    reach = (*drop, "/bin/sh", "-c", 'cd -- "$1"/.', "sh")
+    work = spool.places.work
+    try:
+        if _run((*reach, os.path.dirname(spool.places.runner)))[1]:
+            # What is above the runner's directory is not ours to open.
+            work = spool.places.apart
+            spool.make_apart()
+        else:
+            spool.let_others_through()
+        failed = _run((*reach, work))[1]
+    except (OSError, SpoolError) as error:
+        failed = str(error)
     if failed:
         return engine._replace(problem=f"process: {run_as} cannot work here: {failed}")
-    return engine._replace(drop=drop, uid=user.pw_uid, gid=user.pw_gid)
+    return engine._replace(drop=drop, uid=user.pw_uid, gid=user.pw_gid, work=work)
 
 
 def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engine:

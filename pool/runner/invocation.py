@@ -63,7 +63,7 @@ class Recipe(NamedTuple):
             raise Refusal("invalid", "the process engine runs no images")
         if not order.command:
             raise Refusal("invalid", "the process engine needs a command")
-        work = self.spool.work(order.attempt_id)
+        work = self.work(order)
         env = {
             b"PATH": self.environ.get("PATH", machine.SYSTEM_PATH).encode(),
             b"HOME": work.encode(),
@@ -78,6 +78,10 @@ class Recipe(NamedTuple):
         script = scripts.for_process(self.engine.drop).encode()
         setsid = machine.find_program("setsid").encode()
         return Invocation([b"sh", b"-c", script, b"sh", setsid, b"--", *order.command], given)
+
+    def work(self, order: Order) -> str:
+        """Return the path of an order's working directory without a container."""
+        return os.path.join(self.engine.work, order.attempt_id)
 
     def contained(self, order: Order, group: str) -> Invocation:
         """Return how an order is executed in a container; Refusal when it cannot be."""

@@ -86,9 +86,10 @@ class Launcher:
                 cgroups.create(group, memory_bytes=order.memory_bytes, cpu_millis=order.cpu_millis)
                 given[8] = cgroups.open_oom_event(group) if order.memory_bytes else -1
             else:
-                os.mkdir(spool.work(name), 0o700)
+                work = self._recipe.work(order)
+                os.mkdir(work, 0o700)
                 if self._engine.uid >= 0:
-                    os.chown(spool.work(name), self._engine.uid, self._engine.gid)
+                    os.chown(work, self._engine.uid, self._engine.gid)
             given[9] = lock
             if invocation.variables:
                 write_whole(spool.path(name, "env"), invocation.variables)
@@ -229,26 +230,30 @@ class Launcher:
     def sweep(self) -> None:
         """Remove what a runner left that died over it; nothing of that runs."""
         self._spool.sweep()
+        if self._engine.work == self._spool.places.apart:
+            self._spool.make_apart()  # it lies where others tidy up
         for group in containment.groups_below(self._groups) if self._groups else []:
             if self._spool.read(os.path.basename(group)) is None:
                 containment.kill(group)
                 containment.remove(group)
-        for name in sorted(os.listdir(self._spool.places.work)):
-            if name.startswith("."):
-                self._help(name, 'rm -rf -- "$1"', [os.path.join(self._spool.places.work, name)])
+        for place in self._work_places():
+            for name in sorted(os.listdir(place)):
+                if name.startswith("."):
+                    self._help(name, 'rm -rf -- "$1"', [os.path.join(place, name)])
+
+    def _work_places(self) -> list[str]:
+        # Both, since another engine may have been configured when an attempt was started.
+        places = (self._spool.places.work, self._spool.places.apart)
+        return [place for place in places if os.path.isdir(place)]
 
     def _remove_work(self, attempt_id: str) -> None:
         """Remove a working directory: at once if it is empty, else out of sight and by a helper."""
-        work = self._spool.work(attempt_id)
-        try:
-            os.rmdir(work)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError:
-            name = f".{attempt_id}.{time.time_ns()}"
-            dying = os.path.join(self._spool.places.work, name)
-            os.rename(work, dying)
-            self._help(attempt_id, 'rm -rf -- "$1"', [dying])
+        for place in self._work_places():
+            work = os.path.join(place, attempt_id)
+            if os.path.isdir(work) and not _removed(work):
+                dying = os.path.join(place, f".{attempt_id}.{time.time_ns()}")
+                os.rename(work, dying)
+                self._help(attempt_id, 'rm -rf -- "$1"', [dying])
 
     def _prefix(self, attempt: Attempt) -> tuple[str, ...]:
         # An attempt of an engine that was configured before is still reached by its bare name.
@@ -261,6 +266,15 @@ class Launcher:
         argv = [word.encode() for word in ("sh", "-c", text, "sh", *words)]
         env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
         self._spawn(attempt_id, argv, env, {})
+
+
+def _removed(directory: str) -> bool:
+    """Remove a directory if it is empty, and return whether it was."""
+    try:
+        os.rmdir(directory)
+    except OSError:
+        return False
+    return True
 
 
 def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:

@@ -30,13 +30,17 @@ class SpoolError(Exception):
 
 
 class Places(NamedTuple):
-    """Where things lie: the runner's directory, and this cluster's spool, logs and work."""
+    """Where things lie: the runner's directory, and this cluster's spool, logs and work.
+
+    `apart` is for the work of another user who is not let into the runner's directory.
+    """
 
     runner: str
     spool: str
     logs: str
     work: str
     name: str
+    apart: str
 
 
 class Attempt(NamedTuple):
@@ -73,7 +77,8 @@ def places(cluster: str, environ: dict[str, str]) -> Places:
     own = os.path.join(runner, cluster)
     shared = " /dev/shm tmpfs " in machine.read_text("/proc/mounts")
     spool = f"/dev/shm/{name}" if shared else os.path.join(own, "spool")  # noqa: S108 - it is checked to be ours before use
-    return Places(runner, spool, os.path.join(own, "logs"), os.path.join(own, "work"), name)
+    apart = f"/var/tmp/longshore-work-{os.geteuid()}-{digest}"  # noqa: S108 - it is checked to be ours before use
+    return Places(runner, spool, f"{own}/logs", f"{own}/work", name, apart)
 
 
 def own_directory(path: str) -> None:
@@ -125,6 +130,11 @@ class Spool:
         for path in (self.places.work, os.path.dirname(self.places.work), self.places.runner):
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o011)  # noqa: S103 - to pass through is neither to list nor to read
 
+    def make_apart(self) -> None:
+        """Make the place for the work of others; SpoolError when somebody else has made it."""
+        own_directory(self.places.apart)
+        os.chmod(self.places.apart, 0o711)  # noqa: S103 - to pass through is neither to list nor to read
+
     def path(self, attempt_id: str, name: str = "") -> str:
         """Return the path of an attempt's directory, or of a file in it."""
         return os.path.join(self.attempts_dir, attempt_id, name)
@@ -132,10 +142,6 @@ class Spool:
     def log(self, attempt_id: str, stream: str) -> str:
         """Return the path of an attempt's log of `stream`."""
         return os.path.join(self.places.logs, f"{attempt_id}.{stream}")
-
-    def work(self, attempt_id: str) -> str:
-        """Return the path of an attempt's working directory."""
-        return os.path.join(self.places.work, attempt_id)
 
     # ---- what the session remembers ----
 

@@ -170,12 +170,14 @@ def test_a_destroyed_instance_leaves_nothing_on_disk_or_in_memory(bench: Bench) 
     directory = bench.run(
         instance, 'mkdir -p "$LONGSHORE_RUNNER_DIR/c"; echo $LONGSHORE_RUNNER_DIR'
     )
-    spool = Path(places("c", {"LONGSHORE_RUNNER_DIR": directory.strip()}).spool)
-    spool.mkdir(parents=True)
-    spool.joinpath("attempts").mkdir()
+    there = places("c", {"LONGSHORE_RUNNER_DIR": directory.strip()})
+    left = [Path(there.spool), Path(there.apart)]
+    for each in left:
+        each.mkdir(parents=True)
+        each.joinpath("attempts").mkdir()
     instance.destroy()
     wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
-    assert not spool.exists()
+    assert not [each for each in left if each.exists()]
     assert list(bench.state_dir.rglob(f"*{instance.id}*")) == []
 
 

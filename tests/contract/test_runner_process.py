@@ -10,9 +10,11 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from drivers.local_machine import remove_files
 from pool.runner import containment
 from pool.runner.engines import Engine
 from tests.runner_harness import Runner, alive, environments, eventually, stat_fields
@@ -401,6 +403,50 @@ def test_a_job_of_another_user_cannot_read_what_is_the_runners() -> None:
         assert mine.st_uid == pwd.getpwnam(NOBODY).pw_uid
         for path in (runner.spool, Path(runner.places.logs)):
             assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_job_of_another_user_works_apart_from_a_directory_that_is_closed_to_it() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: run_as needs root")
+    with TemporaryDirectory() as closed:
+        directory = Path(closed, "data", "runner")
+        engine = {"name": "process", "run_as": NOBODY}
+        with Runner(engine=engine, environment={"LONGSHORE_RUNNER_DIR": str(directory)}) as runner:
+            session, hello = runner.attach()
+            assert hello["broken"] == ""
+            apart = Path(runner.places.apart)
+            script = (
+                f"id -un; pwd; touch ~/mine; cd ~/. && ls -A; ls {closed} {apart}; cat {apart}/*"
+            )
+            exit_ = session.run("a", "sh", "-c", script + "; exit 7")
+            assert exit_["code"] == 7
+            assert session.log("a").decode() == f"{NOBODY}\n{apart}/a\nmine\n"
+            denied = session.log("a", "stderr").splitlines()
+            assert len([line for line in denied if b"denied" in line]) == 2
+            for path, mode in ((Path(closed), 0o700), (apart, 0o711), (apart / "a", 0o700)):
+                assert stat.S_IMODE(path.stat().st_mode) == mode
+            session.request("release", attempt_id="a")
+            eventually(lambda: not list(apart.iterdir()))
+            apart.rmdir()
+            session.kill()
+            again, _ = runner.attach()
+            assert again.run("b", "true")["code"] == 0, "what somebody tidied up is made again"
+            remove_files(directory.parent)
+            assert not apart.exists()
+
+
+def test_another_users_directory_is_not_trusted_with_work() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: run_as needs root")
+    with TemporaryDirectory() as closed:
+        engine = {"name": "process", "run_as": NOBODY}
+        environment = {"LONGSHORE_RUNNER_DIR": f"{closed}/runner"}
+        with Runner(engine=engine, environment=environment) as runner:
+            apart = Path(runner.places.apart)
+            apart.mkdir()
+            os.chown(apart, pwd.getpwnam(NOBODY).pw_uid, -1)
+            assert "somebody else" in runner.listing()["broken"]
+            apart.rmdir()
 
 
 def test_secrets_are_not_in_the_command_line_of_any_process(runner: Runner) -> None:

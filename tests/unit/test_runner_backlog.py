@@ -20,7 +20,11 @@ HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     base = str(tmp_path)
-    made = Spool(Places(base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t"))
+    made = Spool(
+        Places(
+            base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t", f"{base}/apart"
+        )
+    )
     assert made.claim(attempt_of("a", "c", "process", "boot", "")) is not None
     return made
 

@@ -35,7 +35,11 @@ SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     base = str(tmp_path)
-    return Spool(Places(base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t"))
+    return Spool(
+        Places(
+            base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t", f"{base}/apart"
+        )
+    )
 
 
 # ---- the bundle ---------------------------------------------------------------------------------
@@ -213,7 +217,7 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
     if not containment.hierarchies():
         pytest.skip("NOT TESTED: control groups need root")
     monkeypatch.setattr(spawning, "CLONE3", 1 << 20)
-    engine = Engine("process", hierarchy=containment.hierarchies()[0])
+    engine = Engine("process", hierarchy=containment.hierarchies()[0], work=spool.places.work)
     launcher = launch.Launcher(spool, engine, dict(os.environ))
     for name in ("a", "b"):
         script = "cat /proc/self/cgroup; setsid sleep 60 & exit 3"
@@ -234,7 +238,7 @@ def test_a_job_that_cannot_join_its_group_never_runs(
     spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A plain directory takes a group's place: nothing can be written to a file that is not there.
-    engine = Engine("process", hierarchy=str(tmp_path / "hierarchy"))
+    engine = Engine("process", hierarchy=str(tmp_path / "hierarchy"), work=spool.places.work)
     tmp_path.joinpath("hierarchy").mkdir()
     launcher = launch.Launcher(spool, engine, dict(os.environ))
     command = (b"touch", os.fsencode(tmp_path / "ran"))
