@@ -1,4 +1,4 @@
-"""The documents do not promise what is not there: commands, options, targets, files and links."""
+"""The documents promise nothing that is not there: commands, options, files, links, names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,38 @@ TARGETS = set(re.findall(r"^([a-z]+):", ROOT.joinpath("Makefile").read_text(), r
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# An identifier of ours: snake_case, CamelCase, CONSTANT_CASE, perhaps with what it belongs to.
+NAME = re.compile(r"^(?:\w+\.)*(_?\w*(?:[a-z0-9]_[a-z0-9]|[a-z][A-Z]|[A-Z]_[A-Z])\w*)$")
+METRIC_SUFFIX = "_total"
 FILE = re.compile(
     r"^(?:dispatcher|pool|drivers|tests|tools|benchmarks|docs|dashboards|\.ci)/[\w./-]*$"
     r"|^[\w.-]+\.(?:md|toml|yml)$|^Makefile$"
 )
+
+
+def source_words() -> frozenset[str]:
+    """Return every word of our sources, tests and settings."""
+    folders = ("dispatcher", "pool", "drivers", "tests", "tools")
+    files = [
+        ROOT / "pyproject.toml",
+        *(each for f in folders for each in ROOT.glob(f"{f}/**/*.py")),
+    ]
+    return frozenset(word for each in files for word in re.findall(r"\w+", each.read_text()))
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose))
+    return {each.strip().replace(" ", "-") for each in plain}
+
+
+def unknown_names(text: str, known: frozenset[str]) -> list[str]:
+    """Return the identifiers in the inline code of a text that are no words of `known`."""
+    found = (NAME.match(code) for code in CODE.findall(text))
+    names = {match.group(1).removesuffix(METRIC_SUFFIX) for match in found if match}
+    return sorted(names - known)
 
 
 def command_lines(text: str) -> Iterator[str]:
@@ -75,12 +103,42 @@ def test_commands_in_documents_exist(document: Path) -> None:
 def test_files_and_links_in_documents_exist(document: Path) -> None:
     text = document.read_text()
     links = [link for link in LINK.findall(text) if "://" not in link and not link.startswith("#")]
-    files = [code for code in CODE.findall(text) if FILE.match(code)]
+    words = [word for line in command_lines(text) for word in line.split()]
+    files = [word for word in (*CODE.findall(text), *words) if FILE.match(word)]
     missing = [
         *(link for link in links if not (document.parent / link.partition("#")[0]).exists()),
         *(name for name in files if not (ROOT / name).exists() and name != "longshore.yml"),
     ]
     assert not missing, "\n".join(["", *missing])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_anchors_in_documents_exist(document: Path) -> None:
+    missing = []
+    for link in LINK.findall(document.read_text()):
+        page, _, anchor = link.partition("#")
+        if "://" in link or not anchor:
+            continue
+        target = document.parent / page if page else document
+        if not target.exists() or anchor not in anchors(target.read_text()):
+            missing.append(link)
+    assert not missing, "\n".join(["", *missing])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_names_in_documents_exist(document: Path) -> None:
+    unknown = unknown_names(document.read_text(), source_words())
+    assert not unknown, "\n".join(["", *unknown])
+
+
+def test_a_name_that_is_not_there_is_found() -> None:
+    text = "`pool_x_y` `Engine.handle` `Engine.no_such` `x_total` `plain` `tests/x_y.py` `NoSuch`"
+    assert unknown_names(text, frozenset({"x"})) == ["NoSuch", "no_such", "pool_x_y"]
+
+
+def test_anchors_are_those_of_headings_outside_of_code() -> None:
+    text = "# A: `b`, c-d?\n```sh\n# no heading\n```\n## At 3 a.m.\n"
+    assert anchors(text) == {"a-b-c-d", "at-3-am"}
 
 
 @pytest.mark.parametrize(
