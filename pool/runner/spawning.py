@@ -21,6 +21,12 @@ CLONE3 = 435  # its number on every architecture that it was added to
 CLONE_ARGUMENTS = struct.Struct("=11Q")
 CLONE_VFORK = 0x4000
 CLONE_INTO_CGROUP = 0x2_0000_0000
+CLONE_NUMBER = ctypes.c_long(CLONE3)
+CLONE_SIZE = ctypes.c_size_t(CLONE_ARGUMENTS.size)
+SIGNAL_SET_BYTES = 128  # of glibc; musl's and the kernel's are no larger
+# Without giving up Python's lock around each call: there is one thread, and it is quicker.
+LIBRARY = ctypes.PyDLL(None, use_errno=True)
+LIBRARY.syscall.restype = ctypes.c_long
 
 
 def spawn(argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]) -> int:
@@ -53,22 +59,55 @@ def spawn_into(
 ) -> int:
     """Spawn as `spawn` does, but in a control group of version 2 from its first instruction.
 
-    To be born in a group takes a third of a millisecond; to move into one, the kernel waits ten for
-    all its processors. OSError where the kernel does not know how. Only for a process with a single
+    To be born in a group takes half a millisecond; to move into one, the kernel waits ten for all
+    its processors. OSError where the kernel does not know how. Only for a process with a single
     thread: it is a fork that Python does not know of.
     """
-    descriptor = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+    opened = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)]
     try:
-        pid = _clone(descriptor)
-    finally:
-        os.close(descriptor)
-    if pid:
+        opened.append(os.open(group, os.O_RDONLY | os.O_DIRECTORY))
+        moves = [(opened[0], 0), (opened[1], 1), (opened[1], 2)]
+        moves += [(source, target) for target, source in given.items() if source >= 0]
+        child = _Child(argv, env, moves)
+        pid = _clone(opened[2])
+        if not pid:
+            child.run()
         return pid
-    try:
-        _become(argv, env, given)
     finally:
-        # Without an exit record and without its lock, the attempt is found to be lost.
-        os._exit(127)
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+class _Child:
+    """What a newborn process does, made ready before it is born.
+
+    Each page of memory that it touches is copied first, so it does as little as can be, and does
+    it by the C library itself.
+    """
+
+    def __init__(
+        self, argv: list[bytes], env: dict[bytes, bytes], moves: list[tuple[int, int]]
+    ) -> None:
+        words = [name + b"=" + value for name, value in env.items()]
+        self._argv = (ctypes.c_char_p * (len(argv) + 1))(*argv, None)
+        self._env = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+        self._moves = moves
+        self._shell = SHELL.encode()
+        self._no_signals = ctypes.create_string_buffer(SIGNAL_SET_BYTES)
+
+    def run(self) -> None:
+        """Become `sh`; never returns."""
+        try:
+            LIBRARY.setsid()
+            for source, target in self._moves:
+                LIBRARY.dup2(source, target)
+            for number in RESET_SIGNALS:
+                LIBRARY.signal(number, None)
+            LIBRARY.sigprocmask(signal.SIG_SETMASK, self._no_signals, None)
+            LIBRARY.execve(self._shell, self._argv, self._env)
+        finally:
+            # Without an exit record and without its lock, the attempt is found to be lost.
+            os._exit(127)
 
 
 def _clone(group: int) -> int:
@@ -76,25 +115,8 @@ def _clone(group: int) -> int:
     arguments = CLONE_ARGUMENTS.pack(
         CLONE_INTO_CGROUP | CLONE_VFORK, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, group
     )
-    library = ctypes.CDLL(None, use_errno=True)
-    library.syscall.restype = ctypes.c_long
     buffer = ctypes.create_string_buffer(arguments, CLONE_ARGUMENTS.size)
-    size = ctypes.c_size_t(CLONE_ARGUMENTS.size)
-    pid = int(library.syscall(ctypes.c_long(CLONE3), buffer, size))
+    pid = int(LIBRARY.syscall(CLONE_NUMBER, buffer, CLONE_SIZE))
     if pid < 0:
         raise OSError(ctypes.get_errno(), "cannot be born in a control group")
     return pid
-
-
-def _become(argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]) -> None:
-    os.setsid()
-    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
-    os.dup2(1, 2)
-    for target, source in given.items():
-        if source >= 0:
-            os.dup2(source, target)
-    for number in RESET_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.execve(SHELL, argv, env)  # noqa: S606 - the supervisor is a shell script, and no user's words are in it
