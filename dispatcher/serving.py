@@ -70,7 +70,7 @@ async def _serve(server: Server, config: Config) -> int:
     log.info("stopping")
     await server.stop()
     log.info("stopped")
-    return status
+    return 1 if server.unwritten else status
 
 
 def _warn(config: Config) -> None:

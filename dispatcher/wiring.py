@@ -72,7 +72,7 @@ class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
 
     `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
-    its thread would keep the process from ending.
+    its thread would keep the process from ending, `unwritten` that the store could not write all.
     """
 
     def __init__(self, config: Config) -> None:
@@ -82,6 +82,7 @@ class Server:
         self._engine_task: asyncio.Task[None] | None = None
         self.url = ""
         self.hanging = False
+        self.unwritten = False
 
     async def start(self) -> None:
         """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
@@ -271,7 +272,7 @@ class Server:
     def _close_store(self, store: Store) -> None:
         if store.pending:
             log.info("writing what is pending", changes=store.pending, problem=store.problem)
-        store.close(_STORE_GRACE_S)
+        self.unwritten = not store.close(_STORE_GRACE_S)
 
     async def _close_performer(self, performer: Performer) -> None:
         self.hanging = not await asyncio.to_thread(performer.close)

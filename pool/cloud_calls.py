@@ -11,9 +11,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -100,7 +101,7 @@ class CloudCalls:
         self._instances: dict[str, Instance] = {}
         self._busy: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._running: set[Future[None]] = set()
+        self._running: set[Future[Any]] = set()
         self._calls = ThreadPoolExecutor(threads, thread_name_prefix="cloud")
         self._listings = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._watchdog = Watchdog()
@@ -119,8 +120,17 @@ class CloudCalls:
                 self._submit_alone("tags", command, self._set_tags)
 
     def verify_host_key(self, instance_id: str, public_key: str) -> HostKeyVerdict:
-        """Return the driver's word on a key; blocks; raises what the driver raises."""
-        return self._instance(instance_id).verify_host_key(public_key)
+        """Return the driver's word on a key; blocks, for the time limit of a call at most.
+
+        Raises what the driver raises, and `CloudError` when it does not answer in time.
+        """
+        instance = self._instance(instance_id)
+        future = self._calls.submit(instance.verify_host_key, public_key)
+        self._note_running(future)
+        try:
+            return future.result(self._call_timeout_s)
+        except (TimeoutError, CancelledError) as error:
+            raise CloudError("no word of the driver on a host key") from error
 
     def close(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for calls in flight; return whether all of them ended."""
@@ -160,7 +170,9 @@ class CloudCalls:
             finally:
                 done()
 
-        future = executor.submit(run)
+        self._note_running(executor.submit(run))
+
+    def _note_running(self, future: Future[Any]) -> None:
         with self._lock:
             self._running.add(future)
         future.add_done_callback(self._ended)
@@ -185,11 +197,12 @@ class CloudCalls:
 
         self._submit(self._calls, call, command, done)
 
-    def _ended(self, future: Future[None]) -> None:
+    def _ended(self, future: Future[Any]) -> None:
         with self._lock:
             self._running.discard(future)
-        if not future.cancelled() and future.exception() is not None:
-            log.error("a driver call failed unforeseen", exc_info=future.exception())
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not isinstance(error, CloudError):
+            log.error("a driver call failed unforeseen", exc_info=error)
 
     def _too_late(self, command: CloudCommand) -> PoolEvent:
         return self._failed(

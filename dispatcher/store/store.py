@@ -84,17 +84,19 @@ class Store:
             raise StoreUnusable(f"cannot open the store {path}: {error.strerror}") from error
         except (DatabaseError, sqlite3.DatabaseError) as error:
             cause = getattr(error, "orig", None) or error
-            raise StoreUnusable(
-                f"cannot open the store {path}: {cause}; restore a backup, or move it away"
-            ) from error
+            broken = "malformed" in str(cause) or "not a database" in str(cause)
+            remedy = "; restore a backup, or move it away" if broken else ""
+            raise StoreUnusable(f"cannot open the store {path}: {cause}{remedy}") from error
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Write what is pending, then end the thread and let go of the files; blocks.
 
-        What cannot be written within `timeout_s` fails with `StoreClosed`. Twice is no error.
+        What cannot be written within `timeout_s` fails with `StoreClosed`; returns whether all was
+        written. Twice is no error.
         """
         self._writer.close(timeout_s)
         self._let_go()
+        return not self._writer.abandoned
 
     def _let_go(self) -> None:
         self._reading.dispose()

@@ -67,6 +67,7 @@ class Writer:
         self._give_up_at: float | None = None
         self._connection: Connection | None = None
         self._problem = ""
+        self.abandoned = False
         # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -223,6 +224,7 @@ class Writer:
         return self._give_up_at is not None and time.monotonic() >= self._give_up_at
 
     def _abandon(self, group: list[_Call]) -> None:
+        self.abandoned = True
         with self._changed:
             group += self._calls
             self._calls.clear()

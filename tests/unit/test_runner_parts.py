@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import ctypes
 import hashlib
 import io
 import os
@@ -216,7 +217,7 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
 ) -> None:
     if not containment.hierarchies():
         pytest.skip("NOT TESTED: control groups need root")
-    monkeypatch.setattr(spawning, "CLONE3", 1 << 20)
+    monkeypatch.setattr(spawning, "CLONE_NUMBER", ctypes.c_long(1 << 20))
     engine = Engine("process", hierarchy=containment.hierarchies()[0], work=spool.places.work)
     launcher = launch.Launcher(spool, engine, dict(os.environ))
     for name in ("a", "b"):
