@@ -61,7 +61,7 @@ def small(**changes: object) -> dict[str, Any]:
         ({1: 2}, "1", "is not known"),
         ({"pool": {"idle_timeout": 5}}, "pool.idle_timeout", 'did you mean "idle_timeout_s"?'),
         ({"pool": []}, "pool", "must be an object, not a list"),
-        ({"pool": {"idle_timeout_s": -1}}, "pool.idle_timeout_s", "must be more than 0"),
+        ({"pool": {"idle_timeout_s": -1}}, "pool.idle_timeout_s", "must be at least 0.01"),
         ({"pool": {"idle_timeout_s": float("nan")}}, "pool.idle_timeout_s", "finite"),
         ({"pool": {"boot_probe_command": True}}, "pool.boot_probe_command", "must be text"),
         ({"scheduler": {"profile": "x"}}, "scheduler.profile", "must be one of"),

@@ -198,7 +198,7 @@ def test_the_pool_settings_are_checked_in_full() -> None:
         decode_all(PoolSettings, {"idle_timeout": 5, "boot_timeout_s": 0}, "pool")
     assert caught.value.problems == [
         ("pool.idle_timeout", 'is not known: did you mean "idle_timeout_s"?'),
-        ("pool.boot_timeout_s", "must be more than 0 and at most 2592000, not 0"),
+        ("pool.boot_timeout_s", "must be at least 0.01 and at most 2592000, not 0"),
     ]
 
 
