@@ -207,6 +207,7 @@ class Server:
             now=self._clock.now,
             threads=config.pool.max_concurrent_creates + _OTHER_CLOUD_THREADS,
             call_timeout_s=config.pool.cloud_call_timeout_s,
+            default_port=config.ssh.port,
         )
         return Performer(
             cloud=cloud,

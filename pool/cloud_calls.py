@@ -78,7 +78,8 @@ class CloudCalls:
     """Begins driver calls without blocking, and posts what came of them.
 
     `threads` should exceed the creates that may be in flight, so that creates that hang keep no
-    destroy waiting; listings have a thread of their own.
+    destroy waiting; listings have a thread of their own. `default_port` is that of addresses which
+    name none.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class CloudCalls:
         now: Callable[[], float],
         threads: int,
         call_timeout_s: float,
+        default_port: int,
     ) -> None:
         self._driver = driver
         self._cluster = cluster
@@ -98,6 +100,7 @@ class CloudCalls:
         self._post = post
         self._now = now
         self._call_timeout_s = call_timeout_s
+        self._default_port = default_port
         self._instances: dict[str, Instance] = {}
         self._busy: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
@@ -231,7 +234,7 @@ class CloudCalls:
             known_before = set(self._instances)
         try:
             listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
-            seen = tuple(_seen(instance) for instance in listed)
+            seen = tuple(self._seen(instance) for instance in listed)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             log.warning("listing failed", error=f"{type(error).__name__}: {error}")
             outcome.tell(self._failed(command, _as_cloud_error(error)))
@@ -261,7 +264,7 @@ class CloudCalls:
                 public_key=self._launching.public_key,
                 token=launch.token,
             )
-            seen = _seen(instance)
+            seen = self._seen(instance)
         except CloudError as error:
             kind = type(error).__name__
             log.warning("create failed", type=launch.type_name, kind=kind, error=str(error))
@@ -297,6 +300,13 @@ class CloudCalls:
             return
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
 
+    def _seen(self, instance: Instance) -> InstanceSeen:
+        return InstanceSeen(
+            id=instance.id,
+            address=with_port(instance.address, self._default_port),
+            tags=tuple(sorted(instance.tags.items())),
+        )
+
     def _instance(self, instance_id: str) -> Instance:
         with self._lock:
             instance = self._instances.get(instance_id)
@@ -305,9 +315,13 @@ class CloudCalls:
         return instance
 
 
-def _seen(instance: Instance) -> InstanceSeen:
-    tags = tuple(sorted(instance.tags.items()))
-    return InstanceSeen(id=instance.id, address=instance.address, tags=tags)
+def with_port(address: str, port: int) -> str:
+    """Return an address as `host:port`; one that names a port keeps it, "" stays ""."""
+    if not address or address.count(":") == 1 or "]:" in address:
+        return address
+    if ":" in address and not address.startswith("["):
+        address = f"[{address}]"
+    return f"{address}:{port}"
 
 
 def _as_cloud_error(error: Exception) -> CloudError:

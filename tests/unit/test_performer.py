@@ -13,7 +13,7 @@ import pytest
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from pool.bundle import RunnerBundle
-from pool.cloud_calls import CloudCalls, Launching
+from pool.cloud_calls import CloudCalls, Launching, with_port
 from pool.link_model import LinkSettings
 from pool.messages import (
     Created,
@@ -153,6 +153,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         now=lambda: 5.0,
         threads=6,
         call_timeout_s=CALL_TIMEOUT_S,
+        default_port=2222,
     )
     performer = Performer(
         cloud=calls,
@@ -333,3 +334,27 @@ def test_log_bytes_that_can_never_be_kept_are_dropped_and_end_nothing() -> None:
     reports.log("i-1", "c-1-1", "stdout", 0, b"more")
     reports.log("i-1", "c-1-1", "stdout", 4, b"more")
     assert logs.appended == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("", ""),
+        ("10.0.0.1", "10.0.0.1:22"),
+        ("10.0.0.1:2200", "10.0.0.1:2200"),
+        ("host.example", "host.example:22"),
+        ("fe80::1", "[fe80::1]:22"),
+        ("[fe80::1]", "[fe80::1]:22"),
+        ("[fe80::1]:2200", "[fe80::1]:2200"),
+    ],
+)
+def test_an_address_without_a_port_gets_the_configured_one(address: str, expected: str) -> None:
+    assert with_port(address, 22) == expected
+
+
+def test_listings_show_addresses_with_their_port(rig: Rig) -> None:
+    rig.cloud.vms = [Vm("i-1", address="10.0.0.1")]
+    rig.performer.perform(ListInstances(op_id=1))
+    event = rig.outcome()
+    assert isinstance(event, Listed)
+    assert event.instances[0].address == "10.0.0.1:2222"
