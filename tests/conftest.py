@@ -45,6 +45,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.en
 RequireTool = Callable[[str, str], str]
 
 
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a run in the background may have begun with it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def require_tool() -> RequireTool:
     """Return `require_tool(name, package)`, which returns the path of a program.
