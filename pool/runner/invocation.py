@@ -120,6 +120,7 @@ class Recipe(NamedTuple):
             "LONGSHORE_CONTAINER_ID": order.container_id,
             "LONGSHORE_ATTEMPT_ID": order.attempt_id,
             "LONGSHORE_CLUSTER": os.path.basename(os.path.dirname(self.spool.places.logs)),
+            "LONGSHORE_SPOOL": self.spool.places.name,
         }
         if self.environ.get("LONGSHORE_INSTANCE_ID"):
             own["LONGSHORE_INSTANCE_ID"] = self.environ["LONGSHORE_INSTANCE_ID"]

@@ -146,7 +146,7 @@ class Launcher:
         if attempt.engine == "process":
             signal_group(pid, ticks, SIGNALS[name])
             if name == "KILL" and not attempt.cgroup:
-                kill_marked(attempt.attempt_id)
+                kill_marked(self._spool.places.name, attempt.attempt_id)
             return True
         os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
         if name == "KILL":
@@ -193,7 +193,7 @@ class Launcher:
         if attempt.cgroup:
             containment.kill(attempt.cgroup)
         else:
-            kill_marked(attempt.attempt_id)
+            kill_marked(self._spool.places.name, attempt.attempt_id)
 
     def reap(self) -> list[str]:
         """Collect children that have ended and return the attempts that they were spawned for."""
@@ -288,11 +288,16 @@ def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def kill_marked(attempt_id: str) -> None:
-    """Kill whatever carries an attempt's id in its environment, wherever it has moved to."""
-    mark = f"LONGSHORE_ATTEMPT_ID={attempt_id}"
+def kill_marked(spool_name: str, attempt_id: str) -> None:
+    """Kill whatever carries an attempt's mark in its environment, wherever it has moved to.
+
+    The mark names the spool too: another on this machine may know an attempt by the same id.
+    """
+    marks = {f"LONGSHORE_SPOOL={spool_name}", f"LONGSHORE_ATTEMPT_ID={attempt_id}"}
     for name in os.listdir("/proc"):
-        if name.isdecimal() and mark in machine.read_text(f"/proc/{name}/environ").split("\0"):
+        if not name.isdecimal():
+            continue
+        if marks.issubset(machine.read_text(f"/proc/{name}/environ").split("\0")):
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(int(name), signal.SIGKILL)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pool.runner.launch import kill_marked
 from tests.runner_harness import Runner, alive, environments, eventually, stat_fields
 
 MIB = 1 << 20
@@ -88,8 +89,19 @@ def test_command_and_environment_arrive_unchanged(runner: Runner) -> None:
     assert environment["LONGSHORE_CONTAINER_ID"] == "c-a"
     assert environment["LONGSHORE_CLUSTER"] == "test"
     assert environment["HOME"] == environment["PWD"] == runner.places.work + "/a"
+    assert environment["LONGSHORE_SPOOL"] == runner.places.name
+    own = {f"LONGSHORE_{name}" for name in ("CONTAINER_ID", "CLUSTER", "SPOOL")}
     left = environment.keys() - values.keys()
-    assert left <= {"HOME", "PWD", "PATH", "LONGSHORE_CONTAINER_ID", "LONGSHORE_CLUSTER"}
+    assert left <= {"HOME", "PWD", "PATH"} | own
+
+
+def test_the_mark_of_an_attempt_names_its_spool(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sleep", "60")
+    kill_marked("longshore-another-spool", "a")
+    assert alive(runner.job("a"))
+    kill_marked(runner.places.name, "a")
+    eventually(lambda: not alive(runner.job("a")))
 
 
 def test_the_instance_id_is_passed_on() -> None:
