@@ -60,7 +60,11 @@ class DispatcherProcess:
         self._http = urllib3.PoolManager(maxsize=16, retries=False)
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(
@@ -69,10 +73,21 @@ class DispatcherProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self._end_instances()
         self.stop()
         if error is not None:
             sys.stderr.write(self.error_path.read_text(encoding="utf-8")[-6000:])
         self._http.clear()
+
+    def _end_instances(self) -> None:
+        """Leave no instance behind a test that failed, as far as the server still answers."""
+        try:
+            for instance_id in sorted(self.instances()):
+                self.call("POST", f"/v1/instances/{instance_id}/kill", {})
+            wait_for(lambda: not self.instances(), "the instances are gone", timeout_s=20)
+        except (urllib3.exceptions.HTTPError, AssertionError) as failure:
+            sys.stderr.write(f"instances may be left: {failure}\n")
 
     def start(self) -> None:
         """Start the process and wait until it serves and its first listing is in."""
