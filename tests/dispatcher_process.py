@@ -83,6 +83,9 @@ class DispatcherProcess:
     def _end_instances(self) -> None:
         """Leave no instance behind a test that failed, as far as the server still answers."""
         try:
+            for container_id, container in self.containers().items():
+                if container["state"] not in FINAL_STATES:
+                    self.call("POST", f"/v1/containers/{container_id}/cancel", {})
             for instance_id in sorted(self.instances()):
                 self.call("POST", f"/v1/instances/{instance_id}/kill", {})
             wait_for(lambda: not self.instances(), "the instances are gone", timeout_s=20)
