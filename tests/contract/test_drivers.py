@@ -20,6 +20,7 @@ from drivers.local_processes import processes_of, start_time
 from drivers.ssh_server import host_key_in, public_key_text
 from pool.runner import containment
 from pool.runner.spool import places
+from tests.conftest import not_tested
 from tests.driver_bench import CASES, TAGS, Bench, Case, made_directory
 from tests.sshd_host import require_sshd, wait_until
 
@@ -184,7 +185,7 @@ def test_a_destroyed_instance_leaves_nothing_on_disk_or_in_memory(bench: Bench) 
 def test_destroying_ends_also_what_only_its_control_group_knows(bench: Bench) -> None:
     roots = containment.hierarchies()
     if not roots:
-        pytest.skip("NOT TESTED: control groups need root")
+        not_tested("control groups need root")
     instance = bench.create()
     directory = bench.run(
         instance, 'mkdir -p "$LONGSHORE_RUNNER_DIR/c"; echo $LONGSHORE_RUNNER_DIR'

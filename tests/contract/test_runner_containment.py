@@ -16,6 +16,7 @@ import pytest
 from drivers.local_machine import remove_files
 from pool.runner import containment
 from pool.runner.engines import Engine
+from tests.conftest import not_tested
 from tests.runner_harness import Runner, alive, eventually
 
 NOBODY = "nobody"
@@ -50,7 +51,7 @@ def settle_on(runner: Runner, hierarchy: str) -> None:
 
 def test_every_process_is_in_a_group_where_there_are_groups(runner: Runner) -> None:
     if not containment.hierarchies():
-        pytest.skip("NOT TESTED: control groups need root")
+        not_tested("control groups need root")
     session, _ = runner.attach()
     script = "cat /proc/self/cgroup; echo; cat /proc/$PPID/cgroup"
     assert session.run("a", "sh", "-c", script)["code"] == 0
@@ -106,7 +107,7 @@ def test_nothing_outlives_the_job_wherever_it_moved_to(
 
 def test_a_job_of_another_user_cannot_read_what_is_the_runners() -> None:
     if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: run_as needs root")
+        not_tested("run_as needs root")
     with Runner(engine={"name": "process", "run_as": NOBODY}) as runner:
         secret = runner.directory / "instance-secret"
         secret.write_text("s")
@@ -132,7 +133,7 @@ def test_a_job_of_another_user_cannot_read_what_is_the_runners() -> None:
 
 def test_a_job_of_another_user_works_apart_from_a_directory_that_is_closed_to_it() -> None:
     if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: run_as needs root")
+        not_tested("run_as needs root")
     with TemporaryDirectory() as closed:
         directory = Path(closed, "data", "runner")
         engine = {"name": "process", "run_as": NOBODY}
@@ -162,7 +163,7 @@ def test_a_job_of_another_user_works_apart_from_a_directory_that_is_closed_to_it
 
 def test_another_users_directory_is_not_trusted_with_work() -> None:
     if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: run_as needs root")
+        not_tested("run_as needs root")
     with TemporaryDirectory() as closed:
         engine = {"name": "process", "run_as": NOBODY}
         environment = {"LONGSHORE_RUNNER_DIR": f"{closed}/runner"}

@@ -13,7 +13,7 @@ import pytest
 
 from pool.runner import cgroups
 from tests.busybox_image import ENGINE, IMAGE, import_image
-from tests.conftest import RequireTool
+from tests.conftest import RequireTool, not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually
 
 MIB = 2**20
@@ -31,7 +31,7 @@ def podman(require_tool: RequireTool) -> str:
     require_tool("runc", "runc")
     busybox = require_tool("busybox", "busybox-static")
     if cgroups.problem():
-        pytest.skip(f"NOT TESTED: {cgroups.problem()}")
+        not_tested(f"{cgroups.problem()}")
     import_image(path, busybox)
     return path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pool.runner.spool import places
+from tests.conftest import not_tested
 from tests.dispatcher_process import DispatcherProcess, wait_for
 
 NOBODY = "nobody"
@@ -25,7 +26,7 @@ CONFIG = {
 @pytest.fixture(params=["loopback", "simulated"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DispatcherProcess]:
     if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: run_as needs root")
+        not_tested("run_as needs root")
     with DispatcherProcess(tmp_path, {**CONFIG, "driver": {"name": request.param}}) as process:
         yield process
         wait_for(lambda: not process.instances(), "the instance is gone")

@@ -28,6 +28,7 @@ from pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
 from pool.runner.output import MAX_WAITING_BYTES, Output
 from pool.runner.spool import Places, Spool
 from pool.runner.wire import Order, ProtocolError
+from tests.conftest import not_tested
 from tests.runner_harness import eventually
 
 SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
@@ -216,7 +217,7 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not containment.hierarchies():
-        pytest.skip("NOT TESTED: control groups need root")
+        not_tested("control groups need root")
     monkeypatch.setattr(spawning, "CLONE_NUMBER", ctypes.c_long(1 << 20))
     engine = Engine("process", hierarchy=containment.hierarchies()[0], work=spool.places.work)
     launcher = launch.Launcher(spool, engine, dict(os.environ))
