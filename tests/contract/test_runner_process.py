@@ -98,6 +98,9 @@ def test_command_and_environment_arrive_unchanged(runner: Runner) -> None:
 def test_the_mark_of_an_attempt_names_its_spool(runner: Runner) -> None:
     session, _ = runner.attach()
     session.start("a", "sleep", "60")
+    job = runner.job("a")
+    # The mark is there once the job has taken the supervisor's place.
+    eventually(lambda: b"LONGSHORE_SPOOL=" in Path(f"/proc/{job}/environ").read_bytes())
     kill_marked("longshore-another-spool", "a")
     assert alive(runner.job("a"))
     kill_marked(runner.places.name, "a")
