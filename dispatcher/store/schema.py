@@ -1,4 +1,4 @@
-"""Bringing a store's schema up to this program's, once, whoever opens it."""
+"""Bringing a store's schema up to this program's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCRIPTS = "dispatcher.store:migrations"
 def migrate(engine: Engine) -> None:
     """Run the migrations that the store behind `engine` lacks, in one transaction.
 
-    `engine` must begin its transactions exclusively, so that of several openers one migrates and
-    the others find it done. Raises `StoreUnusable` when a newer Longshore wrote the store.
+    The caller holds the store's lock: no other opener migrates meanwhile. Raises `StoreUnusable`
+    when a newer Longshore wrote the store.
     """
     with engine.begin() as connection:
         config = _config(connection)

@@ -233,26 +233,28 @@ def test_the_store_is_private(tmp_path: Path) -> None:
     store.close()
 
 
-def test_of_several_openers_one_migrates(tmp_path: Path) -> None:
-    path = tmp_path / "longshore.db"
-    failures: list[str] = []
+def test_of_several_openers_of_a_new_store_one_gets_it(tmp_path: Path) -> None:
+    opened: list[Store] = []
+    refused: list[str] = []
     barrier = threading.Barrier(4)
 
-    def migrate() -> None:
-        engine = sqlite.writing_engine(path)
+    def open_it() -> None:
         barrier.wait()
         try:
-            schema.migrate(engine)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
-            failures.append(repr(error))
-        engine.dispose()
+            opened.append(Store.open(url_in(tmp_path)))
+        except StoreUnusable as error:
+            refused.append(str(error))
 
-    threads = [threading.Thread(target=migrate) for _ in range(4)]
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert failures == []
+    assert len(opened) == 1
+    assert len(refused) == 3
+    assert all("is in use by another Longshore" in message for message in refused)
+    insert(opened[0], container(1))
+    opened[0].close()
 
 
 def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
