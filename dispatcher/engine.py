@@ -75,6 +75,8 @@ class Engine:
         recovered: Recovered,
         new_token: Callable[[], str],
         new_secret: Callable[[], str],
+        dice: Callable[[], float],
+        quota_groups: Mapping[str, str],
     ) -> None:
         self.settings = settings
         self.types = dict(types)
@@ -84,6 +86,8 @@ class Engine:
             cluster=cluster,
             new_token=new_token,
             new_secret=new_secret,
+            dice=dice,
+            quota_groups=quota_groups,
         )
         self.ledger = Ledger(
             queue=Queue(self._eligible),

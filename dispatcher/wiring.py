@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import secrets
 import threading
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import ConfigError
-from drivers.interface import InstanceSet, InstanceType
+from drivers.interface import InstanceSet, InstanceType, QuotaGroups
 from drivers.registry import DriverContext, driver
 from pool.bundle import build_runner
 from pool.clock import SteadyClock
@@ -101,7 +102,8 @@ class Server:
         logs = self._logs(watchers)
         stack.callback(logs.close)
         types = instance_types(config)
-        engine = await self._engine(store, {type_.name: type_ for type_ in types})
+        instance_set = self._driver()
+        engine = await self._engine(store, instance_set, {type_.name: type_ for type_ in types})
         performer: Performer | None = None
 
         def perform(command: PoolCommand) -> None:
@@ -126,7 +128,7 @@ class Server:
             publish=publish,
             inbox_limit=config.limits.inbox_events,
         )
-        performer = await asyncio.to_thread(self._performer, logs, runtime)
+        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         backend = DispatcherBackend(
             runtime=runtime,
@@ -166,7 +168,10 @@ class Server:
             max_log_bytes=self._config.limits.log_bytes_per_stream,
         )
 
-    async def _engine(self, store: Store, types: dict[str, InstanceType]) -> Engine:
+    async def _engine(
+        self, store: Store, instance_set: InstanceSet, types: dict[str, InstanceType]
+    ) -> Engine:
+        groups = instance_set if isinstance(instance_set, QuotaGroups) else None
         return Engine(
             cluster=self._config.cluster,
             types=types,
@@ -175,9 +180,11 @@ class Server:
             recovered=await asyncio.to_thread(store.recover),
             new_token=lambda: secrets.token_hex(16),
             new_secret=lambda: secrets.token_hex(32),
+            dice=random.SystemRandom().random,
+            quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
 
-    def _performer(self, logs: LogStore, runtime: Runtime) -> Performer:
+    def _performer(self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
         link_settings = LinkSettings(
@@ -196,7 +203,7 @@ class Server:
             heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
         )
         cloud = CloudCalls(
-            self._driver(),
+            instance_set,
             cluster=config.cluster,
             launching=Launching(
                 image=config.pool.image,

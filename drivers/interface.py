@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 CLUSTER_TAG = "longshore-cluster"
 TYPE_TAG = "longshore-type"
@@ -168,4 +168,30 @@ class InstanceSet(Protocol):
 
     def close(self) -> None:
         """Let go of connections and threads; instances go on."""
+        ...
+
+
+@runtime_checkable
+class QuotaGroups(Protocol):
+    """What an instance set has beside the rest when its account's limits are per group of types."""
+
+    def quota_group(self, instance_type: InstanceType) -> str:
+        """Return the name of the limit that instances of this type count against.
+
+        Called once per configured type, at start. Types of one group that differ in `preemptible`
+        have limits of their own. A driver without this method has one limit for everything.
+        """
+        ...
+
+
+@runtime_checkable
+class PowersOff(Protocol):
+    """What an instance set has beside the rest when an instance can end its own billing."""
+
+    def power_off_command(self) -> str:
+        """Return the POSIX shell command that, run on an instance, makes the cloud end it.
+
+        Only where that ends the billing: it is what a forgotten instance runs at last. Called once,
+        at start. A driver without this method, or one that returns "", leaves instances running.
+        """
         ...

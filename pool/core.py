@@ -120,12 +120,21 @@ class PoolCore:
         cluster: str,
         new_token: Callable[[], str],
         new_secret: Callable[[], str],
+        dice: Callable[[], float],
+        quota_groups: Mapping[str, str],
     ) -> None:
+        """Make the state of a pool that knows no instance.
+
+        `dice` returns numbers from 0 to below 1; `quota_groups` names the cloud's limit that each
+        type (by name) counts against, types that are not in it share one.
+        """
         self.settings = settings
         self.types = dict(types)
         self.cluster = cluster
         self.new_token = new_token
         self.new_secret = new_secret
+        self.dice = dice
+        self.quota_groups = dict(quota_groups)
         self.workers: dict[str, Worker] = {}
         self.launches: dict[str, PendingLaunch] = {}
         self.attempts: dict[str, PoolAttempt] = {}

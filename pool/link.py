@@ -146,6 +146,12 @@ class WorkerLink:
         if session is not None:
             session.request("release", {"attempt_id": attempt_id}, ignore_reply)
 
+    def set_lease(self, *, suspended: bool) -> None:
+        """Tell the runner whether its instance may power itself off, if there is a session."""
+        session = self._session
+        if session is not None:
+            session.request("lease", {"suspended": suspended}, ignore_reply)
+
     def cut(self) -> None:
         """Break session and connection, so that what hangs on them ends soon; returns at once.
 

@@ -54,7 +54,9 @@ class Probe:
     runs and attach a session; ends in `ProbeSucceeded` or `ProbeFailed`.
 
     `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know;
-    `expected` are the attempts that may be there: the logs of no others are kept.
+    `expected` are the attempts that may be there: the logs of no others are kept. `look_anyway`
+    asks for what runs there even when the boot probe fails; `suspend_lease` keeps the instance
+    from powering itself off while nobody contacts it.
     """
 
     op_id: int
@@ -64,6 +66,8 @@ class Probe:
     host_key: str
     secret: str = field(repr=False)
     boot: bool
+    look_anyway: bool = False
+    suspend_lease: bool = False
     expected: tuple[str, ...] = ()
 
 
@@ -100,6 +104,17 @@ class ReleaseAttempt:
     attempt_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLease:
+    """Let an instance power itself off once nobody contacts it for orphan_timeout, or not.
+
+    There is no outcome: every probe says it again.
+    """
+
+    worker_id: str
+    suspended: bool
+
+
 PoolCommand = (
     ListInstances
     | CreateInstance
@@ -110,6 +125,7 @@ PoolCommand = (
     | StartAttempt
     | SignalAttempt
     | ReleaseAttempt
+    | SetLease
 )
 
 # ---- events -----------------------------------------------------------------------------------
@@ -186,7 +202,11 @@ class TagsFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSucceeded:
-    """The worker is ready; `host_key` is the proven key ("TYPE BASE64")."""
+    """The worker answers; `host_key` is the proven key ("TYPE BASE64").
+
+    It is ready, unless `boot_error` says why the boot probe failed ("": it passed, or was not
+    asked for); what the report shows counts either way.
+    """
 
     op_id: int
     worker_id: str
@@ -194,6 +214,7 @@ class ProbeSucceeded:
     began_at: float
     host_key: str
     report: ProbeReport
+    boot_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,10 +58,13 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     signal_interval_s: Seconds = 5.0
     term_timeout_s: Seconds = 120.0
     offline_timeout_s: Seconds = 180.0
+    orphan_timeout_s: Seconds = 1800.0
     quota_hold_s: Seconds = 60.0
     capacity_hold_s: Seconds = 60.0
     cloud_call_timeout_s: Seconds = 120.0
     max_concurrent_creates: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
+    max_cloud_ops_per_second: Annotated[float, msgspec.Meta(ge=0.1, le=1000)] = 20.0
+    max_probes_per_second: Annotated[float, msgspec.Meta(ge=0.1, le=1000)] = 10.0
     image: Annotated[str, msgspec.Meta(max_length=512)] = ""
     init_command: Annotated[str, msgspec.Meta(max_length=16384)] = ""
 

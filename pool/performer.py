@@ -28,6 +28,7 @@ from pool.messages import (
     ProbeFailed,
     ProbeSucceeded,
     ReleaseAttempt,
+    SetLease,
     SetTags,
     SignalAttempt,
     StartAttempt,
@@ -85,7 +86,7 @@ class Performer:
                 self._perform_on_link(command)
 
     def _perform_on_link(
-        self, command: StartAttempt | SignalAttempt | ReleaseAttempt | CloseSession
+        self, command: StartAttempt | SignalAttempt | ReleaseAttempt | SetLease | CloseSession
     ) -> None:
         match command:
             case StartAttempt():
@@ -99,6 +100,9 @@ class Performer:
                     link, reports = self._links[command.worker_id]
                     reports.forget(command.attempt_id)
                     link.release(command.attempt_id)
+            case SetLease():
+                if command.worker_id in self._links:
+                    self._links[command.worker_id][0].set_lease(suspended=command.suspended)
             case CloseSession():
                 found = self._links.pop(command.worker_id, None)
                 if found is not None:

@@ -55,6 +55,7 @@ from pool.messages import (
     ProbeFailed,
     ProbeSucceeded,
     ReleaseAttempt,
+    SetLease,
     SetTags,
     SignalAttempt,
     StartAttempt,
@@ -114,6 +115,8 @@ class Rig:
             recovered=recovered,
             new_token=lambda: f"token-{next(self._numbers)}",
             new_secret=lambda: "secret",
+            dice=lambda: 0.5,
+            quota_groups={},
         )
         self.outflow = Outflow()
         self.uncommitted: list[Write] = []
@@ -318,7 +321,7 @@ class Rig:
                 self.start_now(command)
             case ReleaseAttempt():
                 self.on_instance.get(command.worker_id, {}).pop(command.attempt_id, None)
-            case SignalAttempt() | CloseSession():
+            case SignalAttempt() | CloseSession() | SetLease():
                 pass
 
     def list_now(self, op_id: int) -> None:

@@ -38,6 +38,8 @@ class World:
             recovered=Recovered(),
             new_token=lambda: "token",
             new_secret=lambda: "secret",
+            dice=lambda: 0.5,
+            quota_groups={},
         )
         self.time = 100.0
         self.writes: list[tuple[Sequence[Change], Future[None]]] = []
