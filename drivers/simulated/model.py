@@ -1,0 +1,339 @@
+"""The rules of the simulated cloud: what its calls answer and what becomes of its instances; pure.
+
+It is handed its time and its dice, so that the same calls at the same times have the same answers:
+in real time around real processes (`drivers.simulated.cloud`), and in virtual time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from drivers.errors import (
+    AmbiguousResult,
+    CapacityError,
+    CapacityScope,
+    CloudError,
+    InstanceNotFound,
+    QuotaError,
+    RateLimitError,
+)
+from drivers.interface import InstanceType
+from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+
+
+class Dice(Protocol):
+    """What the rules need of a source of chance."""
+
+    def random(self) -> float:
+        """Return a number from 0 to below 1."""
+        ...
+
+
+class Happening(Enum):
+    """What happens to an instance without anybody calling."""
+
+    BOOTED = "booted"
+    RECLAIM_NOTICE = "reclaim_notice"
+    ENDED = "ended"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What the dice have in store for an instance; times are seconds after its creation.
+
+    `boots_after_s` and `ends_after_s` are None for never; `notice_s` is how long before its end it
+    is told of it (0: not at all). Without a runner nothing that is deployed works there.
+    """
+
+    boots_after_s: float | None
+    ends_after_s: float | None
+    notice_s: float
+    listed_after_s: float
+    tagged_after_s: float
+    has_runner: bool
+    breaks: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Machine:
+    """The cloud's record of one instance.
+
+    It is `ended` once it no longer runs, and is billed until then; listings may show it for a
+    while. `shown_tags` are what listings tell, which may lag.
+    """
+
+    id: str
+    token: str
+    type: InstanceType
+    created_at: float
+    fate: Fate
+    tags: dict[str, str]
+    shown_tags: dict[str, str]
+    booted: bool = False
+    ending: bool = False
+    ended: bool = False
+    ended_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """What came of a create call: an instance, an error, or both when the answer is lost."""
+
+    machine: Machine | None
+    is_new: bool
+    error: CloudError | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """What the account and the cloud allow now; whoever runs the cloud may change it at any time.
+
+    `quota` counts all instances (0: no limit), `group_quotas` those of one quota group and market
+    ("GROUP" or "GROUP/spot"), `capacity` those of one provider type. `shortages` names provider
+    types of which none is to be had, with how far the shortage is told to reach.
+    """
+
+    quota: int = 0
+    group_quotas: dict[str, int] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+    shortages: dict[str, CapacityScope] = field(default_factory=dict)
+
+
+def market_of(group: str, type_: InstanceType) -> str:
+    """Return the name of the quota that a type of `group` counts against."""
+    return f"{group}/spot" if type_.preemptible else group
+
+
+class CloudModel:
+    """One account of the cloud; the caller sees to it that one call is made at a time.
+
+    `dice_of(number)` returns the dice of the instance of that number, so that its fate does not
+    hang on the order of other calls; `dice` are those of the calls. `faults` may be replaced.
+    """
+
+    def __init__(
+        self,
+        parameters: SimulatedParameters,
+        *,
+        name: str,
+        dice: Dice,
+        dice_of: Callable[[int], Dice],
+    ) -> None:
+        self.parameters = parameters
+        self.faults: SimulatedFaults = parameters.faults
+        self.limits = Limits(
+            quota=parameters.quota,
+            group_quotas=dict(parameters.group_quotas),
+            capacity=dict(parameters.capacity),
+        )
+        self.machines: dict[str, Machine] = {}
+        self._name = name
+        self._dice = dice
+        self._dice_of = dice_of
+        self._by_token: dict[str, Machine] = {}
+        self._created = 0
+        self._due: list[tuple[float, int, Happening, Machine]] = []
+        self._scheduled = 0
+
+    def group_of(self, type_: InstanceType) -> str:
+        """Return the quota group of a type, "" when it has none of its own."""
+        return self.parameters.quota_groups.get(type_.provider_type, "")
+
+    # ---- the calls ---------------------------------------------------------------------------
+
+    def create(
+        self, type_: InstanceType, *, tags: Mapping[str, str], token: str, now: float
+    ) -> Creation:
+        """Create an instance, or return the one that this `token` made."""
+        error = self._throttled()
+        if error is not None:
+            return Creation(machine=None, is_new=False, error=error)
+        machine = self._by_token.get(token)
+        if machine is not None:
+            return Creation(machine=machine, is_new=False, error=None)
+        error = self._refusal(type_) or self._failure(self.faults.create_errors, "create")
+        if error is not None:
+            return Creation(machine=None, is_new=False, error=error)
+        if self._falls(self.faults.false_alarms):
+            doubt = AmbiguousResult("the answer to a create call was lost")
+            return Creation(machine=None, is_new=False, error=doubt)
+        machine = self._add(type_, tags, token, now)
+        lost = self._falls(self.faults.lost_answers)
+        doubt_ = AmbiguousResult("the answer to a create call was lost") if lost else None
+        return Creation(machine=machine, is_new=True, error=doubt_)
+
+    def listing(self, tags: Mapping[str, str], now: float) -> list[tuple[Machine, dict[str, str]]]:
+        """Return the instances that a listing shows to carry all of `tags`, with their tags.
+
+        Sorted by id; an instance may come twice. Raises a `CloudError` as the faults say.
+        """
+        error = self._throttled() or self._failure(self.faults.listing_errors, "listing")
+        if error is not None:
+            raise error
+        shown: list[tuple[Machine, dict[str, str]]] = []
+        for _, machine in sorted(self.machines.items()):
+            if now < machine.created_at + machine.fate.listed_after_s:
+                continue
+            seen = machine.shown_tags if self._lags(machine, now) else machine.tags
+            if tags.items() <= seen.items():
+                shown.append((machine, dict(seen)))
+                if self._falls(self.faults.duplicates):
+                    shown.append((machine, dict(seen)))
+        return shown
+
+    def destroy(self, instance_id: str, now: float) -> bool:
+        """Begin to end an instance; return whether it began now (twice is no error)."""
+        error = self._throttled() or self._failure(self.faults.destroy_errors, "destroy")
+        if error is not None:
+            raise error
+        machine = self.machines.get(instance_id)
+        if machine is None or machine.ending or machine.ended:
+            return False
+        machine.ending = True
+        self._schedule(now + self.parameters.destroy_delay_s, Happening.ENDED, machine)
+        return True
+
+    def set_tags(self, instance_id: str, tags: Mapping[str, str], now: float) -> None:
+        """Set tags of an instance; listings may show the old ones for a while."""
+        error = self._throttled() or self._failure(self.faults.tag_errors, "tags")
+        if error is not None:
+            raise error
+        machine = self.machines.get(instance_id)
+        if machine is None:
+            raise InstanceNotFound(f"there is no instance {instance_id}")
+        if not self._lags(machine, now):
+            machine.shown_tags = dict(machine.tags)
+        machine.tags.update(tags)
+
+    def end(self, machine: Machine, now: float) -> None:
+        """End an instance as if its host had failed or it had powered itself off."""
+        self._schedule(now, Happening.ENDED, machine)
+
+    # ---- what happens by itself ----------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Return when something happens next, None when nothing is to."""
+        return self._due[0][0] if self._due else None
+
+    def run_due(self, now: float) -> list[tuple[Happening, Machine]]:
+        """Let happen what is due, and return it in order."""
+        happened: list[tuple[Happening, Machine]] = []
+        while self._due and self._due[0][0] <= now:
+            due, _, happening, machine = heapq.heappop(self._due)
+            if self._happen(happening, machine, due):
+                happened.append((happening, machine))
+        return happened
+
+    def _happen(self, happening: Happening, machine: Machine, due: float) -> bool:
+        """Carry out one happening; return whether it still concerned the instance."""
+        match happening:
+            case Happening.BOOTED:
+                if machine.ended or machine.ending:
+                    return False
+                machine.booted = True
+            case Happening.RECLAIM_NOTICE:
+                return not machine.ended
+            case Happening.ENDED:
+                if machine.ended:
+                    return False
+                machine.ended = True
+                machine.ended_at = due
+                lag_s = self.faults.gone_lag_s * self._dice.random()
+                self._schedule(due + lag_s, Happening.FORGOTTEN, machine)
+            case Happening.FORGOTTEN:
+                del self.machines[machine.id]
+                # A token stays used: a late call must not create the instance anew.
+        return True
+
+    def _schedule(self, due: float, happening: Happening, machine: Machine) -> None:
+        self._scheduled += 1
+        heapq.heappush(self._due, (due, self._scheduled, happening, machine))
+
+    # ---- the dice ------------------------------------------------------------------------------
+
+    def _falls(self, share: float) -> bool:
+        return share > 0 and self._dice.random() < share
+
+    def _throttled(self) -> CloudError | None:
+        if not self._falls(self.faults.rate_limits):
+            return None
+        told = self.faults.retry_after_s or None
+        return RateLimitError("the simulated cloud throttles", retry_after_s=told)
+
+    def _failure(self, share: float, call: str) -> CloudError | None:
+        return CloudError(f"a {call} call failed, as told") if self._falls(share) else None
+
+    def _lags(self, machine: Machine, now: float) -> bool:
+        return now < machine.created_at + machine.fate.tagged_after_s
+
+    def _refusal(self, type_: InstanceType) -> CloudError | None:
+        limits = self.limits
+        if limits.quota and len(self.machines) >= limits.quota:
+            return QuotaError(f"the quota of {limits.quota} instances is used up")
+        market = market_of(self.group_of(type_), type_)
+        most = limits.group_quotas.get(market)
+        if most is not None and self._count_market(market) >= most:
+            return QuotaError(f"the quota of {most} instances of {market} is used up")
+        scope = limits.shortages.get(type_.provider_type)
+        if scope is not None:
+            return CapacityError(f"there is no {type_.provider_type} to be had", scope=scope)
+        room = limits.capacity.get(type_.provider_type)
+        taken = sum(m.type.provider_type == type_.provider_type for m in self.machines.values())
+        if room is not None and taken >= room:
+            return CapacityError(f"there is no capacity for more than {room} of {type_.name}")
+        return None
+
+    def _count_market(self, market: str) -> int:
+        return sum(
+            market_of(self.group_of(m.type), m.type) == market for m in self.machines.values()
+        )
+
+    def _add(self, type_: InstanceType, tags: Mapping[str, str], token: str, now: float) -> Machine:
+        self._created += 1
+        fate = self._fate(type_, self._dice_of(self._created))
+        machine = Machine(
+            id=f"i-sim-{self._name}-{self._created:05d}",
+            token=token,
+            type=type_,
+            created_at=now,
+            fate=fate,
+            tags=dict(tags),
+            shown_tags=self._first_tags(tags),
+        )
+        self.machines[machine.id] = self._by_token[token] = machine
+        if fate.boots_after_s is not None:
+            self._schedule(now + fate.boots_after_s, Happening.BOOTED, machine)
+        if fate.ends_after_s is not None:
+            if fate.notice_s:
+                at = now + max(0.0, fate.ends_after_s - fate.notice_s)
+                self._schedule(at, Happening.RECLAIM_NOTICE, machine)
+            self._schedule(now + fate.ends_after_s, Happening.ENDED, machine)
+        return machine
+
+    def _first_tags(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """Return what listings tell of a new instance's tags while they lag."""
+        late = self.parameters.late_tags
+        return {key: value for key, value in tags.items() if key not in late}
+
+    def _fate(self, type_: InstanceType, dice: Dice) -> Fate:
+        parameters, faults = self.parameters, self.faults
+        boots_after_s = parameters.boot_time_s + dice.random() * parameters.boot_jitter_s
+        slow, dead = dice.random() < faults.slow_boots, dice.random() < faults.dead_boots
+        boots_after_s *= faults.slow_boot_factor if slow else 1.0
+        vanishes, at = dice.random() < faults.vanishing, dice.random()
+        reclaimed = type_.preemptible and dice.random() < faults.reclaims
+        ends = vanishes or reclaimed
+        return Fate(
+            boots_after_s=None if dead else boots_after_s,
+            ends_after_s=at * faults.longest_life_s if ends else None,
+            notice_s=faults.reclaim_notice_s if reclaimed else 0.0,
+            listed_after_s=dice.random() * faults.listing_lag_s,
+            tagged_after_s=dice.random() * faults.tag_lag_s,
+            has_runner=dice.random() >= faults.without_runner,
+            breaks=dice.random() < faults.breaking,
+        )
