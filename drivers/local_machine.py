@@ -27,6 +27,15 @@ from drivers.ssh_server import SshServer, host_key_in
 _log = logging.getLogger(__name__)
 
 _OPEN_TO_OTHERS = Path("/var/tmp")  # noqa: S108 - only names that nobody else can know are removed
+_WITHOUT_RUNNER = """\
+#!/bin/sh
+case "$1" in
+*.pyz) echo "python3: the Python of this image cannot run archives" >&2; exit 1 ;;
+esac
+PATH=${PATH#*:}
+export PATH
+exec python3 "$@"
+"""
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only names that nobody else can know are removed
 
 
@@ -68,6 +77,15 @@ def remove_files(directory: Path) -> None:
         for left in (_SHARED_MEMORY / name, work):
             shutil.rmtree(left, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def _break_python(directory: Path, environment: dict[str, str]) -> None:
+    """Put a Python in front of the search path that runs no archive."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    program = directory / "python3"
+    program.write_text(_WITHOUT_RUNNER, encoding="utf-8")
+    program.chmod(0o700)
+    environment["PATH"] = f"{directory}:{environment['PATH']}"
 
 
 def run_init(
@@ -136,13 +154,23 @@ class LocalMachine:
 
     It has its address from the first moment, and refuses connections until `boot` is through.
     `directory` is made when missing; what is in it already (the host key) is taken up again.
+    Without `has_runner` its Python is broken, as in a bad image: what is deployed cannot run.
     """
 
-    def __init__(self, *, instance_id: str, directory: Path, authorized_key: str) -> None:
+    def __init__(
+        self,
+        *,
+        instance_id: str,
+        directory: Path,
+        authorized_key: str,
+        has_runner: bool = True,
+    ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._instance_id = instance_id
         self._directory = directory
         self._environment = instance_environment(instance_id, directory)
+        if not has_runner:
+            _break_python(directory / "bin", self._environment)
         self._server = SshServer(
             "127.0.0.1",
             host_key=host_key_in(directory),
@@ -178,6 +206,12 @@ class LocalMachine:
                 target=self._run_boot, args=(init_command, initialised), name="boot", daemon=True
             )
             self._boot.start()
+
+    def report_broken(self, reason: str) -> None:
+        """Let the instance say of itself from now on that it is broken, as its owner would."""
+        runner = Path(self._environment["LONGSHORE_RUNNER_DIR"])
+        runner.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(runner / "broken", f"{reason}\n".encode())
 
     def close(self) -> None:
         """End the SSH server, its sessions and a boot that is under way; detached processes stay.

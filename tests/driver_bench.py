@@ -15,7 +15,7 @@ import paramiko
 from drivers import loopback
 from drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType, Resources
 from drivers.registry import DriverContext, driver
-from drivers.simulated.cloud import SimulatedParameters
+from drivers.simulated.parameters import SimulatedParameters
 from drivers.ssh_server import host_key_in, public_key_text
 from tests import sshd_driver
 from tests.sshd_host import wait_until

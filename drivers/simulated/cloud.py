@@ -1,12 +1,12 @@
 """A cloud in memory, with limits and delays, whose instances answer real SSH on this machine.
 
-Their processes run on this machine, so they end with the cloud; those of a cloud that was killed
-are ended by the next one that uses the same directory.
+What happens is decided by the rules in `drivers.simulated.model`; here it is carried out. The
+instances' processes run on this machine, so they end with the cloud; those of a cloud that was
+killed are ended by the next one that uses the same directory.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 import os
 import random
@@ -18,53 +18,23 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import assert_never
 
-import msgspec
-
-from drivers.errors import (
-    AmbiguousResult,
-    CapacityError,
-    CapacityScope,
-    CloudError,
-    InstanceNotFound,
-    QuotaError,
-)
-from drivers.interface import HostKeyVerdict, Instance
+from drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
+from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import LocalMachine, remove_files
-from drivers.local_processes import end_processes, start_time
+from drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
+from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
+from drivers.simulated.parameters import SimulatedParameters
+from drivers.simulated.power import PowerLine
 
 _log = logging.getLogger(__name__)
 
 _HISTORY_LENGTH = 100_000
-_REMEMBERED_TOKENS = 10_000
-"""How many tokens of instances that are gone are still recognised."""
 _OWNER_FILE = "owner"
-
-_Delay = Annotated[float, msgspec.Meta(ge=0, le=86400)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-
-
-class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the cloud behaves; durations in seconds.
-
-    An instance refuses connections for `boot_time_s`, and up to `boot_jitter_s` more as the dice of
-    `seed` fall. `quota` is the most instances there may be (0: no limit), `capacity` the most of
-    each provider type named. A create call takes `create_delay_s`, though the instance is there
-    from its beginning; a destroyed one leaves the listing after `destroy_delay_s`. `state_dir` is
-    where the instances' directories are ("": where the dispatcher keeps its data).
-    """
-
-    boot_time_s: _Delay = 1.0
-    boot_jitter_s: _Delay = 0.0
-    seed: int = 0
-    quota: _Count = 0
-    create_delay_s: _Delay = 0.0
-    destroy_delay_s: _Delay = 0.0
-    capacity: dict[Annotated[str, msgspec.Meta(min_length=1)], _Count] = {}
-    state_dir: str = ""
+_POWER_FILE = "power-off"
+_BROKEN = "the simulated cloud broke this instance"
 
 
 class CloudEvent(Enum):
@@ -72,10 +42,14 @@ class CloudEvent(Enum):
 
     CREATED = "created"
     BOOTED = "booted"
+    BROKE = "broke"
+    RECLAIM_NOTICE = "reclaim_notice"
     DESTROYED = "destroyed"
+    ENDED_BY_ITSELF = "ended_by_itself"
     GONE = "gone"
     OVER_QUOTA = "over_quota"
     AT_CAPACITY = "at_capacity"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,28 +62,11 @@ class HistoryEntry:
     provider_type: str
 
 
-class _State(Enum):
-    EXISTS = "exists"
-    ENDING = "ending"
-    GONE = "gone"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Machine:
-    """The cloud's record of one instance."""
-
-    id: str
-    token: str
-    provider_type: str
-    tags: dict[str, str]
-    local: LocalMachine
-    state: _State = _State.EXISTS
-
-
 class SimulatedCloud:
-    """The cloud: its instances, its limits and its clock (monotonic seconds); for any thread.
+    """The cloud: its instances and its clock (monotonic seconds) around its rules; for any thread.
 
-    `state_dir` may be shared by several clouds, each has a directory of its own in it.
+    `state_dir` may be shared by several clouds, each has a directory of its own in it. `destiny` is
+    what becomes of instances in place of what the dice say (see `CloudModel`).
     """
 
     def __init__(
@@ -118,20 +75,26 @@ class SimulatedCloud:
         *,
         state_dir: Path,
         clock: Callable[[], float] = time.monotonic,
+        destiny: Callable[[int, InstanceType, float, Fate], Fate] = as_thrown,
     ) -> None:
-        self._parameters = parameters
+        self._create_delay_s = parameters.create_delay_s
         self._clock = clock
-        self._name = secrets.token_hex(3)
-        self._directory = _own_directory(state_dir, self._name)
+        name = secrets.token_hex(3)
+        self._directory = _own_directory(state_dir, name)
+        self._model = CloudModel(
+            parameters,
+            name=name,
+            dice=_dice(parameters.seed, "calls"),
+            dice_of=lambda number: _dice(parameters.seed, str(number)),
+            destiny=destiny,
+        )
+        # Everything below is looked at and changed under its lock only.
         self._changed = threading.Condition()
         self._closed = False
-        self._created = 0
-        self._machines: dict[str, _Machine] = {}
-        self._by_token: dict[str, _Machine] = {}
-        self._gone_tokens: deque[str] = deque()
+        self._machines: dict[str, LocalMachine] = {}
+        self._init_commands: dict[str, str] = {}
         self._history: deque[HistoryEntry] = deque(maxlen=_HISTORY_LENGTH)
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._scheduled = 0
+        self._power_line = PowerLine(self._directory / _POWER_FILE, self._power_off)
         self._timekeeper = threading.Thread(
             target=self._keep_time, name="simulated-cloud", daemon=True
         )
@@ -140,62 +103,78 @@ class SimulatedCloud:
     def create(
         self,
         *,
-        provider_type: str,
+        instance_type: InstanceType,
         tags: Mapping[str, str],
         init_command: str,
         public_key: str,
         token: str,
     ) -> Instance:
-        """Create an instance, or return the one that this `token` made; it boots by itself."""
-        with self._changed:
-            self._refuse_if_closed()
-            machine = self._by_token.get(token)
-            if machine is None:
-                self._refuse_if_full(provider_type)
-                machine = self._add(provider_type, tags, public_key, token)
-                boot = partial(self._boot, machine, init_command)
-                self._schedule(self._boot_time_s(), boot)
-            until = self._clock() + self._parameters.create_delay_s
-            while not self._closed and (remaining_s := until - self._clock()) > 0:
-                self._changed.wait(remaining_s)
-            if self._closed:
-                raise AmbiguousResult("the simulated cloud was closed during the create call")
-            return self._view(machine)
+        """Create an instance, or return the one that this `token` made; it boots by itself.
 
-    def instances(self, tags: Mapping[str, str]) -> list[Instance]:
-        """Return the instances that carry all of `tags`, sorted by id."""
-        with self._changed:
-            self._refuse_if_closed()
-            return [
-                self._view(machine)
-                for _, machine in sorted(self._machines.items())
-                if tags.items() <= machine.tags.items()
-            ]
-
-    def destroy(self, instance_id: str) -> None:
-        """End an instance's processes now; it leaves the listing later. No error when it is gone.
-
-        Raises `CloudError` when a process does not end.
+        Raises `QuotaError`, `CapacityError` and others, as limits and faults say.
         """
         with self._changed:
             self._refuse_if_closed()
-            machine = self._machines.get(instance_id)
-        if machine is None or machine.state is not _State.EXISTS:
-            return
-        machine.local.end()
+            self.run_due()
+            creation = self._model.create(instance_type, tags=tags, token=token, now=self._clock())
+            if creation.machine is not None and creation.is_new:
+                self._install(creation.machine, init_command, public_key)
+            if creation.error is not None:
+                self._note(_kind_of(creation.error), instance_type.provider_type)
+            if creation.machine is not None:
+                self._let_due_happen()
+                self._pass_time(self._create_delay_s)
+            machine = creation.answer()
+            return self._view(machine, machine.tags)
+
+    def instances(self, tags: Mapping[str, str]) -> list[Instance]:
+        """Return the instances that carry all of `tags`, sorted by id; faults may repeat some."""
         with self._changed:
-            if machine.state is _State.EXISTS:
-                machine.state = _State.ENDING
-                self._note(CloudEvent.DESTROYED, machine.provider_type, machine.id)
-                self._schedule(self._parameters.destroy_delay_s, partial(self._remove, machine))
+            self._refuse_if_closed()
+            self.run_due()
+            try:
+                listing = self._model.listing(tags, self._clock())
+            except CloudError:
+                self._note(CloudEvent.FAILED)
+                raise
+            return [self._view(machine, shown) for machine, shown in listing]
+
+    def destroy(self, instance_id: str) -> None:
+        """Begin to end an instance; it leaves the listing later. No error when it is gone."""
+        with self._changed:
+            self._refuse_if_closed()
+            self.run_due()
+            machine = self._model.machines.get(instance_id)
+            try:
+                begun = self._model.destroy(instance_id, self._clock())
+            except CloudError:
+                self._note(CloudEvent.FAILED, "", instance_id)
+                raise
+            if begun and machine is not None:
+                self._note(CloudEvent.DESTROYED, machine.type.provider_type, instance_id)
+                self._let_due_happen()
 
     def set_tags(self, instance_id: str, tags: Mapping[str, str]) -> None:
         """Set tags of an instance; raises `InstanceNotFound`."""
         with self._changed:
             self._refuse_if_closed()
-            if instance_id not in self._machines:
-                raise InstanceNotFound(f"there is no instance {instance_id}")
-            self._machines[instance_id].tags.update(tags)
+            self.run_due()
+            try:
+                self._model.set_tags(instance_id, tags, self._clock())
+            except CloudError:
+                self._note(CloudEvent.FAILED, "", instance_id)
+                raise
+
+    def quota_group(self, instance_type: InstanceType) -> str:
+        """Return the quota group of a type, "" when it has none of its own."""
+        return self._model.group_of(instance_type)
+
+    def power_off_command(self) -> str:
+        """Return the shell command that, run on an instance, ends it as a power-off would.
+
+        It needs the environment that everything on the instance has.
+        """
+        return self._power_line.command(f'"${INSTANCE_VARIABLE}"')
 
     def run_due(self) -> float | None:
         """Do what is due by now, and return in how many seconds something is again.
@@ -204,11 +183,12 @@ class SimulatedCloud:
         clock of his own calls this whenever he has moved it.
         """
         with self._changed:
-            while self._due:
-                wait_s = self._due[0][0] - self._clock()
+            while (due := self._model.next_due()) is not None:
+                wait_s = due - self._clock()
                 if wait_s > 0:
                     return wait_s
-                heapq.heappop(self._due)[2]()
+                for happening, machine in self._model.run_due(self._clock()):
+                    self._carry_out(happening, machine)
             return None
 
     def history(self) -> list[HistoryEntry]:
@@ -224,82 +204,84 @@ class SimulatedCloud:
             self._closed = True
             self._changed.notify_all()
         self._timekeeper.join()
-        for _, machine in sorted(self._machines.items()):
-            try:
-                machine.local.end()
-                remove_files(self._directory / machine.id)
-            except CloudError:
-                _log.exception("instance %s does not end", machine.id)
+        self._power_line.close()
+        for instance_id in sorted(self._machines):
+            self._clear_away(instance_id)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise CloudError("the simulated cloud is closed")
 
-    def _refuse_if_full(self, provider_type: str) -> None:
-        quota = self._parameters.quota
-        if quota and len(self._machines) >= quota:
-            self._note(CloudEvent.OVER_QUOTA, provider_type)
-            raise QuotaError(f"the quota of {quota} instances is used up")
-        most = self._parameters.capacity.get(provider_type)
-        taken = sum(each.provider_type == provider_type for each in self._machines.values())
-        if most is not None and taken >= most:
-            self._note(CloudEvent.AT_CAPACITY, provider_type)
-            raise CapacityError(
-                f"there is no capacity for more than {most} of {provider_type}",
-                scope=CapacityScope.TYPE,
-            )
-
-    def _add(
-        self, provider_type: str, tags: Mapping[str, str], public_key: str, token: str
-    ) -> _Machine:
-        self._created += 1
-        instance_id = f"i-sim-{self._name}-{self._created:05d}"
+    def _install(self, machine: Machine, init_command: str, public_key: str) -> None:
+        self._note(CloudEvent.CREATED, machine.type.provider_type, machine.id)
         try:
-            local = LocalMachine(
-                instance_id=instance_id,
-                directory=self._directory / instance_id,
+            self._machines[machine.id] = LocalMachine(
+                instance_id=machine.id,
+                directory=self._directory / machine.id,
                 authorized_key=public_key,
+                has_runner=machine.fate.has_runner,
             )
         except OSError as error:
+            self._model.end(machine, self._clock())
+            self._let_due_happen()
             raise CloudError(f"this machine cannot hold another instance: {error}") from error
-        machine = _Machine(
-            id=instance_id,
-            token=token,
-            provider_type=provider_type,
-            tags=dict(tags),
-            local=local,
-        )
-        self._machines[instance_id] = self._by_token[token] = machine
-        self._note(CloudEvent.CREATED, provider_type, instance_id)
-        return machine
+        self._init_commands[machine.id] = init_command
 
-    def _boot_time_s(self) -> float:
-        # Dice of its own for each instance, so that its fate does not hang on the others' order.
-        dice = random.Random(f"{self._parameters.seed}:{self._created}")  # noqa: S311 - no secret, a replayable delay
-        return self._parameters.boot_time_s + dice.random() * self._parameters.boot_jitter_s
+    def _carry_out(self, happening: Happening, machine: Machine) -> None:
+        """Do to a machine what has happened to it; what fails is in the log."""
+        local = self._machines.get(machine.id)
+        event = _EVENTS[happening]
+        if happening is not Happening.ENDED or not machine.ending:
+            self._note(event, machine.type.provider_type, machine.id)
+        if local is None:
+            return
+        match happening:
+            case Happening.BOOTED:
+                local.boot(self._init_commands.pop(machine.id, ""))
+            case Happening.BROKE:
+                self._break(machine.id, local)
+            case Happening.RECLAIM_NOTICE:
+                _log.info("instance %s will be taken back", machine.id)
+            case Happening.ENDED:
+                self._cut_power(machine.id, local)
+            case Happening.FORGOTTEN:
+                self._clear_away(machine.id)
+            case _:
+                assert_never(happening)
 
-    def _boot(self, machine: _Machine, init_command: str) -> None:
-        if machine.state is _State.EXISTS:
-            self._note(CloudEvent.BOOTED, machine.provider_type, machine.id)
-            machine.local.boot(init_command)
+    def _break(self, instance_id: str, local: LocalMachine) -> None:
+        try:
+            local.report_broken(_BROKEN)
+        except OSError:
+            _log.exception("instance %s cannot say that it is broken", instance_id)
 
-    def _remove(self, machine: _Machine) -> None:
-        machine.state = _State.GONE
-        del self._machines[machine.id]
-        self._note(CloudEvent.GONE, machine.provider_type, machine.id)
-        remove_files(self._directory / machine.id)
-        self._gone_tokens.append(machine.token)
-        if len(self._gone_tokens) > _REMEMBERED_TOKENS:
-            del self._by_token[self._gone_tokens.popleft()]
+    def _cut_power(self, instance_id: str, local: LocalMachine) -> None:
+        self._init_commands.pop(instance_id, None)
+        try:
+            local.end()
+        except CloudError:
+            _log.exception("instance %s does not end", instance_id)
 
-    def _view(self, machine: _Machine) -> Instance:
-        address = machine.local.address if machine.state is _State.EXISTS else ""
-        return _SimulatedInstance(
-            id=machine.id, address=address, tags=dict(machine.tags), cloud=self
-        )
+    def _clear_away(self, instance_id: str) -> None:
+        """End whatever is left of an instance, and remove its files."""
+        local = self._machines.pop(instance_id)
+        self._cut_power(instance_id, local)
+        remove_files(self._directory / instance_id)
 
-    def _note(self, event: CloudEvent, provider_type: str, instance_id: str = "") -> None:
+    def _power_off(self, instance_id: str) -> None:
+        with self._changed:
+            machine = self._model.machines.get(instance_id)
+            if machine is not None and not self._closed:
+                self._model.end(machine, self._clock())
+                self._let_due_happen()
+
+    def _view(self, machine: Machine, tags: Mapping[str, str]) -> Instance:
+        local = None if machine.ending else self._machines.get(machine.id)
+        address = local.address if local is not None else ""
+        return _SimulatedInstance(id=machine.id, address=address, tags=dict(tags), cloud=self)
+
+    def _note(self, event: CloudEvent, provider_type: str = "", instance_id: str = "") -> None:
         self._history.append(
             HistoryEntry(
                 time=self._clock(),
@@ -309,9 +291,15 @@ class SimulatedCloud:
             )
         )
 
-    def _schedule(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._scheduled += 1
-        heapq.heappush(self._due, (self._clock() + delay_s, self._scheduled, action))
+    def _pass_time(self, delay_s: float) -> None:
+        """Wait; raises `AmbiguousResult` when the cloud is closed meanwhile."""
+        until = self._clock() + delay_s
+        while not self._closed and (remaining_s := until - self._clock()) > 0:
+            self._changed.wait(remaining_s)
+        if self._closed:
+            raise AmbiguousResult("the simulated cloud was closed during the create call")
+
+    def _let_due_happen(self) -> None:
         self.run_due()
         self._changed.notify_all()
 
@@ -319,6 +307,30 @@ class SimulatedCloud:
         with self._changed:
             while not self._closed:
                 self._changed.wait(self.run_due())
+
+
+_EVENTS = {
+    Happening.BOOTED: CloudEvent.BOOTED,
+    Happening.BROKE: CloudEvent.BROKE,
+    Happening.RECLAIM_NOTICE: CloudEvent.RECLAIM_NOTICE,
+    Happening.ENDED: CloudEvent.ENDED_BY_ITSELF,
+    Happening.FORGOTTEN: CloudEvent.GONE,
+}
+
+
+def _kind_of(error: CloudError) -> CloudEvent:
+    """Return what a create call that raises `error` is called in the history."""
+    match error:
+        case QuotaError():
+            return CloudEvent.OVER_QUOTA
+        case CapacityError():
+            return CloudEvent.AT_CAPACITY
+        case _:
+            return CloudEvent.FAILED
+
+
+def _dice(seed: int, whose: str) -> random.Random:
+    return random.Random(f"{seed}:{whose}")  # noqa: S311 - no secret, a fate that can be replayed
 
 
 def _own_directory(state_dir: Path, name: str) -> Path:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from drivers.interface import Instance, InstanceType
 from drivers.registry import DriverContext, DriverInfo
-from drivers.simulated.cloud import SimulatedCloud, SimulatedParameters
+from drivers.simulated.cloud import SimulatedCloud
+from drivers.simulated.parameters import SimulatedParameters
 
 
 class SimulatedInstanceSet:
@@ -26,9 +27,9 @@ class SimulatedInstanceSet:
         public_key: str,
         token: str,
     ) -> Instance:
-        """Create an instance; raises `QuotaError` and `CapacityError` as the parameters say."""
+        """Create an instance; raises what the limits and faults of the parameters say."""
         return self.cloud.create(
-            provider_type=instance_type.provider_type,
+            instance_type=instance_type,
             tags=tags,
             init_command=init_command,
             public_key=public_key,
@@ -38,6 +39,14 @@ class SimulatedInstanceSet:
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         """List the instances that carry all of `tags`."""
         return self.cloud.instances(tags)
+
+    def quota_group(self, instance_type: InstanceType) -> str:
+        """Return the group that `quota_groups` of the parameters names, "" for none."""
+        return self.cloud.quota_group(instance_type)
+
+    def power_off_command(self) -> str:
+        """Return what ends the instance, and its billing, when it is run there."""
+        return self.cloud.power_off_command()
 
     def close(self) -> None:
         """End the cloud too: it lives in this process's memory and cannot outlive it."""

@@ -7,6 +7,7 @@ in real time around real processes (`drivers.simulated.cloud`), and in virtual t
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from drivers.errors import (
     AmbiguousResult,
+    BugError,
     CapacityError,
     CapacityScope,
     CloudError,
@@ -23,6 +25,9 @@ from drivers.errors import (
 )
 from drivers.interface import InstanceType
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+
+REMEMBERED_TOKENS = 10_000
+"""How many tokens of instances that are gone are still recognised."""
 
 
 class Dice(Protocol):
@@ -37,6 +42,7 @@ class Happening(Enum):
     """What happens to an instance without anybody calling."""
 
     BOOTED = "booted"
+    BROKE = "broke"
     RECLAIM_NOTICE = "reclaim_notice"
     ENDED = "ended"
     FORGOTTEN = "forgotten"
@@ -47,7 +53,8 @@ class Fate:
     """What the dice have in store for an instance; times are seconds after its creation.
 
     `boots_after_s` and `ends_after_s` are None for never; `notice_s` is how long before its end it
-    is told of it (0: not at all). Without a runner nothing that is deployed works there.
+    is told of it (0: not at all). Without a runner nothing that is deployed works there. One that
+    `breaks` says so of itself from `breaks_after_s` on.
     """
 
     boots_after_s: float | None
@@ -57,6 +64,7 @@ class Fate:
     tagged_after_s: float
     has_runner: bool
     breaks: bool
+    breaks_after_s: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +72,7 @@ class Machine:
     """The cloud's record of one instance.
 
     It is `ended` once it no longer runs, and is billed until then; listings may show it for a
-    while. `shown_tags` are what listings tell, which may lag.
+    while. Until `tags_shown_from` they tell its `shown_tags` in place of its `tags`.
     """
 
     id: str
@@ -74,6 +82,7 @@ class Machine:
     fate: Fate
     tags: dict[str, str]
     shown_tags: dict[str, str]
+    tags_shown_from: float
     booted: bool = False
     ending: bool = False
     ended: bool = False
@@ -87,6 +96,14 @@ class Creation:
     machine: Machine | None
     is_new: bool
     error: CloudError | None
+
+    def answer(self) -> Machine:
+        """Return the instance, or raise the error: what the caller hears."""
+        if self.error is not None:
+            raise self.error
+        if self.machine is None:
+            raise BugError("a create call came to nothing")
+        return self.machine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,11 +126,17 @@ def market_of(group: str, type_: InstanceType) -> str:
     return f"{group}/spot" if type_.preemptible else group
 
 
+def as_thrown(number: int, type_: InstanceType, now: float, fate: Fate) -> Fate:  # noqa: ARG001 - others may look
+    """Return the fate that the dice of the instance of this number have thrown."""
+    return fate
+
+
 class CloudModel:
     """One account of the cloud; the caller sees to it that one call is made at a time.
 
     `dice_of(number)` returns the dice of the instance of that number, so that its fate does not
-    hang on the order of other calls; `dice` are those of the calls. `faults` may be replaced.
+    hang on the order of other calls; `dice` are those of the calls. `destiny(number, type, now,
+    fate)` returns what becomes of it in place of that. `faults` may be replaced.
     """
 
     def __init__(
@@ -123,6 +146,7 @@ class CloudModel:
         name: str,
         dice: Dice,
         dice_of: Callable[[int], Dice],
+        destiny: Callable[[int, InstanceType, float, Fate], Fate] = as_thrown,
     ) -> None:
         self.parameters = parameters
         self.faults: SimulatedFaults = parameters.faults
@@ -135,7 +159,9 @@ class CloudModel:
         self._name = name
         self._dice = dice
         self._dice_of = dice_of
+        self._destiny = destiny
         self._by_token: dict[str, Machine] = {}
+        self._gone_tokens: deque[str] = deque()
         self._created = 0
         self._due: list[tuple[float, int, Happening, Machine]] = []
         self._scheduled = 0
@@ -179,7 +205,7 @@ class CloudModel:
         for _, machine in sorted(self.machines.items()):
             if now < machine.created_at + machine.fate.listed_after_s:
                 continue
-            seen = machine.shown_tags if self._lags(machine, now) else machine.tags
+            seen = machine.shown_tags if now < machine.tags_shown_from else machine.tags
             if tags.items() <= seen.items():
                 shown.append((machine, dict(seen)))
                 if self._falls(self.faults.duplicates):
@@ -206,8 +232,10 @@ class CloudModel:
         machine = self.machines.get(instance_id)
         if machine is None:
             raise InstanceNotFound(f"there is no instance {instance_id}")
-        if not self._lags(machine, now):
+        if now >= machine.tags_shown_from:
             machine.shown_tags = dict(machine.tags)
+        shown_from = now + self.faults.tag_lag_s * self._dice.random()
+        machine.tags_shown_from = max(machine.tags_shown_from, shown_from)
         machine.tags.update(tags)
 
     def end(self, machine: Machine, now: float) -> None:
@@ -236,7 +264,7 @@ class CloudModel:
                 if machine.ended or machine.ending:
                     return False
                 machine.booted = True
-            case Happening.RECLAIM_NOTICE:
+            case Happening.BROKE | Happening.RECLAIM_NOTICE:
                 return not machine.ended
             case Happening.ENDED:
                 if machine.ended:
@@ -247,8 +275,14 @@ class CloudModel:
                 self._schedule(due + lag_s, Happening.FORGOTTEN, machine)
             case Happening.FORGOTTEN:
                 del self.machines[machine.id]
-                # A token stays used: a late call must not create the instance anew.
+                self._remember(machine.token)
         return True
+
+    def _remember(self, token: str) -> None:
+        """Keep a token used, since a late call must not create the instance anew; not for ever."""
+        self._gone_tokens.append(token)
+        if len(self._gone_tokens) > REMEMBERED_TOKENS:
+            del self._by_token[self._gone_tokens.popleft()]
 
     def _schedule(self, due: float, happening: Happening, machine: Machine) -> None:
         self._scheduled += 1
@@ -267,9 +301,6 @@ class CloudModel:
 
     def _failure(self, share: float, call: str) -> CloudError | None:
         return CloudError(f"a {call} call failed, as told") if self._falls(share) else None
-
-    def _lags(self, machine: Machine, now: float) -> bool:
-        return now < machine.created_at + machine.fate.tagged_after_s
 
     def _refusal(self, type_: InstanceType) -> CloudError | None:
         limits = self.limits
@@ -295,7 +326,8 @@ class CloudModel:
 
     def _add(self, type_: InstanceType, tags: Mapping[str, str], token: str, now: float) -> Machine:
         self._created += 1
-        fate = self._fate(type_, self._dice_of(self._created))
+        thrown = self._fate(type_, self._dice_of(self._created))
+        fate = self._destiny(self._created, type_, now, thrown)
         machine = Machine(
             id=f"i-sim-{self._name}-{self._created:05d}",
             token=token,
@@ -304,16 +336,23 @@ class CloudModel:
             fate=fate,
             tags=dict(tags),
             shown_tags=self._first_tags(tags),
+            tags_shown_from=now + fate.tagged_after_s,
         )
         self.machines[machine.id] = self._by_token[token] = machine
+        self._schedule_fate(machine)
+        return machine
+
+    def _schedule_fate(self, machine: Machine) -> None:
+        fate, now = machine.fate, machine.created_at
         if fate.boots_after_s is not None:
             self._schedule(now + fate.boots_after_s, Happening.BOOTED, machine)
+        if fate.breaks:
+            self._schedule(now + fate.breaks_after_s, Happening.BROKE, machine)
         if fate.ends_after_s is not None:
             if fate.notice_s:
                 at = now + max(0.0, fate.ends_after_s - fate.notice_s)
                 self._schedule(at, Happening.RECLAIM_NOTICE, machine)
             self._schedule(now + fate.ends_after_s, Happening.ENDED, machine)
-        return machine
 
     def _first_tags(self, tags: Mapping[str, str]) -> dict[str, str]:
         """Return what listings tell of a new instance's tags while they lag."""
@@ -336,4 +375,5 @@ class CloudModel:
             tagged_after_s=dice.random() * faults.tag_lag_s,
             has_runner=dice.random() >= faults.without_runner,
             breaks=dice.random() < faults.breaking,
+            breaks_after_s=dice.random() * faults.longest_life_s,
         )

@@ -29,7 +29,7 @@ class SimulatedFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reachable, `vanishing` ones end by themselves and `reclaims` of the preemptible ones are taken
     back, within `longest_life_s`, the latter with `reclaim_notice_s` of notice (0: none);
     `without_runner` ones cannot run ours, `breaking` ones say of themselves that they are broken,
-    after a while.
+    from some time within `longest_life_s` on.
     """
 
     create_errors: Share = 0.0

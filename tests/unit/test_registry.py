@@ -11,7 +11,7 @@ import pytest
 from drivers.errors import ConfigError
 from drivers.loopback import LoopbackParameters
 from drivers.registry import DriverInfo, driver, driver_names
-from drivers.simulated.cloud import SimulatedParameters
+from drivers.simulated.parameters import SimulatedParameters
 
 PLUG_IN = """
 import msgspec

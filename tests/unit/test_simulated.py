@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,9 @@ from drivers.errors import (
 )
 from drivers.interface import Instance
 from drivers.local_processes import processes_of
-from drivers.simulated.cloud import CloudEvent, SimulatedCloud, SimulatedParameters
+from drivers.simulated.cloud import CloudEvent, SimulatedCloud
+from drivers.simulated.parameters import SimulatedParameters
+from tests.driver_bench import TYPE
 from tests.sshd_host import wait_until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -43,9 +46,8 @@ def cloud(directory: Path, **parameters: object) -> Iterator[SimulatedCloud]:
 def create(
     made: SimulatedCloud, token: str, *, provider_type: str = "t1", init: str = ""
 ) -> Instance:
-    return made.create(
-        provider_type=provider_type, tags={}, init_command=init, public_key=KEY, token=token
-    )
+    type_ = replace(TYPE, provider_type=provider_type)
+    return made.create(instance_type=type_, tags={}, init_command=init, public_key=KEY, token=token)
 
 
 def accepts(address: str) -> bool:
@@ -200,9 +202,11 @@ def test_a_closed_cloud_leaves_nothing_on_disk(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from drivers.simulated.cloud import SimulatedCloud, SimulatedParameters
+from drivers.simulated.cloud import SimulatedCloud
+from drivers.simulated.parameters import SimulatedParameters
+from tests.driver_bench import TYPE
 cloud = SimulatedCloud(SimulatedParameters(boot_time_s=0), state_dir=Path(sys.argv[1]))
-instance = cloud.create(provider_type="t1", tags={}, public_key="", token="t",
+instance = cloud.create(instance_type=TYPE, tags={}, public_key="", token="t",
     init_command="setsid sleep 618 </dev/null >/dev/null 2>&1 & echo up >ready")
 while not list(Path(sys.argv[1]).glob("*/*/ready")): time.sleep(0.01)
 print(instance.id, flush=True)
