@@ -10,6 +10,7 @@ from dispatcher.api.backend import (
     Conflict,
     Health,
     InstanceView,
+    LeakReport,
     NewContainer,
     NotFound,
     ServerEvent,
@@ -45,7 +46,7 @@ from dispatcher.store.errors import (
     Withdrawn,
 )
 from dispatcher.store.store import Store
-from dispatcher.views import instance_view
+from dispatcher.views import instance_view, leak_report
 from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 from pool.core import HoldCause
@@ -223,6 +224,10 @@ class DispatcherBackend:
         """Return all instances, sorted by id."""
         workers = self._engine.pool.workers
         return [self._view(workers[instance_id]) for instance_id in sorted(workers)]
+
+    def leaks(self) -> LeakReport:
+        """Return what is billed and not wanted at this moment."""
+        return leak_report(self._engine, self._now())
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine; the answer shows what was asked for."""

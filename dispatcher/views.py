@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from dispatcher.api.answers import container_answer, instance_answer
-from dispatcher.api.backend import InstanceView
+from dispatcher.api.backend import InstanceView, LeakReport
 from dispatcher.engine import Engine
 from dispatcher.model import Container, InstanceRecord
+from pool.leaks import find_leaks, listing_is_current
 from pool.model import Worker
 
 
@@ -60,6 +61,23 @@ def gone_view(record: InstanceRecord) -> InstanceView:
         last_contact_at=0.0,
         broken="",
         last_error=record.gone_reason,
+    )
+
+
+def leak_report(engine: Engine, now: float) -> LeakReport:
+    """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
+
+    Prices are those at which the instances were bought, whatever the configuration says now.
+    """
+    prices = {
+        record.id: record.price_usd_per_hour
+        for record in engine.records.values()
+        if record.price_usd_per_hour
+    }
+    return LeakReport(
+        leaks=tuple(find_leaks(engine.pool, now, prices_usd_per_hour=prices)),
+        listed_at=engine.pool.listed_at,
+        complete=listing_is_current(engine.pool, now),
     )
 
 

@@ -86,6 +86,7 @@ PATHS = (
     "/v1/instances/i-1",
     "/v1/instances/i-1/idle-behavior",
     "/v1/instances/i-1/kill",
+    "/v1/leaks",
     "/v1/events",
     "/health/live",
     "/health/ready",

@@ -17,6 +17,7 @@ from dispatcher.api.backend import (
     Conflict,
     Health,
     InstanceView,
+    LeakReport,
     NewContainer,
     NotFound,
     ServerEvent,
@@ -36,7 +37,7 @@ class FakeBackend:
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
     `unavailable` to a sentence to have submissions refused, `problems` to be not ready, `waiting`
-    to what containers wait for.
+    to what containers wait for, `leaked` to what is billed and not wanted.
     """
 
     def __init__(self, *, now: Callable[[], float] | None = None) -> None:
@@ -54,6 +55,7 @@ class FakeBackend:
         self.unavailable = ""
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
+        self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
         self.submissions = 0
 
     # ---- the protocol ---------------------------------------------------------------------------
@@ -127,6 +129,9 @@ class FakeBackend:
 
     def instances(self) -> Sequence[InstanceView]:
         return [self._instances[instance_id] for instance_id in sorted(self._instances)]
+
+    def leaks(self) -> LeakReport:
+        return self.leaked
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         view = self._instance(instance_id)

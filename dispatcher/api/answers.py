@@ -10,16 +10,19 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.backend import InstanceView
+from dispatcher.api.backend import InstanceView, LeakReport
 from dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
     ContainerAnswer,
     InstanceAnswer,
+    LeakAnswer,
+    LeakList,
     ReasonAnswer,
     RetriesAnswer,
 )
 from dispatcher.model import Attempt, Container, Reason
+from pool.leaks import Leak
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _LAST_SECOND = 253_402_300_799.0
@@ -113,6 +116,29 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_contact_at=rfc3339(view.last_contact_at),
         broken=view.broken,
         last_error=view.last_error,
+    )
+
+
+def leak_list(report: LeakReport) -> LeakList:
+    """Return what is billed and not wanted as it is answered."""
+    return LeakList(
+        items=[_leak(each) for each in report.leaks],
+        listed_at=rfc3339(report.listed_at),
+        complete=report.complete,
+    )
+
+
+def _leak(leak: Leak) -> LeakAnswer:
+    return LeakAnswer(
+        instance=leak.instance_id or None,
+        launch=leak.launch_token or None,
+        instance_type=leak.type_name,
+        price_usd_per_hour=leak.price_usd_per_hour or None,
+        kind=leak.kind.value,
+        since=rfc3339(leak.since),
+        cost_usd=leak.cost_usd,
+        why=leak.why,
+        remedy=leak.remedy,
     )
 
 

@@ -182,6 +182,13 @@ def _other_routes(parts: _Parts, instance: str) -> list[Route]:
         ),
         Route(
             method="GET",
+            path="/v1/leaks",
+            handler=parts.instances.leaks,
+            summary="List what is billed and not wanted",
+            answer=(wire.LeakList,),
+        ),
+        Route(
+            method="GET",
             path="/v1/events",
             handler=parts.server.events,
             summary="Follow what happens, as server-sent events",

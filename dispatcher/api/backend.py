@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dispatcher.model import Container, ContainerSpec
 from dispatcher.queries import ContainerFilter, Page
+from pool.leaks import Leak
 from pool.model import IdleBehavior
 
 
@@ -51,6 +52,19 @@ class InstanceView:
     last_contact_at: float
     broken: str
     last_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakReport:
+    """What is billed and not wanted, and how far that can be told.
+
+    `listed_at` is when the last complete listing of the cloud began, in seconds since the epoch,
+    0.0 for never; without a current one (`complete` is false) there may be other leaks.
+    """
+
+    leaks: tuple[Leak, ...]
+    listed_at: float
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +121,10 @@ class Backend(Protocol):
 
     def instances(self) -> Sequence[InstanceView]:
         """Return all instances, sorted by id."""
+        ...
+
+    def leaks(self) -> LeakReport:
+        """Return what is billed and not wanted at this moment."""
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:

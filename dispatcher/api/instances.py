@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import instance_answer, json_response
+from dispatcher.api.answers import instance_answer, json_response, leak_list
 from dispatcher.api.backend import Backend, NotFound
 from dispatcher.api.bodies import Bodies, Query, decode_one
 from dispatcher.api.path_ids import path_id
@@ -18,7 +18,7 @@ _REASON_DEFAULT = "asked for over the API"
 
 
 class InstanceRoutes:
-    """Answers for `/v1/instances` and below."""
+    """Answers for `/v1/instances` and below, and for `/v1/leaks`."""
 
     def __init__(self, backend: Backend, *, bodies: Bodies) -> None:
         self._backend = backend
@@ -37,6 +37,11 @@ class InstanceRoutes:
             if view.id == instance_id:
                 return json_response(instance_answer(view))
         raise NotFound(f"there is no instance {instance_id}")
+
+    async def leaks(self, request: web.Request) -> web.Response:
+        """Answer what is billed and not wanted."""
+        Query(request, ())
+        return json_response(leak_list(self._backend.leaks()))
 
     async def set_idle_behavior(self, request: web.Request) -> web.Response:
         """Hold, drain or run an instance."""

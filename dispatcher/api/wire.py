@@ -202,6 +202,37 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance that is, or one launch that may be, billed and not wanted.
+
+    `instance` is null for a launch whose instance is not known, `launch` (its token) for an
+    instance; the price is null where nobody knows it.
+    """
+
+    instance: str | None
+    launch: str | None
+    instance_type: str
+    price_usd_per_hour: Decimal | None
+    kind: str
+    since: str | None
+    cost_usd: Decimal
+    why: str
+    remedy: str
+
+
+class LeakList(msgspec.Struct, frozen=True, kw_only=True):
+    """All leaks: instances by id, then launches by token.
+
+    Without a current listing (`complete` is false) there may be others; `listed_at` is when the
+    last complete one began, null for never.
+    """
+
+    items: list[LeakAnswer]
+    listed_at: str | None
+    complete: bool
+    next_cursor: str | None = None
+
+
 class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether work is taken and placed, and what is wrong if not."""
 

@@ -67,7 +67,7 @@ def ps(
         lambda: output.print_table(
             ("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
             [ps_row(view(item, ContainerView)) for item in shown],
-            wrap="WHERE/WHY",
+            wrap=("WHERE/WHY",),
         ),
     )
     if more:
@@ -107,7 +107,7 @@ def show(*, client: Client, container_id: str, as_json: bool) -> None:
         output.print_table(
             ("ATTEMPT", "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON"),
             [attempt_row(attempt) for attempt in seen.attempts],
-            wrap="REASON",
+            wrap=("REASON",),
         )
 
 

@@ -77,7 +77,7 @@ class LiveScreen:
             for each in list(story.instances.values())
         ]
         return Group(
-            output.rich_table(CONTAINER_COLUMNS, containers, wrap="WHERE OR WHY", one_line=True),
+            output.rich_table(CONTAINER_COLUMNS, containers, wrap=("WHERE OR WHY",), one_line=True),
             Text(),
             output.rich_table(INSTANCE_COLUMNS, instances),
             Text(),
@@ -125,7 +125,7 @@ def print_tables(story: Story) -> None:
             "CONTAINERS RUN",
         ),
         [instance_row(story, each) for each in story.instances.values()],
-        wrap="CONTAINERS RUN",
+        wrap=("CONTAINERS RUN",),
     )
 
 

@@ -22,7 +22,7 @@ def instances(*, client: Client, as_json: bool) -> None:
         lambda: output.print_table(
             ("ID", "TYPE", "STATE", "BEHAVIOR", "PRICE", "RUNNING", "AGE", "BUSY", "NOTE"),
             [instance_row(view(item, InstanceView)) for item in items],
-            wrap="NOTE",
+            wrap=("NOTE",),
         ),
     )
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "priority": "dispatcher.cli.containers:priority",
     "instances": "dispatcher.cli.instances:instances",
     "instance": "dispatcher.cli.instances:instance",
+    "leaks": "dispatcher.cli.leaks:leaks",
     "config": "dispatcher.cli.configuration:config",
     "version": "dispatcher.cli.server:version",
 }

@@ -69,8 +69,10 @@ def print_json(document: object) -> None:
     click.echo(text if as_it_is else text.replace("\x7f", "\\u007f"))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "") -> None:
-    """Write rows under column names; `wrap` is the column that gives way on a narrow terminal.
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: tuple[str, ...] = ()
+) -> None:
+    """Write rows under column names; `wrap` are the columns that give way on a narrow terminal.
 
     All other columns stay whole, if need be wider than the terminal: an id that is cut off is of
     no use. When stdout is not a terminal nothing is styled, wrapped or cut off.
@@ -99,15 +101,19 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 
 def rich_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: str = "", one_line: bool = False
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    wrap: tuple[str, ...] = (),
+    one_line: bool = False,
 ) -> Table:
-    """Return a table for a rich console; `one_line` cuts the `wrap` column off where it ends."""
+    """Return a table for a rich console; `one_line` cuts the `wrap` columns off where they end."""
     from rich.table import Table  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.text import Text  # noqa: PLC0415 - slow to import, and only terminals need it
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        if column == wrap:
+        if column in wrap:
             overflow: OverflowMethod = "ellipsis" if one_line else "fold"
             table.add_column(column, overflow=overflow, min_width=WRAPPED_WIDTH)
         else:
@@ -117,7 +123,7 @@ def rich_table(
         for column, cell in zip(columns, cells, strict=True):
             if column == "NAME":
                 cell.truncate(NAME_WIDTH, overflow="ellipsis")
-            cell.no_wrap = one_line or column != wrap
+            cell.no_wrap = one_line or column not in wrap
         table.add_row(*cells)
     return table
 

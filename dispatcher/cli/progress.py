@@ -160,7 +160,7 @@ class LiveProgress:
         table = output.rich_table(
             ("CONTAINER", "NAME", "STATE", "FOR", "WHERE OR WHY"),
             [row(each) for each in most_telling(seen, room)],
-            wrap="WHERE OR WHY",
+            wrap=("WHERE OR WHY",),
             one_line=True,
         )
         hidden = len(seen) - room

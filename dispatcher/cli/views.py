@@ -135,6 +135,28 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
+class LeakView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is billed and not wanted; a price of None is one that nobody knows."""
+
+    why: str
+    instance: str | None = None
+    launch: str | None = None
+    instance_type: str = ""
+    price_usd_per_hour: Decimal | None = None
+    kind: str = ""
+    since: datetime | None = None
+    cost_usd: Decimal = Decimal(0)
+    remedy: str = ""
+
+
+class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
+    """All leaks; there may be others if the listing that they come from is not `complete`."""
+
+    items: tuple[LeakView, ...]
+    complete: bool
+    listed_at: datetime | None = None
+
+
 def view(data: Mapping[str, object], kind: type[View]) -> View:
     """Return `data` as a view; raises `Failure` when the server speaks another dialect."""
     try:

@@ -1,0 +1,74 @@
+"""`longshore leaks`: what is billed and not wanted, for people and for cron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import click
+
+from dispatcher.cli import output
+from dispatcher.cli.client import Client
+from dispatcher.cli.failure import FAILED
+from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.views import LeaksView, LeakView, view
+
+_COLUMNS = ("INSTANCE", "TYPE", "FOR", "PRICE", "COST", "WHY", "REMEDY")
+
+
+@click.command()
+@json_option
+@server_command
+def leaks(*, client: Client, as_json: bool) -> int:
+    """List what is billed and not wanted.
+
+    Exits with 0 when there is none, and with 1 when there is, or when nobody can tell.
+    """
+    document = client.get("/v1/leaks")
+    seen = view(document, LeaksView)
+    if as_json:
+        output.print_json(document)
+    elif seen.items:
+        output.print_table(_COLUMNS, [_row(each) for each in seen.items], wrap=("WHY", "REMEDY"))
+        click.echo(f"\n{_total(seen.items)}")
+    elif seen.complete:
+        click.echo("nothing is billed that is not wanted")
+    if not seen.complete:
+        output.say(_doubt(seen))
+    return FAILED if seen.items or not seen.complete else 0
+
+
+def _row(leak: LeakView) -> tuple[str, ...]:
+    return (
+        leak.instance or "",
+        leak.instance_type,
+        output.age(leak.since),
+        output.price(leak.price_usd_per_hour or Decimal(0)),
+        output.money(leak.cost_usd) if leak.price_usd_per_hour else "",
+        leak.why,
+        leak.remedy,
+    )
+
+
+def _total(items: Sequence[LeakView]) -> str:
+    """Return the sum in one sentence; what has no known price is told apart."""
+    price = sum((each.price_usd_per_hour or Decimal(0) for each in items), Decimal(0))
+    cost = sum((each.cost_usd for each in items), Decimal(0))
+    unpriced = sum(1 for each in items if not each.price_usd_per_hour)
+    parts = [f"{len(items)} in all"]
+    if price:
+        parts += [output.price(price), f"{output.money(cost)} so far"]
+    if unpriced:
+        parts.append(f"{unpriced} of unknown price")
+    return ", ".join(parts)
+
+
+def _doubt(seen: LeaksView) -> str:
+    when = (
+        f"the last one is {output.age(seen.listed_at)} old" if seen.listed_at else "none came yet"
+    )
+    more = "more" if seen.items else "something"
+    return (
+        f"{more} may be billed and not wanted: the server has no current listing of the cloud "
+        f"({when}). See its log for 'listing failed'"
+    )

@@ -1,0 +1,251 @@
+"""What is billed and not wanted: instances that the pool would end, if only it could.
+
+A normal boot, work, an idle instance within its timeout, and one that is held and well are wanted.
+What an admin holds although it is of no use, what the cloud does not end, and what nobody can see
+is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import assert_never
+
+from drivers.interface import TOKEN_TAG
+from pool.core import PendingLaunch, PoolCore
+from pool.idle import given_up
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.tags import is_unrecognised
+
+_SHUTDOWN_TIMEOUTS = 3
+"""After how many repetitions of the destroy call an instance should have left the listing."""
+_REFUSALS = 2
+"""How many destroy calls in a row must fail: a single failure is passing, as a rule."""
+_FRACTION_USD = Decimal("0.00000001")
+_SECONDS_PER_HOUR = Decimal(3600)
+
+
+class LeakKind(Enum):
+    """Why something is billed and not wanted, the gravest first."""
+
+    DESTROY_FAILING = "destroy_failing"
+    NOT_ENDING = "not_ending"
+    UNCONFIRMED = "unconfirmed"
+    LAUNCH_UNANSWERED = "launch_unanswered"
+    SILENT_HELD = "silent_held"
+    BROKEN_HELD = "broken_held"
+    UNCONFIGURED_HELD = "unconfigured_held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """One instance that is, or one launch that may be, billed and not wanted.
+
+    `instance_id` is "" for a launch whose instance is not known, `launch_token` is "" for an
+    instance. A price of 0 is one that nobody knows. `since` is when it became unwanted, in seconds
+    since the epoch, as far as this process knows; `cost_usd` counts from then.
+    """
+
+    instance_id: str
+    launch_token: str
+    type_name: str
+    price_usd_per_hour: Decimal
+    kind: LeakKind
+    since: float
+    cost_usd: Decimal
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    kind: LeakKind
+    since: float
+    why: str
+
+
+def find_leaks(
+    core: PoolCore, now: float, *, prices_usd_per_hour: Mapping[str, Decimal] | None = None
+) -> list[Leak]:
+    """Return what is billed and not wanted: instances by id, then launches by token; a copy.
+
+    `now` is in seconds since the epoch. `prices_usd_per_hour` are those at which instances (by id)
+    were bought, where that is known better than by their type; None for none. Before the first
+    complete listing nothing is concluded, and the list is empty: see `listing_is_current`.
+    """
+    if not core.listed_once:
+        return []
+    known = prices_usd_per_hour or {}
+    leaks = []
+    for worker_id, worker in sorted(core.workers.items()):
+        finding = _of_worker(core, worker, now)
+        if finding is not None:
+            price = known.get(worker_id, worker.type.price_usd_per_hour)
+            leaks.append(_instance_leak(core, worker, finding, price, now))
+    for _, pending in sorted(core.launches.items()):
+        if _may_be_billed(core, pending, now):
+            leaks.append(_launch_leak(core, pending, now))
+    return leaks
+
+
+def listing_is_current(core: PoolCore, now: float) -> bool:
+    """Return whether the last listing that was due came, and was complete.
+
+    When it did not, there may be instances that the pool cannot know of.
+    """
+    settings = core.settings
+    latest_s = settings.sync_interval_s + 2 * settings.cloud_call_timeout_s
+    return core.listed_once and not core.listing_failures and now - core.listed_at <= latest_s
+
+
+def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
+    if worker.state is WorkerState.SHUTDOWN:
+        return _of_shutdown(core, worker, now)
+    if worker.behavior is IdleBehavior.HOLD:
+        return _silent(core, worker, now) or _useless(core, worker)
+    return None
+
+
+def _patience_s(core: PoolCore) -> float:
+    return _SHUTDOWN_TIMEOUTS * core.settings.shutdown_timeout_s
+
+
+def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
+    since = worker.state_since
+    told = f"it is being shut down ({worker.end_reason})" if worker.end_reason else "it shuts down"
+    if worker.destroy_failures >= _REFUSALS:
+        return _Finding(
+            kind=LeakKind.DESTROY_FAILING,
+            since=since,
+            why=f"{told}, and the last {worker.destroy_failures} destroy calls failed: "
+            f"{worker.destroy_error}",
+        )
+    if worker.listed_at - since >= _patience_s(core):
+        return _Finding(
+            kind=LeakKind.NOT_ENDING,
+            since=since,
+            why=f"{told}, and the cloud still lists it {worker.listed_at - since:.0f} s later",
+        )
+    unseen_s = now - max(since, core.listed_at)
+    if not listing_is_current(core, now) and unseen_s >= _patience_s(core):
+        return _Finding(
+            kind=LeakKind.UNCONFIRMED,
+            since=since,
+            why=f"{told}, and for {unseen_s:.0f} s no complete listing could tell whether it is "
+            f"gone ({core.listing_failures} failed)",
+        )
+    return None
+
+
+def _silent(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
+    """Return what would have ended a worker by its boot or probe timeout, were it not held."""
+    settings = core.settings
+    because = f" ({worker.last_error})" if worker.last_error else ""
+    if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
+        if worker.session_up and _in_use(core, worker):
+            return None
+        since, limit_s = worker.appeared_at, settings.boot_timeout_s
+        why = f"it is held, and has not become ready in {now - since:.0f} s{because}"
+    elif not worker.session_up:
+        since, limit_s = worker.last_contact, settings.probe_timeout_s
+        why = f"it is held, and has been silent for {now - since:.0f} s{because}"
+    else:
+        return None
+    if now - since < limit_s:
+        return None
+    return _Finding(kind=LeakKind.SILENT_HELD, since=since, why=why)
+
+
+def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
+    """Return why a worker that is reached is of no use, once nothing runs there any more."""
+    if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING) or _in_use(core, worker):
+        return None
+    empty_since = max(worker.last_busy, worker.appeared_at)
+    if worker.broken:
+        return _Finding(
+            kind=LeakKind.BROKEN_HELD,
+            since=max(empty_since, worker.broken_at),
+            why=f"it is held, and broken: {worker.broken}",
+        )
+    if is_unrecognised(worker.type):
+        return _Finding(
+            kind=LeakKind.UNCONFIGURED_HELD,
+            since=empty_since,
+            why="it is held, and gets no work: its type is not in the configuration",
+        )
+    return None
+
+
+def _in_use(core: PoolCore, worker: Worker) -> bool:
+    """Return whether something runs there that is not given up: KILL did not help."""
+    attempts = (core.attempts[attempt_id] for attempt_id in sorted(worker.attempts))
+    return not all(given_up(attempt) for attempt in attempts)
+
+
+def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:
+    """Return whether a launch's answer is lost and the planner does not wait for it (any more)."""
+    if pending.in_flight or pending.instance_id or pending.came_and_went:
+        return False
+    if pending.lost_answer_at is None:
+        return False
+    return not pending.counted or now - pending.lost_answer_at >= _patience_s(core)
+
+
+def _instance_leak(
+    core: PoolCore, worker: Worker, finding: _Finding, price_usd_per_hour: Decimal, now: float
+) -> Leak:
+    return Leak(
+        instance_id=worker.id,
+        launch_token="",
+        type_name=worker.type.name,
+        price_usd_per_hour=price_usd_per_hour,
+        kind=finding.kind,
+        since=finding.since,
+        cost_usd=_cost_usd(price_usd_per_hour, now - finding.since),
+        why=finding.why,
+        remedy=_remedy(core, finding.kind, worker.id),
+    )
+
+
+def _launch_leak(core: PoolCore, pending: PendingLaunch, now: float) -> Leak:
+    launch = pending.launch
+    type_ = core.types.get(launch.type_name)
+    price = type_.price_usd_per_hour if type_ is not None else Decimal(0)
+    return Leak(
+        instance_id="",
+        launch_token=launch.token,
+        type_name=launch.type_name,
+        price_usd_per_hour=price,
+        kind=LeakKind.LAUNCH_UNANSWERED,
+        since=launch.created_at,
+        cost_usd=_cost_usd(price, now - launch.created_at),
+        why="nobody knows whether its create call made an instance, and no listing has shown one",
+        remedy=_remedy(core, LeakKind.LAUNCH_UNANSWERED, launch.token),
+    )
+
+
+def _cost_usd(price_usd_per_hour: Decimal, seconds: float) -> Decimal:
+    hours = Decimal(str(max(0.0, seconds))) / _SECONDS_PER_HOUR
+    return (price_usd_per_hour * hours).quantize(_FRACTION_USD)
+
+
+def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
+    """Return what an admin can do; `name` is the instance's id or the launch's token."""
+    again_s = f"{core.settings.shutdown_timeout_s:g} s"
+    match kind:
+        case LeakKind.DESTROY_FAILING:
+            return f"mend what the error says; it is tried again every {again_s}"
+        case LeakKind.NOT_ENDING:
+            return f"end it in the cloud's console; destroy is repeated every {again_s}"
+        case LeakKind.UNCONFIRMED:
+            return "mend the listings: credentials, network, the cloud's status page"
+        case LeakKind.LAUNCH_UNANSWERED:
+            return f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
+        case LeakKind.SILENT_HELD:
+            return f"mend it, or end it: longshore instance kill {name}"
+        case LeakKind.BROKEN_HELD | LeakKind.UNCONFIGURED_HELD:
+            return f"let it end: longshore instance drain {name}"
+        case _:
+            assert_never(kind)
