@@ -129,7 +129,7 @@ class Engine:
             self.placing.locked.add(container.id)
         for attempt in container.attempts:
             if attempt.outcome is None:
-                self._expect(attempt, container.spec.resources, AttemptPhase.DOUBTFUL)
+                self._expect(attempt, container.spec.resources, AttemptPhase.STARTING)
 
     def _expect(self, attempt: Attempt, resources: Resources, phase: AttemptPhase) -> None:
         attempts.expect(
@@ -161,7 +161,7 @@ class Engine:
             elif container.has_open_attempt and container.attempts[-1].ending is not None:
                 attempts.kill(self.pool, container.attempts[-1].id, now)
         self._take_notices(now)
-        return self._commands()
+        return self._commands(now)
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take in one event and return what is to be done, in order."""
@@ -186,7 +186,7 @@ class Engine:
                     self._take_notices(now)
                     self._record_instances_not_listed(now)
         self._take_notices(now)
-        return self._commands()
+        return self._commands(now)
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when `Woken` is to be handled next: at once for a pass; None for never."""
@@ -201,8 +201,9 @@ class Engine:
 
     # ---- outboxes --------------------------------------------------------------------------
 
-    def _commands(self) -> list[Command]:
+    def _commands(self, now: float) -> list[Command]:
         """Empty the outboxes: what follows a change waits for its commit."""
+        self.pool.statistics.begun(self.pool.commands, now)
         then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
         changes = tuple(self.ledger.changes)
         self.pool.commands.clear()
@@ -303,7 +304,7 @@ class Engine:
         if not container.has_open_attempt:
             if priority == 0 and container.state is ContainerState.LOCKED:
                 self.ledger.unlock(container_id)
-            self.ledger.wait(self.ledger.containers[container_id])
+            self.ledger.wait(self.ledger.containers[container_id], now)
         elif priority == 0 and not container.cancel_requested:
             self._preempt(container_id, now)
 

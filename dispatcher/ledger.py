@@ -25,8 +25,10 @@ from dispatcher.queue import Queue
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.model import AttemptExit, ExitKind, Worker
+from pool.statistics import Histogram
 
 _SPEC_BYTES = 2048
+_START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 _OUTCOME_STATES = {
     AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
     AttemptOutcome.FAILED: ContainerState.FAILED,
@@ -35,7 +37,10 @@ _OUTCOME_STATES = {
 
 
 class Ledger:
-    """All unfinished containers by id, the queue of those that wait, and the changes to journal."""
+    """All unfinished containers by id, the queue of those that wait, and the changes to journal.
+
+    `waiting_since` has, for each container that could run and is not known to, since when.
+    """
 
     def __init__(
         self,
@@ -52,6 +57,8 @@ class Ledger:
         self.changes: list[Change] = []
         self.published: list[PublishContainer] = []
         self.queued_bytes = 0
+        self.waiting_since: dict[str, float] = {}
+        self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
         self._types = types
         self._placement = placement
@@ -61,18 +68,23 @@ class Ledger:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
         self.queued_bytes += spec_bytes(container.spec)
-        for attempt in container.attempts:
-            if attempt.outcome is None:
-                self.open_attempts[attempt.id] = container.id
-                return
-        self.wait(container)
+        since = max([container.created_at, *(a.finished_at or 0.0 for a in container.attempts)])
+        if not container.has_open_attempt:
+            self.wait(container, since)
+            return
+        attempt = container.attempts[-1]
+        self.open_attempts[attempt.id] = container.id
+        if attempt.started_at is None:
+            self.waiting_since[container.id] = since
 
-    def wait(self, container: Container) -> None:
-        """Let a container wait for a place, unless its priority holds it back."""
+    def wait(self, container: Container, now: float) -> None:
+        """Let a container wait for a place, since `now`, unless its priority holds it back."""
         if container.priority > 0:
             self.queue.add(container)
+            self.waiting_since.setdefault(container.id, now)
         else:
             self.queue.discard(container.id)
+            self.waiting_since.pop(container.id, None)
 
     def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
         """Return an open attempt with its container, None when it is not open (any more)."""
@@ -136,6 +148,9 @@ class Ledger:
         container, attempt = found
         if attempt.started_at is not None and container.state is ContainerState.RUNNING:
             return
+        since = self.waiting_since.pop(container.id, None)
+        if since is not None:
+            self.queue_to_start_s.observe(now - since)
         attempt = replace(attempt, started_at=attempt.started_at or now)
         self.save(
             replace(
@@ -243,6 +258,7 @@ class Ledger:
     ) -> Attempt:
         """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
+        self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1
         attempt = replace(
             attempt, outcome=outcome, reason=reason, finished_at=attempt.finished_at or now
@@ -258,7 +274,7 @@ class Ledger:
         if state is None:
             waiting = replace(container, state=ContainerState.QUEUED)
             self.save(waiting, attempt)
-            self.wait(waiting)
+            self.wait(waiting, now)
         else:
             self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
         return attempt
@@ -299,6 +315,7 @@ class Ledger:
     ) -> None:
         """Bring a container to its final state and let go of it; it stays in the store."""
         self.queue.discard(container.id)
+        self.waiting_since.pop(container.id, None)
         self.save(
             replace(container, state=state, reason=reason, finished_at=now, exit_code=exit_code),
             last,

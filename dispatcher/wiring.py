@@ -136,7 +136,7 @@ class Server:
             logs=logs,
             broker=broker,
             watchers=watchers,
-            metrics=Metrics(engine),
+            metrics=Metrics(engine, heard_at=performer.last_contact),
             types=types,
             now=now,
             new_id=_new_id,

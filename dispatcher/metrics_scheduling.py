@@ -1,0 +1,30 @@
+"""Metrics of the scheduler: its passes, and what keeps it from creating."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from dispatcher.engine import Engine
+from pool import launching
+
+
+def families(engine: Engine, now: float) -> Iterator[Metric]:
+    """Yield the families; `now` in seconds since the epoch."""
+    pool = engine.pool
+    yield CounterMetricFamily(
+        "longshore_planning_passes",
+        "Planning passes since the start.",
+        value=engine.placing.passes,
+    )
+    yield GaugeMetricFamily(
+        "longshore_pending_launches",
+        "Create calls whose instance is not known yet.",
+        value=sum(1 for pending in pool.launches.values() if not pending.instance_id),
+    )
+    yield GaugeMetricFamily(
+        "longshore_at_quota",
+        "1 while a quota holds creates.",
+        value=float(launching.at_quota(pool, now)),
+    )
