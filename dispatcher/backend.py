@@ -49,7 +49,7 @@ from dispatcher.store.store import Store
 from dispatcher.views import instance_view, leak_report
 from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
-from pool.core import HoldCause
+from pool.backoff import HoldCause
 from pool.model import IdleBehavior, Worker
 
 STILLBORN_PROBLEM = 3
@@ -301,7 +301,7 @@ class DispatcherBackend:
             problems.append("the cloud's first complete listing is not in yet")
         elif pool.listing_failures:
             problems.append(f"the last {pool.listing_failures} listings of the cloud failed")
-        stillborn = pool.holds.creates.get(HoldCause.STILLBORN)
+        stillborn = pool.holds.of(HoldCause.STILLBORN, self._now())
         if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
             problems.append(f"creating is slowed down: {stillborn.reason}")
         if self._runtime.failure is not None:

@@ -100,7 +100,6 @@ class Engine:
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
         self._restore(recovered)
-        reactor.begin(self.pool)
 
     def _eligible(self, resources: Resources, constraints: Constraints) -> tuple[InstanceType, ...]:
         return eligible_types(
@@ -150,6 +149,7 @@ class Engine:
 
         What users asked for and an earlier process did not get done is taken up again.
         """
+        reactor.begin(self.pool, now)
         for container_id in sorted(self.ledger.containers):
             container = self.ledger.containers[container_id]
             if container.cancel_requested:

@@ -8,7 +8,7 @@ from dispatcher.planner.batch import Limits, Plan, View, plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
 from pool import attempts, idle, launching, probing
-from pool.core import HoldCause, PoolCore
+from pool.core import AttemptPhase, PoolCore
 from pool.model import AttemptOrder, WorkerState
 
 
@@ -28,6 +28,7 @@ class Placing:
         self.claims: dict[str, Reason] = {}
         self.waiting: dict[ClassKey, Reason] = {}
         self.passes = 0
+        self.at_quota = False
 
     def run(self, now: float) -> None:
         """Plan once and carry the plan out."""
@@ -35,22 +36,50 @@ class Placing:
         decided = plan(self.view(now))
         self._create(decided, now)
         self._place(decided, now)
-        for worker_id in decided.unwanted:
+        for worker_id in [*decided.unwanted, *self._idle_offline(decided, now)]:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
+        self.at_quota = bool(decided.next_in_line) or launching.at_quota(self.pool, now)
+        launching.after_pass(
+            self.pool, wait=decided.tokens_short, served=bool(decided.creates), now=now
+        )
+
+    def concurrency_limit(self) -> int | None:
+        """Return how many containers run or have a place, while a quota lets no more be created.
+
+        None while none does. It counts containers, not instances: packing goes on at a quota.
+        """
+        if not self.at_quota:
+            return None
+        on_workers = sum(
+            attempt.phase is not AttemptPhase.ENDED and not attempt.stray
+            for attempt in self.pool.attempts.values()
+        )
+        return on_workers + len(self.claims)
+
+    def _idle_offline(self, decided: Plan, now: float) -> list[str]:
+        """Return idle workers that get no work for want of a session, and use up quota."""
+        pool = self.pool
+        return [
+            worker_id
+            for worker_id in sorted(pool.workers)
+            if decided.uses_up(pool.workers[worker_id].type.name)
+            and pool.workers[worker_id].state is WorkerState.IDLE
+            and probing.is_offline(pool, pool.workers[worker_id], now)
+        ]
 
     def view(self, now: float) -> View:
         """Return what the planner decides from."""
         pool = self.pool
-        pending = [p for p in pool.launches.values() if p.counted and not p.instance_id]
-        hold = launching.creates_hold(pool, now)
+        in_flight = launching.types_in_flight(pool)
+        creates_left = launching.creates_left(pool)
         limits = Limits(
-            instances=len(pool.workers) + len(pending),
+            instances=len(pool.workers) + len(pool.hoped_for()),
             max_instances=self.settings.max_instances,
-            creates_left=launching.creates_left(pool),
-            creates_held=hold[1] if hold else "",
-            at_quota=hold is not None and hold[0] is HoldCause.QUOTA,
-            type_held=lambda name: launching.type_held(pool, name, now),
+            creates_left=creates_left,
+            tokens_left=pool.cloud_gate.creates_left(now, creates_left),
+            hindrance=lambda type_: pool.holds.hindrance(type_, in_flight=in_flight, now=now),
+            trials=lambda type_: pool.holds.trials(type_, now),
         )
         return View(
             classes=self.ledger.queue.classes(),
@@ -65,7 +94,6 @@ class Placing:
             if not probing.takes_work(self.pool, worker, now):
                 continue
             ready = probing.is_ready(worker)
-            idle_here = worker.state is WorkerState.IDLE and not worker.unreleased
             slots.append(
                 Slot(
                     kind=SlotKind.READY if ready else SlotKind.COMING,
@@ -74,12 +102,12 @@ class Placing:
                     free=worker.free,
                     count=len(worker.attempts),
                     last_busy=worker.last_busy,
-                    idle=idle_here and ready,
+                    idle=worker.state is WorkerState.IDLE and not worker.unreleased,
                 )
             )
-        for pending in self.pool.launches.values():
+        for pending in self.pool.hoped_for():
             type_ = self.pool.types.get(pending.launch.type_name)
-            if pending.counted and not pending.instance_id and type_ is not None:
+            if type_ is not None:
                 slots.append(
                     Slot(
                         kind=SlotKind.LAUNCHING,
@@ -98,17 +126,21 @@ class Placing:
 
     def _place(self, decided: Plan, now: float) -> None:
         claims: dict[str, Reason] = {}
+        awaited: set[str] = set()
         for container_id, slot in decided.places:
             if slot.kind is SlotKind.READY:
                 self._start(container_id, slot, now)
                 continue
+            if slot.kind is SlotKind.COMING:
+                awaited.add(slot.id)
             claims[container_id] = _claim(slot)
             if self.ledger.containers[container_id].state is ContainerState.QUEUED:
                 self.ledger.lock(container_id)
-        kept = {decided.next_in_line} if decided.next_in_line in self.locked else set()
+        kept = self.locked.intersection(decided.next_in_line)
         for container_id in sorted(self.locked - claims.keys() - kept):
             if container_id in self.ledger.queue:
                 self.ledger.unlock(container_id)
+        idle.set_awaited(self.pool, frozenset(awaited), now)
         self.claims = claims
         self.locked = claims.keys() | (kept & self.ledger.containers.keys())
 

@@ -7,29 +7,38 @@ They have no effects: what is to be done goes to `commands`, what the engine mus
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from drivers.errors import BugError
 from drivers.interface import TOKEN_TAG, InstanceType, Resources
-from pool.messages import CloseSession, PoolCommand
+from pool.backoff import CreateHolds, Scope
+from pool.gates import CloudGate, ProbeGate
+from pool.messages import (
+    CloseSession,
+    CreateInstance,
+    DestroyInstance,
+    ListInstances,
+    PoolCommand,
+    SetTags,
+)
 from pool.model import InstanceSeen, Launch, PoolSettings, Worker, WorkerState
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
+from pool.statistics import Statistics
 from pool.tags import behavior_from
 from pool.timers import Timers
 from pool.transitions import Removed, Trigger, next_state
 
 _KEY_KEPT_S = 3600.0
-_STILLBORN_HOLD_S = 2.5
-_LONGEST_STILLBORN_HOLD_S = 900.0
 
 
 class AttemptPhase(Enum):
     """What is known of an attempt on its worker."""
 
     STARTING = "starting"
-    DOUBTFUL = "doubtful"
     RUNNING = "running"
     ENDED = "ended"
 
@@ -63,7 +72,8 @@ class PendingLaunch:
     """A launch whose instance is not known yet, or whose host key is not proven yet.
 
     `in_flight` is true while the create call runs; `counted` says whether the planner may hope
-    for it; `lost_answer_at` is when the answer was found to be ambiguous.
+    for it; `lost_answer_at` is when the answer was found to be ambiguous; `came_and_went` says that
+    its instance is known to have been there and to be gone.
     """
 
     launch: Launch
@@ -72,41 +82,7 @@ class PendingLaunch:
     op_id: int = 0
     instance_id: str = ""
     lost_answer_at: float | None = None
-
-
-class HoldCause(Enum):
-    """Why creates may have to wait; each cause holds on its own."""
-
-    CAPACITY = "capacity"
-    ERROR = "error"
-    QUOTA = "quota"
-    RATE_LIMIT = "rate_limit"
-    STILLBORN = "stillborn"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Creates wait until a time, and why.
-
-    It ends early when fewer than `instances` are left (None: it does not).
-    """
-
-    until: float
-    reason: str
-    instances: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Holds:
-    """What holds creates: all of them, by cause, and types that the cloud is short of.
-
-    `on_trial` means that the last create failed for a cause that touches all: until one succeeds,
-    only one is tried at a time.
-    """
-
-    creates: dict[HoldCause, Hold] = field(default_factory=dict)
-    types_until: dict[str, float] = field(default_factory=dict)
-    on_trial: bool = False
+    came_and_went: bool = False
 
 
 class PoolCore:
@@ -138,22 +114,58 @@ class PoolCore:
         self.workers: dict[str, Worker] = {}
         self.launches: dict[str, PendingLaunch] = {}
         self.attempts: dict[str, PoolAttempt] = {}
+        self.awaited: frozenset[str] = frozenset()
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
-        self.holds = Holds()
+        self.holds = CreateHolds(settings=settings, types=types, groups=quota_groups)
+        self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
+        self.probe_gate = ProbeGate(settings.max_probes_per_second)
         self.timers = Timers()
         self.listed_once = False
+        self.listed_at = 0.0
         self.listing_op = 0
         self.listing_failures = 0
         self.stillborn = 0
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
+        self.statistics = Statistics()
         self._last_op = 0
 
     def next_op(self) -> int:
         """Return a fresh operation id."""
         self._last_op += 1
         return self._last_op
+
+    def ask_cloud(
+        self, call: ListInstances | CreateInstance | DestroyInstance | SetTags, now: float
+    ) -> None:
+        """Send a call of the cloud's when its turn comes: at once, or later by a timer.
+
+        A create is sent at once; `BugError` when the planner was not told that it may be.
+        """
+        if isinstance(call, CreateInstance):
+            self.cloud_gate.take_for_create(now)
+            self.commands.append(call)
+            return
+        self.cloud_gate.ask(call, now)
+        self.release_cloud(now)
+
+    def release_cloud(self, now: float) -> None:
+        """Send the waiting calls whose turn it is, and arm the timer of the next."""
+        for call in self.cloud_gate.release(now):
+            self.commands.append(call)
+            if isinstance(call, DestroyInstance):
+                again_at = now + self.settings.shutdown_timeout_s
+                self.timers.set("destroy", call.instance_id, again_at)
+        self.timers.arm("cloud", self.cloud_gate.next_at(now))
+
+    def jittered_s(self, delay_s: float) -> float:
+        """Return a delay made longer or shorter by up to a tenth, so that probes spread."""
+        return delay_s * (0.9 + 0.2 * self.dice())
+
+    def instances_in(self, scope: Scope) -> int:
+        """Return how many instances there are of the types that a scope covers."""
+        return sum(self.holds.covers(scope, worker.type) for worker in self.workers.values())
 
     def add_worker(self, seen: InstanceSeen, type_: InstanceType, *, now: float) -> Worker:
         """Make the record of an instance that was not known; its state is `unknown`."""
@@ -177,7 +189,6 @@ class PoolCore:
             self.hold_resources(worker, attempt)
             if attempt.phase is AttemptPhase.ENDED:
                 worker.unreleased.add(attempt.id)
-        self.timers.set("boot", seen.id, now + self.settings.boot_timeout_s)
         self.note_changed(worker, "it is new to the pool")
         return worker
 
@@ -199,9 +210,39 @@ class PoolCore:
         if pending is None:
             return
         pending.instance_id = worker.id
+        worker.launched_here = pending.op_id != 0
         pending.counted = False
+        pending.came_and_went = False
         if not worker.host_key:
             worker.secret = pending.launch.secret
+
+    def hoped_for(self) -> list[PendingLaunch]:
+        """Return the launches, oldest first, that may still bring an instance not known here.
+
+        An instance may be listed before its token is: one without a token, first seen after the
+        oldest launch of its type that has no instance, stands for one of them.
+        """
+        hoped = sorted(
+            (p for p in self.launches.values() if p.counted and not p.instance_id),
+            key=lambda p: (p.launch.created_at, p.launch.token),
+        )
+        began: dict[str, float] = {}
+        for pending in hoped:
+            began.setdefault(pending.launch.type_name, pending.launch.created_at)
+        standing = Counter(
+            worker.type.name
+            for worker in self.workers.values()
+            if worker.state is WorkerState.UNKNOWN
+            and not worker.token
+            and worker.appeared_at >= began.get(worker.type.name, math.inf)
+        )
+        left = []
+        for pending in hoped:
+            if standing[pending.launch.type_name] > 0:
+                standing[pending.launch.type_name] -= 1
+            else:
+                left.append(pending)
+        return left
 
     def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
         """Return what an instance means by an attempt's name: one of its own, or None.
@@ -233,6 +274,7 @@ class PoolCore:
     def move(self, worker: Worker, trigger: Trigger, now: float) -> None:
         """Make one move of the transition table; an illegal one raises and changes nothing."""
         state = next_state(worker.state, trigger)
+        self.statistics.moved(worker, state, trigger, now)
         if isinstance(state, Removed):
             self._remove(worker, trigger, now)
             return
@@ -240,8 +282,6 @@ class PoolCore:
         if state is not worker.state:
             worker.state = state
             worker.state_since = now
-            if state in (WorkerState.IDLE, WorkerState.RUNNING, WorkerState.SHUTDOWN):
-                self.timers.clear("boot", worker.id)
             self.note_changed(worker, worker.end_reason or trigger.value)
 
     def _let_go_of_launch(self, worker: Worker) -> None:
@@ -258,13 +298,18 @@ class PoolCore:
             return
         pending.instance_id = ""
         pending.lost_answer_at = worker.appeared_at
+        destroyed = worker.state is WorkerState.SHUTDOWN and not worker.destroy_failures
+        pending.came_and_went = worker.listed or destroyed
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
         # An instance may be missing from one listing and be back in the next.
         self.timers.set("key", worker.id, now + _KEY_KEPT_S)
-        for kind in ("boot", "probe", "silence", "idle", "destroy", "offline", "tags"):
+        for kind in ("probe", "silence", "idle", "destroy", "offline", "tags"):
             self.timers.clear(kind, worker.id)
+        self.cloud_gate.drop(worker.id)
+        self.holds.instance_left(self.instances_in, now=now)
+        self.timers.arm("hold", self.holds.next_end(now))
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             self.forget_attempt(attempt.id)
@@ -308,13 +353,8 @@ class PoolCore:
         self.stillborn += 1
         if self.stillborn == 1:
             return
-        hold_s = min(_LONGEST_STILLBORN_HOLD_S, _STILLBORN_HOLD_S * 2.0 ** min(self.stillborn, 20))
-        self.holds.on_trial = True
-        self.holds.creates[HoldCause.STILLBORN] = Hold(
-            until=now + hold_s,
-            reason=f"the last {self.stillborn} instances were of no use: {why}",
-        )
-        self.timers.set("creates", HoldCause.STILLBORN.value, now + hold_s)
+        self.holds.stillborn(count=self.stillborn, why=why, now=now)
+        self.timers.arm("hold", self.holds.next_end(now))
 
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drivers.errors import InstanceNotFound
-from pool.core import PoolCore
+from drivers.errors import RateLimitError
+from pool.core import AttemptPhase, PoolAttempt, PoolCore
 from pool.messages import (
     CloseSession,
     Destroyed,
@@ -14,10 +14,10 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import IdleBehavior, Worker, WorkerState
-from pool.tags import tags_of
+from pool.tags import is_unrecognised, tags_of
 from pool.transitions import Trigger
 
-KILLS_BEFORE_DRAIN = 3
+_KILLS_BEFORE_DRAIN = 3
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
@@ -30,39 +30,72 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
         worker.behavior = behavior
         worker.revision += 1
         core.note_changed(worker, f"its idle behavior is {behavior.value} now")
-    save_tags(core, worker)
+    save_tags(core, worker, now)
     review(core, worker, now)
 
 
-def save_tags(core: PoolCore, worker: Worker) -> None:
+def save_tags(core: PoolCore, worker: Worker, now: float) -> None:
     """Write the tags that the worker's instance should carry."""
     tags = tags_of(core.cluster, worker)
-    core.commands.append(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=tags))
+    core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=tags), now)
 
 
-def on_tags_set(core: PoolCore, event: TagsSet) -> None:
+def on_tags_set(core: PoolCore, event: TagsSet, now: float) -> None:
     """Nothing more is to be done: the next listing compares."""
+    core.cloud_gate.changes.succeeded(now)
     core.timers.clear("tags", event.instance_id)
 
 
 def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
     """Write the tags again later; the listing would find the difference too."""
+    limited = isinstance(event.error, RateLimitError)
+    if limited:
+        core.cloud_gate.changes.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
-    if worker is not None:
+    if worker is not None and worker.state is not WorkerState.SHUTDOWN:
         worker.last_error = f"tags: {event.error}"
-        core.timers.set("tags", worker.id, now + _TAGS_AGAIN_S)
+        if limited:
+            save_tags(core, worker, now)
+        else:
+            core.timers.set("tags", worker.id, now + _TAGS_AGAIN_S)
+
+
+def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
+    """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
+    if not worker.verdict:
+        worker.verdict = verdict
+        worker.revision += 1
+        core.note_changed(worker, f"it is broken: {verdict}")
+
+
+def is_draining(worker: Worker) -> bool:
+    """Return whether a worker is to go when nothing runs on it.
+
+    Because an admin wants it; or, unless it is held, because it is broken or its type is not
+    configured (any more). The latter are not written to its tags: they may not last.
+    """
+    if worker.behavior is not IdleBehavior.RUN:
+        return worker.behavior is IdleBehavior.DRAIN
+    return bool(worker.broken) or is_unrecognised(worker.type)
+
+
+def given_up(attempt: PoolAttempt) -> bool:
+    """Return whether KILL was sent to an attempt so often that it will never end."""
+    return attempt.kills_sent > _KILLS_BEFORE_DRAIN
 
 
 def review(core: PoolCore, worker: Worker, now: float) -> None:
     """Apply the idle rules to a worker whose state, behavior or attempts changed."""
     core.timers.clear("idle", worker.id)
+    if worker.broken and not worker.broken_at:
+        worker.broken_at = now
     if worker.state is WorkerState.SHUTDOWN or worker.behavior is IdleBehavior.HOLD:
         return
     if _overdue(core, worker, now):
         return
-    if worker.behavior is IdleBehavior.DRAIN or worker.broken:
+    if is_draining(worker):
         _drain(core, worker, now)
-    elif worker.state is WorkerState.IDLE and worker.session_up:
+    elif worker.state is WorkerState.IDLE and worker.id not in core.awaited:
         end_at = worker.state_since + core.settings.idle_timeout_s
         if now >= end_at:
             _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)
@@ -75,6 +108,11 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     settings = core.settings
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
         end_at = worker.appeared_at + settings.boot_timeout_s
+        if is_draining(worker) and _is_occupied(core, worker):
+            # What was found there may end, as long as the instance is heard of.
+            if worker.session_up:
+                return False
+            end_at = max(end_at, worker.last_contact + settings.probe_timeout_s)
         trigger = Trigger.BOOT_TIMEOUT
     elif not worker.session_up:
         end_at = worker.last_contact + settings.probe_timeout_s
@@ -90,31 +128,48 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     return True
 
 
+def _is_occupied(core: PoolCore, worker: Worker) -> bool:
+    """Return whether something was found on a worker that runs, or whose log is still to come."""
+    if not worker.shown:
+        return False
+    found = [core.attempts[attempt_id] for attempt_id in worker.attempts]
+    return bool(worker.unreleased) or any(a.phase is AttemptPhase.RUNNING for a in found)
+
+
 def _drain(core: PoolCore, worker: Worker, now: float) -> None:
-    if worker.state is WorkerState.UNKNOWN:
+    """Shut a draining worker down, unless something may run there that has not been given up."""
+    if worker.state is WorkerState.UNKNOWN and not worker.shown:
         return
-    if worker.state is WorkerState.RUNNING:
-        attempts = [core.attempts[attempt_id] for attempt_id in sorted(worker.attempts)]
-        if any(attempt.kills_sent <= KILLS_BEFORE_DRAIN for attempt in attempts):
-            return
+    if worker.state is WorkerState.BOOTING:
         shut_down(core, worker, Trigger.DRAINED, now)
-    elif worker.state is WorkerState.BOOTING:
-        shut_down(core, worker, Trigger.DRAINED, now)
-    else:
+        return
+    attempts = [core.attempts[attempt_id] for attempt_id in sorted(worker.attempts)]
+    if not attempts:
         _end_when_released(core, worker, Trigger.DRAINED, now)
+    elif all(given_up(attempt) for attempt in attempts):
+        shut_down(core, worker, Trigger.DRAINED, now)
 
 
 def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
     """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
-    latest = worker.state_since + core.settings.probe_timeout_s
+    latest = max(worker.state_since, worker.last_busy) + core.settings.probe_timeout_s
     if worker.unreleased and now < latest:
         core.timers.set("idle", worker.id, latest)
         return
     shut_down(core, worker, trigger, now)
 
 
+def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
+    """Note which workers somebody waits for: these are not idle for too long."""
+    before, core.awaited = core.awaited, worker_ids
+    for worker_id in sorted(before - worker_ids):
+        worker = core.workers.get(worker_id)
+        if worker is not None:
+            review(core, worker, now)
+
+
 def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut down an idle worker whose place in the quota the planner needs."""
+    """Shut down an idle worker whose place in the quota the planner needs, session or not."""
     if (
         worker.state is WorkerState.IDLE
         and worker.behavior is IdleBehavior.RUN
@@ -147,23 +202,34 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
 
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:
     """Ask the cloud to destroy, and again after shutdown_timeout, until it is gone."""
-    core.commands.append(DestroyInstance(op_id=core.next_op(), instance_id=worker.id))
+    core.ask_cloud(DestroyInstance(op_id=core.next_op(), instance_id=worker.id), now)
     core.timers.set("destroy", worker.id, now + core.settings.shutdown_timeout_s)
     core.timers.soonest("list", "", now + _LISTING_WHILE_DESTROYING_S)
 
 
 def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
     """The cloud accepted: look soon whether the instance is gone."""
-    if event.instance_id in core.workers:
+    core.cloud_gate.changes.succeeded(now)
+    worker = core.workers.get(event.instance_id)
+    if worker is not None:
+        worker.destroy_failures = 0
+        worker.destroy_error = ""
         core.timers.soonest("list", "", now + _LISTING_AFTER_DESTROY_S)
 
 
 def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:
-    """Keep the repetition going; only a listing may say that the instance is gone."""
+    """Keep the repetition going; only a listing may say that the instance is gone.
+
+    After a rate limit it is repeated as soon as the cloud allows.
+    """
+    limited = isinstance(event.error, RateLimitError)
+    if limited:
+        core.cloud_gate.changes.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
     if worker is None:
         return
-    if isinstance(event.error, InstanceNotFound):
-        core.timers.soonest("list", "", now)
-        return
-    worker.last_error = f"destroy: {event.error}"
+    worker.destroy_failures += 1
+    worker.destroy_error = str(event.error) or type(event.error).__name__
+    worker.last_error = f"destroy: {worker.destroy_error}"
+    if limited and worker.state is WorkerState.SHUTDOWN:
+        destroy(core, worker, now)

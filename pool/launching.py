@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from drivers.errors import (
-    AmbiguousResult,
-    CapacityError,
-    CapacityScope,
-    CloudError,
-    QuotaError,
-    RateLimitError,
-)
+from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
-from pool.core import AttemptPhase, Hold, HoldCause, PendingLaunch, PoolAttempt, PoolCore
+from pool.backoff import HoldCause
+from pool.core import AttemptPhase, PendingLaunch, PoolAttempt, PoolCore
 from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, WorkerState
 from pool.notices import AttemptLost, LaunchMade
@@ -21,8 +15,6 @@ from pool.transitions import Trigger
 
 _DOUBT_S = 10.0
 _LISTING_AFTER_DOUBT_S = 1.0
-_UNKNOWN_ERROR_HOLD_S = 5.0
-_LONGEST_RATE_LIMIT_S = 3600.0
 
 
 def request_launch(core: PoolCore, type_: InstanceType, now: float) -> str:
@@ -38,14 +30,10 @@ def request_launch(core: PoolCore, type_: InstanceType, now: float) -> str:
         launch=launch, in_flight=True, counted=True, op_id=op_id
     )
     core.notices.append(LaunchMade(launch=launch))
-    core.commands.append(
-        CreateInstance(
-            op_id=op_id,
-            launch=launch,
-            instance_type=type_,
-            tags=launch_tags(core.cluster, launch),
-        )
+    create = CreateInstance(
+        op_id=op_id, launch=launch, instance_type=type_, tags=launch_tags(core.cluster, launch)
     )
+    core.ask_cloud(create, now)
     return launch.token
 
 
@@ -55,10 +43,10 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if pending is None or pending.op_id != event.op_id:
         return
     pending.in_flight = False
-    core.holds.on_trial = False
+    type_ = type_of(core, pending.launch)
+    core.holds.succeeded(type_, began_at=pending.launch.created_at)
     worker = core.workers.get(event.instance.id)
     if worker is None:
-        type_ = core.types.get(pending.launch.type_name) or without_room(pending.launch.type_name)
         worker = core.add_worker(event.instance, type_, now=now)
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
@@ -88,60 +76,42 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
     worker = core.workers.get(pending.instance_id)
     if worker is None or worker.host_key:
         core.end_launch(event.token)
-    _hold(core, pending.launch.type_name, event.error, now)
-
-
-def _hold(core: PoolCore, type_name: str, error: CloudError, now: float) -> None:
-    settings = core.settings
-    if isinstance(error, CapacityError) and error.scope is not CapacityScope.ALL:
-        core.holds.types_until[type_name] = now + settings.capacity_hold_s
-        core.timers.set("hold", type_name, now + settings.capacity_hold_s)
-        return
-    cause, hold_s = _cause_of(core, error)
-    core.holds.on_trial = True
-    core.holds.creates[cause] = Hold(
-        until=now + hold_s,
-        reason=str(error) or type(error).__name__,
-        instances=(len(core.workers) or None) if cause is HoldCause.QUOTA else None,
+    core.holds.failed(
+        type_of(core, pending.launch),
+        event.error,
+        began_at=pending.launch.created_at,
+        instances=core.instances_in,
+        now=now,
     )
-    core.timers.set("creates", cause.value, now + hold_s)
+    core.timers.arm("hold", core.holds.next_end(now))
 
 
-def _cause_of(core: PoolCore, error: CloudError) -> tuple[HoldCause, float]:
-    """Return what an error holds creates for, and for how many seconds."""
-    match error:
-        case QuotaError():
-            return HoldCause.QUOTA, core.settings.quota_hold_s
-        case CapacityError():
-            return HoldCause.CAPACITY, core.settings.capacity_hold_s
-        case RateLimitError():
-            told = error.retry_after_s or _UNKNOWN_ERROR_HOLD_S
-            return HoldCause.RATE_LIMIT, min(told, _LONGEST_RATE_LIMIT_S)
-        case _:
-            return HoldCause.ERROR, _UNKNOWN_ERROR_HOLD_S
+def type_of(core: PoolCore, launch: Launch) -> InstanceType:
+    """Return a launch's type; one that is not configured (any more) has no room."""
+    return core.types.get(launch.type_name) or without_room(launch.type_name)
 
 
-def creates_hold(core: PoolCore, now: float) -> tuple[HoldCause, str] | None:
-    """Return what holds creates now and its reason, None when they may go on."""
-    for cause in (HoldCause.QUOTA, *HoldCause):
-        hold = core.holds.creates.get(cause)
-        if hold is None or now >= hold.until:
-            continue
-        if hold.instances is None or len(core.workers) >= hold.instances:
-            return cause, hold.reason
-    return None
+def types_in_flight(core: PoolCore) -> list[InstanceType]:
+    """Return the type of each create call that is under way."""
+    return [
+        type_of(core, pending.launch) for pending in core.launches.values() if pending.in_flight
+    ]
 
 
 def creates_left(core: PoolCore) -> int:
-    """Return how many create calls may be begun now, holds aside."""
-    in_flight = sum(1 for pending in core.launches.values() if pending.in_flight)
-    most = 1 if core.holds.on_trial else core.settings.max_concurrent_creates
-    return max(0, most - in_flight)
+    """Return how many create calls more may be under way, holds and tokens aside."""
+    return max(0, core.settings.max_concurrent_creates - len(types_in_flight(core)))
 
 
-def type_held(core: PoolCore, type_name: str, now: float) -> bool:
-    """Return whether a type is at capacity now."""
-    return now < core.holds.types_until.get(type_name, 0.0)
+def at_quota(core: PoolCore, now: float) -> bool:
+    """Return whether a quota of the cloud's holds creates, all or some."""
+    return core.holds.of(HoldCause.QUOTA, now) is not None
+
+
+def after_pass(core: PoolCore, *, wait: bool, served: bool, now: float) -> None:
+    """Wake the planner for the next token if creates `wait` for one; `served`: some had theirs."""
+    core.cloud_gate.creates_wait(wait=wait, served=served, now=now)
+    core.release_cloud(now)
 
 
 def restore(core: PoolCore, launch: Launch) -> None:

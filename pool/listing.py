@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from drivers.interface import CLUSTER_TAG
+from drivers.interface import CLUSTER_TAG, TOKEN_TAG
 from pool import idle, launching, probing
 from pool.core import PoolCore
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
-from pool.model import IdleBehavior, InstanceSeen, Worker, WorkerState
-from pool.tags import is_unrecognised, tags_of, type_from
+from pool.model import InstanceSeen, Worker, WorkerState
+from pool.tags import tags_of, type_from
 from pool.transitions import Trigger
 
 _SOON_S = 2.0
 _NEW_INSTANCE_GRACE_S = 30.0
 
 
-def request_listing(core: PoolCore) -> None:
-    """List the instance set now, unless a listing is under way."""
+def request_listing(core: PoolCore, now: float) -> None:
+    """List the instance set as soon as it may be, unless a listing is under way."""
     if core.listing_op:
         return
     core.timers.clear("list", "")
     core.listing_op = core.next_op()
-    core.commands.append(ListInstances(op_id=core.listing_op))
+    core.ask_cloud(ListInstances(op_id=core.listing_op), now)
 
 
 def on_listed(core: PoolCore, event: Listed, now: float) -> None:
@@ -29,6 +29,8 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         return
     core.listing_op = 0
     core.listing_failures = 0
+    core.cloud_gate.listings.succeeded(now)
+    core.listed_at = event.began_at
     ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
     for seen in sorted(ours, key=lambda instance: instance.id):
         _see(core, seen, event.began_at, now)
@@ -55,16 +57,16 @@ def _may_be_gone_after(worker: Worker) -> float:
 
 
 def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
-    """Try again later; nothing is concluded from a listing that failed."""
+    """Try again when the cloud says, or after 1 s, 2 s, 4 s … 60 s, and not before.
+
+    Nothing is concluded from a listing that failed.
+    """
     if event.op_id != core.listing_op:
         return
     core.listing_op = 0
     core.listing_failures += 1
-    told = getattr(event.error, "retry_after_s", None)
-    delay_s = (
-        max(1.0, told) if told is not None else min(60.0, 2.0 ** min(core.listing_failures - 1, 6))
-    )
-    core.timers.set("list", "", now + delay_s)
+    core.cloud_gate.listings.failed(event.error, now)
+    core.timers.set("list", "", core.cloud_gate.listings.until)
 
 
 def _schedule(core: PoolCore, now: float) -> None:
@@ -84,8 +86,10 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
     worker = core.workers.get(seen.id)
     if worker is None:
         worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
-        if is_unrecognised(worker.type) and worker.behavior is IdleBehavior.RUN:
-            worker.behavior = IdleBehavior.DRAIN
+    token = dict(seen.tags).get(TOKEN_TAG, "")
+    if token and not worker.token:
+        # A listing may show an instance earlier than its tags.
+        core.bind_launch(worker, token)
     worker.listed = True
     worker.listed_at = max(worker.listed_at, began_at)
     if seen.address and seen.address != worker.address:
@@ -93,15 +97,15 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         worker.revision += 1
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
-        _keep_tags(core, worker, dict(seen.tags))
+        _keep_tags(core, worker, dict(seen.tags), now)
         idle.review(core, worker, now)
 
 
-def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
+def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float) -> None:
     """Save the tags again when they differ from what is wanted."""
     wanted = tags_of(core.cluster, worker)
     if any(tags.get(key) != value for key, value in wanted):
-        core.commands.append(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted))
+        core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted), now)
 
 
 def _lose_attempts_without_instance(core: PoolCore) -> None:

@@ -27,14 +27,37 @@ def ensure(core: PoolCore, worker: Worker, now: float) -> None:
     """See to it that a worker without a session is being probed."""
     if not worker.address or worker.session_up or worker.probe_op:
         return
+    if worker.id in core.probe_gate:
+        return
     if core.timers.due("probe", worker.id) is None:
         core.timers.set("probe", worker.id, now)
 
 
-def on_probe_due(core: PoolCore, worker: Worker) -> None:
-    """Send the probe that is due, unless one is under way (its outcome sends the next)."""
-    if worker.probe_op or worker.state is WorkerState.SHUTDOWN or not worker.address:
-        return
+def on_probe_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """Send the probe that is due when its turn comes (see `max_probes_per_second`)."""
+    core.probe_gate.ask(worker.id)
+    release(core, now)
+
+
+def release(core: PoolCore, now: float) -> None:
+    """Send the waiting probes for which there are tokens, first come, first served.
+
+    None is sent where one is under way: its outcome sends the next.
+    """
+    while (worker_id := core.probe_gate.first()) is not None:
+        worker = core.workers.get(worker_id)
+        wanted = worker is not None and not worker.probe_op and worker.address
+        if worker is None or not wanted or worker.state is WorkerState.SHUTDOWN:
+            core.probe_gate.drop(worker_id)
+            continue
+        if not core.probe_gate.take(now):
+            break
+        core.probe_gate.drop(worker_id)
+        _send_probe(core, worker)
+    core.timers.arm("probes", core.probe_gate.next_at(now))
+
+
+def _send_probe(core: PoolCore, worker: Worker) -> None:
     worker.probe_op = core.next_op()
     core.commands.append(
         Probe(
@@ -45,6 +68,7 @@ def on_probe_due(core: PoolCore, worker: Worker) -> None:
             host_key=worker.host_key,
             secret=worker.secret,
             boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING),
+            look_anyway=worker.state is WorkerState.UNKNOWN,
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
@@ -64,25 +88,35 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
-    worker.last_contact = now
-    worker.last_error = ""
+    worker.shown = True
+    worker.last_contact = min(event.began_at, now)
+    worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
     core.timers.clear("silence", worker.id)
     core.timers.clear("offline", worker.id)
     _pin(core, worker, event.host_key, now)
-    worker.broken = worker.broken or event.report.broken
-    if worker.broken:
-        core.note_stillborn(worker, worker.broken, now)
+    if reattached:
+        # Later on it is heartbeats that say so, and they may be ahead of a list.
+        _hear_complaint(core, worker, event.report.broken, now)
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
         attempts.observe(core, worker, report, now, current=current)
     _find_missing(core, worker, event, now)
-    if reattached and worker.state is WorkerState.IDLE:
-        # Whoever waited for it to come back gets it before its idle timeout ends it.
-        worker.state_since = now
-    _settle(core, worker, now)
+    if event.boot_error:
+        _await_boot(core, worker, now)
+    else:
+        _settle(core, worker, now)
     if reattached and was_up:
         core.note_changed(worker, "its session is up again")
     if reattached:
-        for attempt in core.attempts_on(worker.id):
+        _resume_signals(core, worker, now)
+
+
+def _resume_signals(core: PoolCore, worker: Worker, now: float) -> None:
+    """Go on ending attempts; where a signal is due soon it is not hastened.
+
+    Else a session that flaps would use up the KILLs before one of them could work.
+    """
+    for attempt in core.attempts_on(worker.id):
+        if core.timers.due("signal", attempt.id) is None:
             attempts.signal_if_wanted(core, attempt, now)
 
 
@@ -95,7 +129,9 @@ def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
     if worker.host_key == host_key:
         return
     if worker.secret:
-        core.timers.soonest("probe", worker.id, now + core.settings.probe_interval_s)
+        core.timers.soonest(
+            "probe", worker.id, now + core.jittered_s(core.settings.probe_interval_s)
+        )
     worker.host_key = host_key
     worker.secret = ""
     core.pinned_keys[worker.id] = host_key
@@ -117,6 +153,16 @@ def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: fl
         else:
             message = f"it is not on {worker.id}, and no exit of it is recorded there"
             attempts.missing(core, attempt, message, now)
+
+
+def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
+    """Leave a worker whose boot probe fails as it is, and look again though its session is up."""
+    if worker.state is WorkerState.SHUTDOWN:
+        return
+    if worker.attempts:
+        worker.last_busy = now
+    core.timers.soonest("probe", worker.id, now + core.jittered_s(core.settings.probe_interval_s))
+    idle.review(core, worker, now)
 
 
 def _settle(core: PoolCore, worker: Worker, now: float) -> None:
@@ -147,7 +193,7 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
         longest_s = min(interval_s, _LONGEST_WAIT_WHILE_BOOTING_S)
     doublings = min(worker.probe_failures - 1, 10)
     delay_s = min(longest_s, interval_s / 20 * 2**doublings)
-    core.timers.set("probe", worker.id, now + delay_s)
+    core.timers.set("probe", worker.id, now + core.jittered_s(delay_s))
 
 
 def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
@@ -167,14 +213,27 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
-    """A worker that reports itself broken gets no more work and is drained, unless held."""
+    """A worker that reports itself broken gets no more work and is drained, unless held.
+
+    One that was held, or still runs something, may be mended and work again.
+    """
     worker = core.workers.get(event.worker_id)
-    if worker is not None and worker.broken != event.message:
-        worker.broken = event.message
-        worker.revision += 1
-        core.note_stillborn(worker, event.message, now)
-        core.note_changed(worker, f"it is broken: {event.message}")
+    if worker is not None and worker.complaint != event.message:
+        _hear_complaint(core, worker, event.message, now)
         idle.review(core, worker, now)
+
+
+def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) -> None:
+    if worker.complaint == message:
+        return
+    worker.complaint = message
+    worker.revision += 1
+    if message:
+        core.note_stillborn(worker, message, now)
+        core.note_changed(worker, f"it is broken: {message}")
+        return
+    worker.broken_at = worker.broken_at if worker.verdict else 0.0
+    core.note_changed(worker, "it reports that it is no longer broken")
 
 
 def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
@@ -182,12 +241,13 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
     return (
         worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
-        and not worker.broken
-        and not _offline(core, worker, now)
+        and not idle.is_draining(worker)
+        and not is_offline(core, worker, now)
     )
 
 
-def _offline(core: PoolCore, worker: Worker, now: float) -> bool:
+def is_offline(core: PoolCore, worker: Worker, now: float) -> bool:
+    """Return whether a worker that was ready has had no session for offline_timeout."""
     if worker.session_up or worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
         return False
     return now >= worker.last_contact + core.settings.offline_timeout_s

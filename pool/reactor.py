@@ -6,7 +6,7 @@ from typing import assert_never
 
 from drivers.errors import BugError
 from pool import attempts, idle, launching, listing, probing
-from pool.core import HoldCause, PoolCore
+from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -29,11 +29,12 @@ from pool.messages import (
 )
 from pool.model import Worker, WorkerState
 
-_WORTH_A_PASS = frozenset({"boot", "creates", "hold", "idle", "offline", "silence"})
+_WORTH_A_PASS = frozenset({"hold", "idle", "offline", "silence"})
 
 
 def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912 - a table
     """Take in one event."""
+    core.statistics.heard(event, core.workers, now)
     match event:
         case Listed():
             listing.on_listed(core, event, now)
@@ -48,7 +49,7 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
         case DestroyFailed():
             idle.on_destroy_failed(core, event, now)
         case TagsSet():
-            idle.on_tags_set(core, event)
+            idle.on_tags_set(core, event, now)
         case TagsFailed():
             idle.on_tags_failed(core, event, now)
         case ProbeSucceeded():
@@ -80,11 +81,14 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
         kind, subject = key
         plan = plan or kind in _WORTH_A_PASS
         if kind == "list":
-            listing.request_listing(core)
-        elif kind == "creates":
-            del core.holds.creates[HoldCause(subject)]
+            listing.request_listing(core, now)
         elif kind == "hold":
-            del core.holds.types_until[subject]
+            core.timers.arm("hold", core.holds.next_end(now))
+        elif kind == "cloud":
+            core.release_cloud(now)
+            plan = plan or core.cloud_gate.is_turn_of_creates(now)
+        elif kind == "probes":
+            probing.release(core, now)
         elif kind == "key":
             if subject not in core.workers:
                 core.pinned_keys.pop(subject, None)
@@ -100,18 +104,18 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
 def _on_worker_due(core: PoolCore, worker: Worker, kind: str, now: float) -> None:
     match kind:
         case "probe":
-            probing.on_probe_due(core, worker)
-        case "idle" | "boot" | "silence" | "offline":
+            probing.on_probe_due(core, worker, now)
+        case "idle" | "silence" | "offline":
             idle.review(core, worker, now)
         case "destroy":
             if worker.state is WorkerState.SHUTDOWN:
                 idle.destroy(core, worker, now)
         case "tags":
-            idle.save_tags(core, worker)
+            idle.save_tags(core, worker, now)
         case _:
             raise BugError(f"no such deadline: {kind}")
 
 
-def begin(core: PoolCore) -> None:
+def begin(core: PoolCore, now: float) -> None:
     """Ask for the first listing; until it is in, nothing is concluded and nothing created."""
-    listing.request_listing(core)
+    listing.request_listing(core, now)

@@ -31,6 +31,13 @@ class Timers:
         if current is None or due < current:
             self.set(kind, subject, due)
 
+    def arm(self, kind: str, due: float | None) -> None:
+        """Let the one timer of a kind be due at `due`; None forgets it."""
+        if due is None:
+            self.clear(kind, "")
+        else:
+            self.set(kind, "", due)
+
     def clear(self, kind: str, subject: str) -> None:
         """Forget (kind, subject); no error when it was not set."""
         self._due.pop((kind, subject), None)

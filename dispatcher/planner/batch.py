@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher.model import Reason
 from dispatcher.planner.room import Candidates, Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey, Order, RequestClass
 from drivers.interface import InstanceType
+from pool.backoff import Hindrance, HindranceKind, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may create.
 
-    `instances` is how many there are (with those being created), `creates_left` how many create
-    calls may be begun now, `creates_held` why none may ("" when they may), `at_quota` whether that
-    is the account's quota, `type_held` whether a type is at capacity.
+    `instances` is how many there are (with those being created). `creates_left` is how many create
+    calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
+    `hindrance` says what keeps a type from being created, None when nothing does; `trials` in
+    which scopes one may be created to try, and what that hinders until its answer is there.
     """
 
     instances: int
     max_instances: int
     creates_left: int
-    creates_held: str
-    at_quota: bool
-    type_held: Callable[[str], bool]
+    tokens_left: int
+    hindrance: Callable[[InstanceType], Hindrance | None]
+    trials: Callable[[InstanceType], Mapping[Scope, Hindrance]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,49 +45,65 @@ class View:
 class Plan:
     """What a pass decided. `places` are (container id, slot) in the order of priority.
 
-    `next_in_line` is the first container that found no place at quota; it keeps its claim.
-    `unwanted` are idle workers whose place in the quota it needs.
+    `next_in_line` are the first containers that found no place, one for each quota that is used
+    up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
+    in line there: nothing below is placed on them. `stopped` says that there is such a quota of
+    everything. `unwanted` are idle workers whose place in a quota is needed. `tokens_short` says
+    that more would have been created but for the rate of cloud operations.
     """
 
     places: list[tuple[str, Slot]] = field(default_factory=list)
     creates: list[Slot] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
     waiting: dict[ClassKey, Reason] = field(default_factory=dict)
-    next_in_line: str = ""
+    next_in_line: list[str] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+    tokens_short: bool = False
+
+    def uses_up(self, type_name: str) -> bool:
+        """Return whether a worker of a type takes up a quota that somebody waits for."""
+        return self.stopped or type_name in self.closed
 
 
 class _Pass:
     def __init__(self, view: View) -> None:
         self.view = view
         self.plan = Plan()
-        self.new_slots: list[Slot] = []
         self.candidates: dict[ClassKey, Candidates] = {}
+        self.tried: dict[Scope, Hindrance] = {}
+        self.known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
 
     def place(self, request_class: RequestClass) -> Slot | None:
         """Find or create a slot for one more container of a class."""
         candidates = self.candidates.get(request_class.key)
         if candidates is None:
-            slots = [*self.view.slots, *self.new_slots]
+            slots = [
+                slot
+                for slot in (*self.view.slots, *self.plan.creates)
+                if slot.type.name not in self.plan.closed
+            ]
             candidates = Candidates(request_class, slots, self.view.rules)
             self.candidates[request_class.key] = candidates
         slot = candidates.best()
-        return slot if slot is not None else self.create(request_class)
+        return slot if slot is not None else self._create(request_class)
 
-    def create(self, request_class: RequestClass) -> Slot | None:
+    def _create(self, request_class: RequestClass) -> Slot | None:
         """Think of a new instance of the cheapest type that is to be had; None when none is."""
         type_ = self._creatable(request_class)
         if isinstance(type_, Reason):
             self.plan.waiting[request_class.key] = type_
             return None
+        for scope, hindrance in self._outlook(type_)[1].items():
+            self.tried.setdefault(scope, hindrance)
         slot = Slot(
             kind=SlotKind.NEW,
-            id=f"new-{len(self.new_slots):06}",
+            id=f"new-{len(self.plan.creates):06}",
             type=type_,
             free=type_.allocatable,
             count=0,
             last_busy=0.0,
         )
-        self.new_slots.append(slot)
         self.plan.creates.append(slot)
         for candidates in self.candidates.values():
             candidates.offer(slot)
@@ -96,15 +114,43 @@ class _Pass:
         own = self.own_hindrance(request_class)
         if own is not None:
             return own
-        if limits.instances + len(self.new_slots) >= limits.max_instances:
+        if self._is_full():
             message = f"at quota: max_instances is {limits.max_instances}"
             return Reason(code="at_quota", message=message)
-        if limits.creates_held:
-            code = "at_quota" if limits.at_quota else "creates_held"
-            return Reason(code=code, message=f"no creates now: {limits.creates_held}")
-        if len(self.new_slots) >= limits.creates_left:
+        found = self._hindrances(request_class)
+        free = next((t for t, hindrance in found if hindrance is None), None)
+        if free is None:
+            return _why_held([hindrance for _, hindrance in found if hindrance is not None])
+        if len(self.plan.creates) >= limits.creates_left:
             return Reason(code="creating", message="as many as may be are being created")
-        return next(t for t in request_class.types if not limits.type_held(t.name))
+        if len(self.plan.creates) >= limits.tokens_left:
+            self.plan.tokens_short = True
+            message = "its create waits for its turn: max_cloud_ops_per_second is reached"
+            return Reason(code="creating", message=message)
+        return free
+
+    def _hindrances(
+        self, request_class: RequestClass
+    ) -> list[tuple[InstanceType, Hindrance | None]]:
+        return [(type_, self._hindrance(type_)) for type_ in request_class.types]
+
+    def _hindrance(self, type_: InstanceType) -> Hindrance | None:
+        found, trials = self._outlook(type_)
+        if found is not None:
+            return found
+        return next((self.tried[scope] for scope in trials if scope in self.tried), None)
+
+    def _outlook(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
+        """Return what the limits say of a type, asked once a pass."""
+        known = self.known.get(type_.name)
+        if known is None:
+            limits = self.view.limits
+            known = self.known[type_.name] = (limits.hindrance(type_), limits.trials(type_))
+        return known
+
+    def _is_full(self) -> bool:
+        limits = self.view.limits
+        return limits.instances + len(self.plan.creates) >= limits.max_instances
 
     def own_hindrance(self, request_class: RequestClass) -> Reason | None:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
@@ -113,18 +159,72 @@ class _Pass:
             wanted = f" with {labels}" if labels else ""
             message = f"no configured instance type{wanted} would do"
             return Reason(code="no_type", message=message)
-        if all(self.view.limits.type_held(type_.name) for type_ in request_class.types):
-            names = ", ".join(type_.name for type_ in request_class.types)
-            return Reason(code="at_capacity", message=f"the cloud is short of {names}")
+        hindrances = [hindrance for _, hindrance in self._hindrances(request_class)]
+        if all(h is not None and h.kind is HindranceKind.CAPACITY for h in hindrances):
+            message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
+            if any(h is not None and h.until is None for h in hindrances):
+                message += "; one create is being tried"
+            return Reason(code="at_capacity", message=message)
         return None
+
+    def stop_at_quota(self, request_class: RequestClass, container_id: str) -> bool:
+        """Close the quotas that keep a container waiting; True when one is of everything.
+
+        What is below it must not keep it waiting by keeping their instances busy or alive.
+        """
+        closed = self.plan.closed
+        quotas = {
+            type_.name: hindrance
+            for type_, hindrance in self._hindrances(request_class)
+            if hindrance is not None and hindrance.kind is HindranceKind.QUOTA
+        }
+        everywhere = self._is_full() or any(h.everywhere for h in quotas.values())
+        if not everywhere and quotas.keys() <= closed.keys():
+            first = closed[next(iter(quotas))]
+            why = self.plan.waiting[request_class.key].message
+            self.plan.waiting[request_class.key] = _behind(first, why)
+            return False
+        self.plan.next_in_line.append(container_id)
+        self.plan.stopped = everywhere
+        for hindrance in quotas.values():
+            for name in hindrance.covers:
+                closed.setdefault(name, container_id)
+        self.candidates.clear()
+        return everywhere
+
+    def free_idle(self) -> None:
+        """Note the idle workers that use up a quota and to which nobody is mapped."""
+        self.plan.unwanted = sorted(
+            slot.id
+            for slot in self.view.slots
+            if slot.idle and not slot.assigned and self.plan.uses_up(slot.type.name)
+        )
+
+
+def _behind(container_id: str, why: str) -> Reason:
+    message = f"behind {container_id}, which is next in line: {why}"
+    return Reason(code="behind", message=message)
+
+
+def _why_held(hindrances: Sequence[Hindrance]) -> Reason:
+    """Return why none of a class's types may be created: what ends first, a quota last."""
+    remaining = [h for h in hindrances if h.kind is not HindranceKind.CAPACITY]
+    others = [h for h in remaining if h.kind is not HindranceKind.QUOTA]
+    if not others:
+        message = f"no creates now: {remaining[0].message}"
+        return Reason(code="at_quota", message=message)
+    trial = next((h for h in others if h.until is None), None)
+    if trial is not None:
+        return Reason(code="creating", message=trial.message)
+    return Reason(code="creates_held", message=f"no creates now: {others[0].message}")
 
 
 def plan(view: View) -> Plan:
     """Decide one pass: containers in order of priority, each to its best place.
 
-    Costs grow with classes, slots and decisions, not with the number of containers that wait. At
-    quota the first that finds no place, and all below it, wait; a class that is short of capacity,
-    or that no type serves, is skipped and others go on.
+    Costs grow with classes, slots and decisions, not with the number of containers that wait. At a
+    quota the first that finds no place, and all below it that count against the same quota, wait;
+    a class that is short of capacity, or that no type serves, is skipped and others go on.
     """
     this = _Pass(view)
     heads: list[tuple[Order, str, int]] = []
@@ -137,8 +237,8 @@ def plan(view: View) -> Plan:
         slot = this.place(request_class)
         if slot is None:
             reason = this.plan.waiting[request_class.key]
-            if reason.code == "at_quota":
-                _stop_at_quota(this, container_id, reason)
+            if reason.code == "at_quota" and this.stop_at_quota(request_class, container_id):
+                _tell_those_behind(this, container_id, reason, heads)
                 break
             continue
         slot.assign(request_class.key.resources)
@@ -147,6 +247,7 @@ def plan(view: View) -> Plan:
         _push_head(heads, request_class, index)
     for request_class, entries in zip(view.classes, taken, strict=True):
         request_class.put_back(entries)
+    this.free_idle()
     return this.plan
 
 
@@ -159,18 +260,12 @@ def _push_head(
         heapq.heappush(heads, (order, container_id, index))
 
 
-def _stop_at_quota(this: _Pass, container_id: str, reason: Reason) -> None:
-    """Note why everything from here on waits, and free idle workers that nobody is mapped to."""
-    this.plan.next_in_line = container_id
-    behind = Reason(
-        code="behind", message=f"behind {container_id}, which is next in line: {reason.message}"
-    )
-    for request_class in this.view.classes:
-        if request_class.key in this.plan.waiting:
-            continue
+def _tell_those_behind(
+    this: _Pass, container_id: str, why: Reason, heads: Sequence[tuple[Order, str, int]]
+) -> None:
+    """Note why everything from here on waits."""
+    for _, _, index in sorted(heads):
+        request_class = this.view.classes[index]
         own = this.own_hindrance(request_class)
+        behind = _behind(container_id, why.message)
         this.plan.waiting[request_class.key] = own if own is not None else behind
-    for slot in this.view.slots:
-        if slot.idle and not slot.assigned:
-            this.plan.unwanted.append(slot.id)
-    this.plan.unwanted.sort()

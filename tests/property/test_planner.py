@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model import Container, Placement, Profile
-from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.batch import Plan, View, plan
 from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import Resources
+from tests.planner_rig import make_limits
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n) for n in (1, 2, 3, 4, 8)]
@@ -52,14 +53,7 @@ def run(
     queue = Queue(lambda r, c: eligible_types(TYPES, r, c, max_price_factor=1.5))
     for container in waiting:
         queue.add(container)
-    limits = Limits(
-        instances=len(room),
-        max_instances=quota,
-        creates_left=100,
-        creates_held="",
-        at_quota=False,
-        type_held=lambda name: name == "t3",
-    )
+    limits = make_limits(instances=len(room), max_instances=quota, short=("t3",))
     rules = Rules(placement=placement, profile=profile, max_containers=5)
     return plan(View(classes=queue.classes(), slots=room, limits=limits, rules=rules))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pool.core import HoldCause
+from pool.backoff import HoldCause
 from pool.messages import (
     AttemptExited,
     CreateInstance,
@@ -87,7 +87,8 @@ def test_instances_of_no_use_are_not_bought_and_destroyed_without_end() -> None:
     created = len(last_commands(rig, CreateInstance))
     assert created <= 9, "ten minutes: one more each time the growing hold ends"
     assert rig.engine.pool.stillborn == created
-    hold = rig.engine.pool.holds.creates[HoldCause.STILLBORN]
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None
     assert "no container engine" in hold.reason
     rig.silent.clear()
     rig.advance(900)

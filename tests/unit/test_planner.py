@@ -7,11 +7,13 @@ from decimal import Decimal
 import pytest
 
 from dispatcher.model import Constraints, Placement, Preemptible, Profile
-from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.batch import Plan, View, plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
+from pool.backoff import HindranceKind
+from tests.planner_rig import make_limits
 from tests.samples import GIB, make_container, make_type
 
 
@@ -44,13 +46,12 @@ def decide(
     short: tuple[str, ...] = (),
 ) -> Plan:
     """Plan one pass."""
-    limits = Limits(
+    limits = make_limits(
         instances=len(slots),
         max_instances=max_instances,
         creates_left=creates_left,
-        creates_held=held,
-        at_quota=bool(held),
-        type_held=lambda name: name in short,
+        held=(HindranceKind.QUOTA, held) if held else None,
+        short=short,
     )
     rules = Rules(placement=placement, profile=profile, max_containers=256)
     return plan(View(classes=queue.classes(), slots=slots, limits=limits, rules=rules))
@@ -109,7 +110,7 @@ def test_a_type_that_is_not_to_be_had_is_skipped_and_lower_ones_go_on() -> None:
     decided = decide(queue, slot("a", T4), short=("t4",))
     assert placed(decided) == {"c-4": "a", "c-1": "new-000000"}
     assert [s.type.name for s in decided.creates] == ["t1"]
-    assert decided.next_in_line == ""
+    assert decided.next_in_line == []
     assert [r.code for r in decided.waiting.values()] == ["at_capacity"]
 
 
@@ -143,7 +144,7 @@ def test_at_quota_the_first_without_a_place_and_all_below_it_wait() -> None:
     )
     decided = decide(queue, slot("a", T1), max_instances=1)
     assert placed(decided) == {}
-    assert decided.next_in_line == "c-1"
+    assert decided.next_in_line == ["c-1"]
     assert decided.unwanted == ["a"]
     assert [r.code for r in decided.waiting.values()] == ["at_quota", "behind"]
     assert "behind c-1" in list(decided.waiting.values())[1].message

@@ -9,14 +9,16 @@ import pytest
 
 from dispatcher.cost import share_of
 from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.batch import Plan, View, plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
+from pool.backoff import HindranceKind
 from pool.messages import CreateInstance, Probe, StartAttempt
 from pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
+from tests.planner_rig import make_limits
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4 = make_type(1), make_type(2), make_type(4)
@@ -52,13 +54,10 @@ def decide(
     at_quota: bool = False,
     max_containers: int = 256,
 ) -> Plan:
-    limits = Limits(
+    limits = make_limits(
         instances=len(slots),
         max_instances=max_instances,
-        creates_left=100,
-        creates_held=held,
-        at_quota=at_quota,
-        type_held=lambda _name: False,
+        held=((HindranceKind.QUOTA if at_quota else HindranceKind.RATE), held) if held else None,
     )
     rules = Rules(
         placement=Placement.PACKED,
@@ -79,7 +78,7 @@ def test_a_hold_that_is_no_quota_stops_nobody_who_finds_a_place() -> None:
     queue = queue_of([T1, T4], (9, 4), (5, 1))
     decided = decide(queue, slot("a", T1), held="slow down")
     assert placed(decided) == {"c-2": "a"}
-    assert decided.next_in_line == ""
+    assert decided.next_in_line == []
     assert decided.unwanted == []
     assert [r.code for r in decided.waiting.values()] == ["creates_held"]
 

@@ -1,0 +1,383 @@
+"""When to try again: holds of creates by cause and scope, and delays that double.
+
+Pure: `now` comes in, ends come out; who asks for creates looks here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import assert_never
+
+from drivers.errors import (
+    CapacityError,
+    CapacityScope,
+    CloudAuthError,
+    CloudError,
+    QuotaError,
+    RateLimitError,
+)
+from drivers.interface import InstanceType
+from pool.model import PoolSettings
+
+_RATE_LIMIT_FIRST_S = 1.0
+_RATE_LIMIT_MOST_S = 60.0
+_TOLD_MOST_S = 3600.0
+_ERROR_FIRST_S = 5.0
+_ERROR_MOST_S = 60.0
+_CAPACITY_MOST_S = 900.0
+_STILLBORN_FIRST_S = 10.0
+_STILLBORN_MOST_S = 900.0
+_FORGOTTEN_AFTER_S = 900.0
+_REASON_LENGTH = 500
+
+
+class HoldCause(Enum):
+    """Why creates may have to wait, in the order in which they are told of."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    RATE_LIMIT = "rate_limit"
+    ERROR = "error"
+    STILLBORN = "stillborn"
+
+
+class HindranceKind(Enum):
+    """What kind of thing keeps a type from being created."""
+
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    RATE = "rate"
+    OTHER = "other"
+
+
+_KINDS = {
+    HoldCause.CAPACITY: HindranceKind.CAPACITY,
+    HoldCause.QUOTA: HindranceKind.QUOTA,
+    HoldCause.RATE_LIMIT: HindranceKind.RATE,
+    HoldCause.ERROR: HindranceKind.OTHER,
+    HoldCause.STILLBORN: HindranceKind.OTHER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which types a hold covers; each field that is None covers all.
+
+    `type_name` is one type, `group` a quota group, `preemptible` one market.
+    """
+
+    type_name: str | None = None
+    group: str | None = None
+    preemptible: bool | None = None
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Calls wait `since` a time `until` another, and why.
+
+    A hold for quota ends early when fewer than `instances` are left in its scope (None: it does
+    not). It goes on as a trial after its end: until a create in its scope succeeds, only one is
+    under way at a time.
+    """
+
+    cause: HoldCause
+    scope: Scope
+    since: float
+    until: float
+    reason: str
+    instances: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindrance:
+    """What keeps a type from being created now.
+
+    `until` is when it ends, None when that hangs on a create that is under way. `covers` are the
+    names of the configured types that it concerns; `everywhere` says that these are all.
+    """
+
+    kind: HindranceKind
+    message: str
+    until: float | None
+    covers: frozenset[str]
+    everywhere: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """A hold, perhaps over, and how often it was repeated; kept until a success or long quiet."""
+
+    hold: Hold
+    repeats: int
+
+
+class CreateHolds:
+    """What holds creates; each cause and scope on its own, none ends another's."""
+
+    def __init__(
+        self,
+        *,
+        settings: PoolSettings,
+        types: Mapping[str, InstanceType],
+        groups: Mapping[str, str],
+    ) -> None:
+        """Hold nothing yet; `groups` names the quota group of each type (by name), if it has one.
+
+        Types without a group share one limit, whatever their market.
+        """
+        self._settings = settings
+        self._types = dict(types)
+        self._groups = dict(groups)
+        self._grouped = any(self._groups.get(name) for name in self._types)
+        self._records: dict[tuple[HoldCause, Scope], _Record] = {}
+
+    def covers(self, scope: Scope, type_: InstanceType) -> bool:
+        """Return whether a scope includes a type, which need not be configured."""
+        return (
+            scope.type_name in (None, type_.name)
+            and scope.group in (None, self._groups.get(type_.name, ""))
+            and scope.preemptible in (None, type_.preemptible)
+        )
+
+    # ---- what happened ---------------------------------------------------------------------
+
+    def failed(
+        self,
+        type_: InstanceType,
+        error: CloudError,
+        *,
+        began_at: float,
+        instances: Callable[[Scope], int],
+        now: float,
+    ) -> None:
+        """Hold what an error of a create call, begun at `began_at`, tells to hold.
+
+        `instances` counts those that there are in a scope. Errors of calls that were under way
+        together count once, so that ten at once double nothing.
+        """
+        cause, scope = self._blame(type_, error)
+        record = self._records.get((cause, scope))
+        repeats = 0
+        if record is not None and now < record.hold.until + _FORGOTTEN_AFTER_S:
+            again = began_at >= record.hold.until
+            repeats = record.repeats + 1 if again else record.repeats
+        self._hold(
+            cause,
+            scope,
+            now=now,
+            length_s=self._length_s(cause, error, repeats),
+            reason=_sentence(error),
+            repeats=repeats,
+            instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
+        )
+
+    def stillborn(self, *, count: int, why: str, now: float) -> None:
+        """Hold all creates for 10 s or longer: the last `count`, 2 or more, were of no use."""
+        self._hold(
+            HoldCause.STILLBORN,
+            EVERYTHING,
+            now=now,
+            length_s=doubled_s(_STILLBORN_FIRST_S, count - 2, _STILLBORN_MOST_S),
+            reason=f"the last {count} instances were of no use: {why}",
+        )
+
+    def succeeded(self, type_: InstanceType, *, began_at: float) -> None:
+        """End the trials that a successful create, begun at `began_at`, concludes.
+
+        One that began before a hold did says nothing about it.
+        """
+        for key, record in list(self._records.items()):
+            if began_at >= record.hold.until and self.covers(record.hold.scope, type_):
+                del self._records[key]
+
+    def instance_left(self, instances: Callable[[Scope], int], *, now: float) -> None:
+        """End the holds for quota in whose scope there are fewer instances now than there were."""
+        for record in self._records.values():
+            hold = record.hold
+            if now >= hold.until or hold.instances is None:
+                continue
+            if instances(hold.scope) < hold.instances:
+                record.hold = replace(hold, until=now)
+
+    # ---- what follows ------------------------------------------------------------------------
+
+    def active(self, now: float) -> list[Hold]:
+        """Return the holds that are on, by cause, the oldest first."""
+        records = (r for cause in HoldCause for r in self._of(cause))
+        return [record.hold for record in records if now < record.hold.until]
+
+    def of(self, cause: HoldCause, now: float) -> Hold | None:
+        """Return the oldest hold of a cause that is on, None when none is."""
+        return next((hold for hold in self.active(now) if hold.cause is cause), None)
+
+    def next_end(self, now: float) -> float | None:
+        """Return when the next hold ends, None when none is on."""
+        return min((hold.until for hold in self.active(now)), default=None)
+
+    def hindrance(
+        self, type_: InstanceType, *, in_flight: Collection[InstanceType], now: float
+    ) -> Hindrance | None:
+        """Return what keeps a type from being created, None when nothing does.
+
+        `in_flight` are the types of the creates under way: on a trial there may be one.
+        """
+        covering = self._covering(type_)
+        for record in covering:
+            if now < record.hold.until:
+                return self._hindrance(record.hold, now)
+        for record in covering:
+            if any(self.covers(record.hold.scope, each) for each in in_flight):
+                return self._hindrance(record.hold, now)
+        return None
+
+    def trials(self, type_: InstanceType, now: float) -> dict[Scope, Hindrance]:
+        """Return the scopes in which one create may be tried, with what it hinders meanwhile."""
+        return {
+            record.hold.scope: self._hindrance(record.hold, now)
+            for record in reversed(self._covering(type_))
+            if now >= record.hold.until
+        }
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _of(self, cause: HoldCause) -> Iterator[_Record]:
+        return (record for (of, _), record in self._records.items() if of is cause)
+
+    def _covering(self, type_: InstanceType) -> list[_Record]:
+        records = (r for cause in HoldCause for r in self._of(cause))
+        return [record for record in records if self.covers(record.hold.scope, type_)]
+
+    def _hold(
+        self,
+        cause: HoldCause,
+        scope: Scope,
+        *,
+        now: float,
+        length_s: float,
+        reason: str,
+        repeats: int = 0,
+        instances: int | None = None,
+    ) -> None:
+        self._forget(now)
+        old = self._records.get((cause, scope))
+        until = now + length_s
+        since = now
+        if old is not None and now < old.hold.until:
+            since, until = old.hold.since, max(until, old.hold.until)
+        hold = Hold(
+            cause=cause, scope=scope, since=since, until=until, reason=reason, instances=instances
+        )
+        self._records[cause, scope] = _Record(hold=hold, repeats=repeats)
+
+    def _forget(self, now: float) -> None:
+        """Forget what was over for so long that it says nothing of today."""
+        for key, record in list(self._records.items()):
+            if now >= record.hold.until + _FORGOTTEN_AFTER_S:
+                del self._records[key]
+
+    def _blame(self, type_: InstanceType, error: CloudError) -> tuple[HoldCause, Scope]:
+        """Return what an error holds creates for, and which."""
+        match error:
+            case QuotaError():
+                return HoldCause.QUOTA, self._quota_of(type_)
+            case CapacityError():
+                return HoldCause.CAPACITY, self._short_of(type_, error.scope)
+            case RateLimitError():
+                return HoldCause.RATE_LIMIT, EVERYTHING
+            case _:
+                return HoldCause.ERROR, EVERYTHING
+
+    def _quota_of(self, type_: InstanceType) -> Scope:
+        if not self._grouped:
+            return EVERYTHING
+        group = self._groups.get(type_.name, "")
+        return Scope(group=group, preemptible=type_.preemptible if group else None)
+
+    def _short_of(self, type_: InstanceType, scope: CapacityScope) -> Scope:
+        match scope:
+            case CapacityScope.TYPE:
+                return Scope(type_name=type_.name)
+            case CapacityScope.GROUP:
+                group = self._groups.get(type_.name, "")
+                return Scope(group=group, preemptible=type_.preemptible)
+            case CapacityScope.ALL:
+                return EVERYTHING
+            case _:
+                assert_never(scope)
+
+    def _length_s(self, cause: HoldCause, error: CloudError, repeats: int) -> float:
+        match cause:
+            case HoldCause.QUOTA:
+                return self._settings.quota_hold_s
+            case HoldCause.CAPACITY:
+                return doubled_s(self._settings.capacity_hold_s, repeats, _CAPACITY_MOST_S)
+            case HoldCause.RATE_LIMIT:
+                return _rate_limit_s(error, repeats)
+            case HoldCause.ERROR | HoldCause.STILLBORN:
+                return doubled_s(_ERROR_FIRST_S, repeats, _ERROR_MOST_S)
+            case _:
+                assert_never(cause)
+
+    def _hindrance(self, hold: Hold, now: float) -> Hindrance:
+        kind = _KINDS[hold.cause]
+        message, until = hold.reason, None
+        if now < hold.until:
+            until = hold.until
+        else:
+            message = f"one create is being tried, after: {hold.reason}"
+            # A trial is no refusal: nobody need be stopped or shut down for it.
+            kind = kind if kind is HindranceKind.CAPACITY else HindranceKind.OTHER
+        covers = frozenset(n for n, t in self._types.items() if self.covers(hold.scope, t))
+        return Hindrance(
+            kind=kind,
+            message=message,
+            until=until,
+            covers=covers,
+            everywhere=len(covers) == len(self._types),
+        )
+
+
+class CallHold:
+    """Calls of one kind wait: as long as the cloud says, else 1 s, doubling to 60 s."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self.reason = ""
+        self._failures = 0
+
+    def failed(self, error: CloudError, now: float) -> None:
+        """Hold the calls; errors of calls that were under way together count once."""
+        if now >= self.until:
+            self._failures += 1
+        self.until = max(self.until, now + _rate_limit_s(error, max(0, self._failures - 1)))
+        self.reason = _sentence(error)
+
+    def succeeded(self, now: float) -> None:
+        """Let the next delay be a short one, unless this call began before the hold did."""
+        if now >= self.until:
+            self._failures = 0
+
+
+def doubled_s(first_s: float, repeats: int, most_s: float) -> float:
+    """Return a delay that doubles with each repeat, up to `most_s` (or `first_s`, if longer)."""
+    return min(max(first_s, most_s), first_s * 2.0 ** min(repeats, 30))
+
+
+def _rate_limit_s(error: CloudError, repeats: int) -> float:
+    told_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+    if told_s is None:
+        return doubled_s(_RATE_LIMIT_FIRST_S, repeats, _RATE_LIMIT_MOST_S)
+    # In this order, what is no number comes out as 1 s.
+    return max(_RATE_LIMIT_FIRST_S, min(told_s, _TOLD_MOST_S))
+
+
+def _sentence(error: CloudError) -> str:
+    said = str(error)[:_REASON_LENGTH] or type(error).__name__
+    if isinstance(error, CloudAuthError):
+        return f"the cloud refuses our credentials, mend them and it goes on by itself: {said}"
+    return said

@@ -1,0 +1,55 @@
+"""Limits for the planner as literal values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dispatcher.planner.batch import Limits
+from drivers.interface import InstanceType
+from pool.backoff import Hindrance, HindranceKind, Scope
+
+
+def make_hindrance(
+    kind: HindranceKind,
+    message: str,
+    *covers: str,
+    everywhere: bool = False,
+    until: float | None = 9.0,
+) -> Hindrance:
+    """Return a hindrance of some types, or of all."""
+    return Hindrance(
+        kind=kind,
+        message=message,
+        until=until,
+        covers=frozenset(covers),
+        everywhere=everywhere,
+    )
+
+
+def make_limits(
+    *,
+    instances: int,
+    max_instances: int,
+    creates_left: int = 100,
+    tokens_left: int = 100,
+    held: tuple[HindranceKind, str] | None = None,
+    short: tuple[str, ...] = (),
+    hindrances: Mapping[str, Hindrance] | None = None,
+    trials: Mapping[str, Mapping[Scope, Hindrance]] | None = None,
+) -> Limits:
+    """Return limits: `held` is of all types, `short` are those at capacity, the rest by name."""
+    of_all = make_hindrance(*held, everywhere=True) if held else None
+    known = {name: make_hindrance(HindranceKind.CAPACITY, "none left", name) for name in short}
+    known.update(hindrances or {})
+
+    def hindrance(type_: InstanceType) -> Hindrance | None:
+        return known.get(type_.name, of_all)
+
+    return Limits(
+        instances=instances,
+        max_instances=max_instances,
+        creates_left=creates_left,
+        tokens_left=tokens_left,
+        hindrance=hindrance,
+        trials=lambda type_: (trials or {}).get(type_.name, {}),
+    )
