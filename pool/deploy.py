@@ -80,14 +80,16 @@ def run_runner(
     return result.stdout
 
 
-def bounded_command(command: str, timeout_s: float) -> str:
+def bounded_command(command: str, timeout_s: float, *, first: str = "") -> str:
     """Return shell that runs `command` and ends it after `timeout_s` on the far side too.
 
-    Without this, a command that hangs would be left behind there with every try.
+    Without this, a command that hangs would be left behind there with every try. `first` is shell
+    that is run before, whatever comes of it.
     """
     words = shlex.quote(command)
+    before = f"( {first} ); " if first else ""
     return _shell(
-        "if command -v timeout >/dev/null 2>&1; "
+        f"{before}if command -v timeout >/dev/null 2>&1; "
         f"then exec timeout {max(1, round(timeout_s))} /bin/sh -c {words}; "
         f"else exec /bin/sh -c {words}; fi"
     )

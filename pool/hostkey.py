@@ -18,6 +18,9 @@ ANSWER_LIMIT_BYTES: Final = 4096
 
 _DOMAIN: Final = b"longshore-host-key-1\0"
 _MAX_KEYS: Final = 16
+CONTACT_MARK: Final = "contact"
+"""File in the runner's directory that a proof leaves, and who keeps the first lease takes away."""
+
 _SECRET_FILE: Final = "instance-secret"  # noqa: S105 - the name of a file, not a password
 
 RUNNER_DIRECTORY: Final = (
@@ -39,12 +42,26 @@ except OSError as error:
     sys.exit("no instance secret: %s" % error)
 if not secret:
     sys.exit("the instance secret is empty")
+try:
+    open(os.path.join(directory, "contact"), "wb").close()
+except OSError as error:
+    print("no mark of this contact: %s" % error, file=sys.stderr)
 pattern = os.environ.get("LONGSHORE_HOST_KEYS") or "/etc/ssh/ssh_host_*_key.pub"
 for path in sorted(glob.glob(pattern))[:16]:
     with open(path, "rb") as file:
         key = b" ".join(file.read(65536).split()[:2])
     print(hmac.new(secret, b"longshore-host-key-1\0" + key, "sha256").hexdigest())
 """
+
+
+def users_directory(user: str) -> str:
+    """Return shell that sets `d` to the directory of the runner of `user`, for them or for root."""
+    name = shlex.quote(user)
+    return (
+        f"{RUNNER_DIRECTORY}\n"
+        f'if [ "$(id -u)" = 0 ] && [ {name} != root ] && [ -z "${{LONGSHORE_RUNNER_DIR:-}}" ]; '
+        f'then d="$(getent passwd {name} | cut -d: -f6)/.longshore"; fi'
+    )
 
 
 def init_fragment(secret: str, *, user: str = "root") -> str:
@@ -59,9 +76,7 @@ def init_fragment(secret: str, *, user: str = "root") -> str:
     name = shlex.quote(user)
     return (
         "( umask 077\n"
-        f"{RUNNER_DIRECTORY}\n"
-        f'if [ "$(id -u)" = 0 ] && [ {name} != root ] && [ -z "${{LONGSHORE_RUNNER_DIR:-}}" ]; '
-        f'then d="$(getent passwd {name} | cut -d: -f6)/.longshore"; fi\n'
+        f"{users_directory(user)}\n"
         f'mkdir -p "$d" && printf %s {shlex.quote(secret)} > "$d/{_SECRET_FILE}.new" '
         f'&& mv -f "$d/{_SECRET_FILE}.new" "$d/{_SECRET_FILE}"\n'
         f'if [ "$(id -u)" = 0 ] && [ {name} != root ]; '

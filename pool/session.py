@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from drivers.errors import CommandFailed, Unreachable
+from pool.lease import LeaseTerms
 from pool.session_outbox import Outbox
 from pool.session_requests import OnReply, RequestFailed, RequestTable
 from pool.session_wire import (
@@ -50,6 +51,7 @@ class SessionSettings:
     """What a session needs to know.
 
     A request without a reply fails after `request_timeout_s`; a start without one ends the session.
+    `lease` is what the hello asks for, None for none.
     """
 
     cluster: str
@@ -59,6 +61,7 @@ class SessionSettings:
     request_timeout_s: float
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
+    lease: LeaseTerms | None = None
 
 
 class Stream(Protocol):
@@ -230,16 +233,17 @@ class Session:
 
     def _own_hello(self) -> bytes:
         settings = self._settings
-        return encode_line(
-            {
-                "type": "hello",
-                "protocol": PROTOCOL,
-                "cluster": settings.cluster,
-                "epoch": settings.epoch,
-                "runner_sha256": settings.runner_sha256,
-                "heartbeat_interval_s": settings.heartbeat_interval_s,
-            }
-        )
+        hello: dict[str, object] = {
+            "type": "hello",
+            "protocol": PROTOCOL,
+            "cluster": settings.cluster,
+            "epoch": settings.epoch,
+            "runner_sha256": settings.runner_sha256,
+            "heartbeat_interval_s": settings.heartbeat_interval_s,
+        }
+        if settings.lease is not None:
+            hello["lease"] = settings.lease.fields()
+        return encode_line(hello)
 
     def _await_hello(self, deadline: float) -> Hello:
         lines: list[bytes] = []

@@ -13,6 +13,7 @@ from pool.runner.engines import Engine
 from pool.runner.handshake import Hello
 from pool.runner.inotify import GrowthListener
 from pool.runner.launch import Launcher
+from pool.runner.lease import Lease, parse_suspended
 from pool.runner.logs import STREAMS, LogPump
 from pool.runner.output import Output
 from pool.runner.spool import Attempt, Spool
@@ -27,11 +28,19 @@ class Session:
     """What one `attach` knows, after the hellos; `taken_over` once a newer one wants to begin."""
 
     def __init__(
-        self, *, spool: Spool, engine: Engine, launcher: Launcher, output: Output, epoch: int
+        self,
+        *,
+        spool: Spool,
+        engine: Engine,
+        launcher: Launcher,
+        lease: Lease,
+        output: Output,
+        epoch: int,
     ) -> None:
         self._spool = spool
         self._engine = engine
         self._launcher = launcher
+        self._lease = lease
         self._output = output
         self._epoch = epoch
         self._lines = wire.LineBuffer()
@@ -47,6 +56,7 @@ class Session:
             "list": self._list,
             "tail": self._tail,
             "release": self._release,
+            "lease": self._change_lease,
         }
 
     # ---- the loop ----
@@ -97,6 +107,9 @@ class Session:
             due += [burial_at] if self._live else []
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []
+            # After what has come was read: a dispatcher may be heard at the last moment.
+            orphaned_in_s = self._lease.tick(live=bool(self._live))
+            due += [] if orphaned_in_s is None else [now + orphaned_in_s]
             for key, _ in selector.select(max(0.0, min(due) - now)):
                 key.data(key.fd, now)
 
@@ -211,6 +224,7 @@ class Session:
         if epoch > self._epoch:
             self._spool.remember_epoch(epoch)
             self._epoch = epoch
+        self._lease.contact()
         handle = self._requests.get(wire.text_field(message, "type"))
         if handle is None:
             raise Refusal("invalid", "there is no such request")
@@ -223,6 +237,7 @@ class Session:
             self._pump.acknowledge(attempt_id, wire.text_field(message, "stream"), offset)
         except Refusal as refusal:
             raise ProtocolError(f"a log_ack is malformed: {refusal}") from refusal
+        self._lease.contact()
 
     def _start(self, message: dict[str, Any]) -> dict[str, Any]:
         attempt = self._launcher.start(wire.parse_order(message.get("attempt")))
@@ -234,6 +249,10 @@ class Session:
     def _follow_from_start(self, attempt_id: str) -> None:
         if not self._pump.follows(attempt_id):
             self._pump.follow(attempt_id, dict.fromkeys(STREAMS, 0))
+
+    def _change_lease(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._lease.suspend(parse_suspended(message))
+        return {}
 
     def _kill(self, message: dict[str, Any]) -> dict[str, Any]:
         attempt_id = wire.name_field(message, "attempt_id")

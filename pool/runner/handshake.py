@@ -10,6 +10,7 @@ import time
 from typing import Any, NamedTuple
 
 from pool.runner import machine, wire
+from pool.runner.lease import Terms, parse_terms
 from pool.runner.spool import Spool
 from pool.runner.wire import ProtocolError, Refusal
 
@@ -25,6 +26,7 @@ class Hello(NamedTuple):
 
     epoch: int
     heartbeat_interval_s: float
+    lease: Terms | None
     lines: wire.LineBuffer
     rest: list[bytes]
 
@@ -50,7 +52,8 @@ def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Hello:
     if message.get("type") != "hello":
         raise ProtocolError("the first line is no hello")
     _check(message, cluster=cluster, runner_sha256=runner_sha256)
-    return Hello(wire.count_field(message, "epoch"), _interval_s(message), lines, complete[1:])
+    epoch, terms = wire.count_field(message, "epoch"), parse_terms(message.get("lease"))
+    return Hello(epoch, _interval_s(message), terms, lines, complete[1:])
 
 
 def _check(message: dict[str, Any], *, cluster: str, runner_sha256: str) -> None:
@@ -86,6 +89,15 @@ def take_over(spool: Spool, epoch: int) -> int:
     sign(lock)
     spool.remember_epoch(epoch)
     return lock
+
+
+def idle_lock(spool: Spool) -> int | None:
+    """Return the lock of the session when nobody has it, else None."""
+    lock = os.open(os.path.join(spool.places.spool, "session"), os.O_RDWR | os.O_CREAT, 0o600)
+    if _try_lock(lock):
+        return lock
+    os.close(lock)
+    return None
 
 
 def sign(lock: int) -> None:

@@ -13,6 +13,7 @@ from pool.runner import engines, handshake, launch, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
+from pool.runner.lease import Lease, PowerOff
 from pool.runner.output import Output
 from pool.runner.spool import Spool, SpoolError, places
 from pool.runner.wire import ProtocolError, Refusal
@@ -63,7 +64,22 @@ def _list(cluster: str, spool: Spool, engine: Engine) -> int:
         launcher.bury(attempt)
     sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
     sys.stdout.flush()
+    _keep_lease(spool, launcher)
     return 0
+
+
+def _lease(spool: Spool) -> Lease:
+    return Lease(spool.places, PowerOff(spool.places, dict(os.environ)))
+
+
+def _keep_lease(spool: Spool, launcher: Launcher) -> None:
+    """Leave somebody behind who keeps the lease, if whoever should has been killed."""
+    lease = _lease(spool)
+    lock = handshake.idle_lock(spool) if lease.in_force else None
+    if lock is not None:
+        os.chdir("/")
+        watching.detach(spool, launcher, lease, lock=lock, wakeup=_hear_signals())
+        os.close(lock)
 
 
 def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> int:
@@ -79,23 +95,33 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
         return 1
     wakeup = _hear_signals()
     launcher = Launcher(spool, engine, dict(os.environ))
-    launcher.sweep()
-    for attempt in spool.attempts():
-        launcher.bury(attempt)
+    lease = _lease(spool)
     output = Output(1)
-    own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
-    description = _describe(cluster, spool, engine)
-    output.push({**own, **description})
-    ended = {each["attempt_id"] for each in description["attempts"] if each["exit"] is not None}
-    live = [each for each in spool.attempts() if each.attempt_id not in ended]
     session = Session(
-        spool=spool, engine=engine, launcher=launcher, output=output, epoch=hello.epoch
+        spool=spool,
+        engine=engine,
+        launcher=launcher,
+        lease=lease,
+        output=output,
+        epoch=hello.epoch,
     )
     try:
+        lease.agree(hello.lease)
+        launcher.sweep()
+        for attempt in spool.attempts():
+            launcher.bury(attempt)
+        own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
+        description = _describe(cluster, spool, engine)
+        output.push({**own, **description})
+        reports = description["attempts"]
+        ended = {each["attempt_id"] for each in reports if each["exit"] is not None}
+        live = [each for each in spool.attempts() if each.attempt_id not in ended]
         session.run(hello, source=0, wakeup=wakeup, live=live)
     finally:
-        if not session.taken_over:
-            watching.detach(spool, launcher, lock=lock, wakeup=wakeup)
+        if session.taken_over:
+            lease.leave()
+        else:
+            watching.detach(spool, launcher, lease, lock=lock, wakeup=wakeup)
         os.close(lock)
     return 0
 

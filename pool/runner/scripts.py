@@ -144,6 +144,21 @@ shift
 for _ls_group in "$@"; do [ ! -d "$_ls_group" ] || rmdir "$_ls_group"; done
 """
 
+# Runs the power-off command. Its output is bounded, by something that goes on reading: a command
+# that is stopped for what it says would be one that fails. Descriptor 4 brings its exit status.
+POWER_OFF = """
+umask 077
+_ls_tell() {
+  echo "try $_ls_try at $(date -u)"
+  _ls_code=$({ { sh -c "$_ls_command" 2>&1 3>&- 4>&-; echo "$?" >&4; } |
+    { head -c 65536 >&3; cat >/dev/null; } 4>&-; } 4>&1)
+  echo "exit status $_ls_code"
+}
+rm -f "$_ls_log"
+true >"$_ls_log" || _ls_log=/dev/null
+{ _ls_tell 3>&1; } >"$_ls_log"
+"""
+
 
 def for_engine(script: str, prefix: tuple[str, ...]) -> str:
     """Return a script with the administrator's engine command (never a user's words) filled in."""

@@ -1,4 +1,4 @@
-"""Between sessions: somebody sees to it that no job fills the disk, until the next session.
+"""Between sessions: somebody sees to it that no job fills the disk, and keeps the lease.
 
 It holds the lock of the session, so that the next one ends it as it would end a session.
 """
@@ -12,14 +12,15 @@ import signal
 from pool.runner import handshake
 from pool.runner.backlog import Backlog
 from pool.runner.launch import Launcher
+from pool.runner.lease import Lease
 from pool.runner.logs import STREAMS
 from pool.runner.spool import Attempt, Spool
 
 INTERVAL_S = 1.0
 
 
-def detach(spool: Spool, launcher: Launcher, *, lock: int, wakeup: int) -> None:
-    """Leave a process behind that watches the live attempts, if there are any.
+def detach(spool: Spool, launcher: Launcher, lease: Lease, *, lock: int, wakeup: int) -> None:
+    """Leave a process behind if there is something to watch: live attempts, a lease in force.
 
     `lock` is the session's, `wakeup` tells of signals; both are inherited.
     """
@@ -27,7 +28,7 @@ def detach(spool: Spool, launcher: Launcher, *, lock: int, wakeup: int) -> None:
         live = [each for each in spool.attempts() if spool.ended(each.attempt_id) is None]
     except FileNotFoundError:
         return  # the instance is destroyed, and its files are gone
-    if not live or os.fork():
+    if not (live or lease.in_force) or os.fork():
         return
     try:
         os.setsid()
@@ -36,21 +37,29 @@ def detach(spool: Spool, launcher: Launcher, *, lock: int, wakeup: int) -> None:
             os.dup2(descriptor, target)
             os.close(descriptor)
         handshake.sign(lock)
-        _watch(spool, launcher, live, wakeup)
+        _watch(spool, launcher, lease, live, wakeup)
+        lease.leave()
     finally:
         # Nothing of what our parent had in hand is ours to finish.
         os._exit(0)
 
 
-def _watch(spool: Spool, launcher: Launcher, live: list[Attempt], wakeup: int) -> None:
+def _watch(
+    spool: Spool, launcher: Launcher, lease: Lease, live: list[Attempt], wakeup: int
+) -> None:
     backlog = Backlog(spool)
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
-    while live:
+    while True:
         for attempt in live:
             for stream in STREAMS:
                 backlog.bound(attempt.attempt_id, stream)
-        if poll.poll(INTERVAL_S * 1000) and signal.SIGTERM in os.read(wakeup, 4096):
+        wait_s = lease.tick(live=bool(live))
+        if live:
+            wait_s = INTERVAL_S
+        elif wait_s is None:
+            return
+        if poll.poll(wait_s * 1000) and signal.SIGTERM in os.read(wakeup, 4096):
             return
         launcher.reap()
         live = [attempt for attempt in live if _lives(spool, launcher, attempt)]
