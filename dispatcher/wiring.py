@@ -9,6 +9,7 @@ import random
 import secrets
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -30,12 +31,13 @@ from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import ConfigError
-from drivers.interface import InstanceSet, InstanceType, QuotaGroups
+from drivers.interface import InstanceSet, InstanceType, PowersOff, QuotaGroups
 from drivers.registry import DriverContext, driver
 from pool.bundle import build_runner
 from pool.clock import SteadyClock
 from pool.cloud_calls import CloudCalls, Launching
 from pool.hostkey import init_fragment
+from pool.lease import fault_of_command, first_contact_fragment
 from pool.link_model import LinkSettings
 from pool.messages import PoolCommand
 from pool.performer import Performer
@@ -102,7 +104,7 @@ class Server:
         logs = self._logs(watchers)
         stack.callback(logs.close)
         types = instance_types(config)
-        instance_set = self._driver()
+        instance_set, unowned = self._driver(stack)
         engine = await self._engine(store, instance_set, {type_.name: type_ for type_ in types})
         performer: Performer | None = None
 
@@ -130,6 +132,7 @@ class Server:
         )
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
+        unowned.pop_all()
         backend = DispatcherBackend(
             runtime=runtime,
             store=store,
@@ -187,6 +190,7 @@ class Server:
     def _performer(self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
+        power_off = _power_off_command(instance_set)
         link_settings = LinkSettings(
             user=config.ssh.user,
             private_key=key,
@@ -201,13 +205,15 @@ class Server:
             command_timeout_s=config.ssh.command_timeout_s,
             heartbeat_interval_s=config.ssh.heartbeat_interval_s,
             heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
+            orphan_timeout_s=config.pool.orphan_timeout_s,
+            power_off_command=power_off,
         )
         cloud = CloudCalls(
             instance_set,
             cluster=config.cluster,
             launching=Launching(
                 image=config.pool.image,
-                init_command=self._init_command,
+                init_command=partial(self._init_command, power_off),
                 public_key=public_key_text(key),
             ),
             post=runtime.post,
@@ -224,12 +230,14 @@ class Server:
             now=self._clock.now,
         )
 
-    def _init_command(self, secret: str) -> str:
-        """Return an instance's first script: its secret, then what the operator wants."""
-        fragment = init_fragment(secret, user=self._config.ssh.user)
-        return f"{fragment}\n{self._config.pool.init_command}"
+    def _init_command(self, power_off: str, secret: str) -> str:
+        """Return an instance's first script: secret, lease, then what the operator wants."""
+        pool, user = self._config.pool, self._config.ssh.user
+        lease = first_contact_fragment(pool.orphan_timeout_s, power_off, user=user)
+        return f"{init_fragment(secret, user=user)}\n{lease}\n{pool.init_command}"
 
-    def _driver(self) -> InstanceSet:
+    def _driver(self, stack: contextlib.AsyncExitStack) -> tuple[InstanceSet, contextlib.ExitStack]:
+        """Return the driver, and what closes it if nobody else owns it by then."""
         config = self._config
         info = driver(config.driver.name)
         context = DriverContext(
@@ -237,7 +245,10 @@ class Server:
             state_dir=Path(config.data_dir) / "drivers" / info.name.replace(":", "-"),
             clock=self._clock.now,
         )
-        return info.make(driver_parameters(config), context)
+        instance_set = info.make(driver_parameters(config), context)
+        unowned = stack.enter_context(contextlib.ExitStack())
+        unowned.callback(instance_set.close)
+        return instance_set, unowned
 
     async def _listen(
         self,
@@ -308,6 +319,16 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+def _power_off_command(instance_set: InstanceSet) -> str:
+    """Return what ends an instance's billing from within, "" when the driver knows nothing."""
+    command = instance_set.power_off_command() if isinstance(instance_set, PowersOff) else ""
+    fault = fault_of_command(command)
+    if fault:
+        remedy = "take another version of the driver, and tell its authors"
+        raise ConfigError([("driver.name", f"its power-off command {fault}; {remedy}")])
+    return command
 
 
 def _own_version() -> str:

@@ -9,6 +9,7 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    SetLease,
     SetTags,
     TagsFailed,
     TagsSet,
@@ -27,11 +28,20 @@ _TAGS_AGAIN_S = 30.0
 def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: float) -> None:
     """Give a worker another idle behavior, write it to its tags, and act on it at once."""
     if worker.behavior is not behavior:
+        held = IdleBehavior.HOLD in (worker.behavior, behavior)
         worker.behavior = behavior
+        if held and worker.session_up:
+            set_lease(core, worker)
         worker.revision += 1
         core.note_changed(worker, f"its idle behavior is {behavior.value} now")
     save_tags(core, worker, now)
     review(core, worker, now)
+
+
+def set_lease(core: PoolCore, worker: Worker) -> None:
+    """Let an instance power itself off when nobody contacts it, unless it is held."""
+    suspended = worker.behavior is IdleBehavior.HOLD
+    core.commands.append(SetLease(worker_id=worker.id, suspended=suspended))
 
 
 def save_tags(core: PoolCore, worker: Worker, now: float) -> None:

@@ -17,6 +17,7 @@ from pool.hostkey import CONTACT_MARK, RUNNER_DIRECTORY, users_directory
 ATTACHED_MARK: Final = "attached"
 FIRST_RETRY_S: Final = 60
 LONGEST_RETRY_S: Final = 900
+_MOST_CHARACTERS: Final = 16_384
 _LONGEST_RENEWAL_S: Final = 60.0
 _RENEWALS_IN_TIMEOUT: Final = 4
 
@@ -67,6 +68,15 @@ class LeaseTerms:
             "power_off": self.power_off,
             "suspended": self.suspended,
         }
+
+
+def fault_of_command(power_off: str) -> str:
+    """Return why an instance would not take a power-off command, "" when it would."""
+    if len(power_off) > _MOST_CHARACTERS:
+        return f"is longer than {_MOST_CHARACTERS} characters"
+    if not power_off.isascii() or "\0" in power_off:
+        return "has characters beyond ASCII, or a zero byte"
+    return ""
 
 
 def renewal_interval_s(orphan_timeout_s: float) -> float:

@@ -69,6 +69,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             secret=worker.secret,
             boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING),
             look_anyway=worker.state is WorkerState.UNKNOWN,
+            suspend_lease=worker.behavior is IdleBehavior.HOLD,
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
@@ -83,6 +84,8 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     if event.op_id != worker.probe_op:
         return
     current = event.revision == worker.revision
+    if not current:
+        idle.set_lease(core, worker)  # an admin may have held it since the probe was sent
     reattached = not worker.session_up
     was_up = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
     worker.probe_op = 0

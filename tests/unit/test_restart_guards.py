@@ -23,6 +23,7 @@ from pool.messages import (
     ListInstances,
     Probe,
     ReleaseAttempt,
+    SetLease,
     SetTags,
     SignalAttempt,
     StartAttempt,
@@ -142,7 +143,7 @@ def test_a_wish_that_changes_nothing_writes_nothing_to_the_store() -> None:
     rig = started(Rig())
     event = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD)
     kinds = [type(command) for command in rig.engine.handle(event, rig.now)]
-    assert kinds == [SetTags, PublishInstance]
+    assert kinds == [SetLease, SetTags, PublishInstance]
 
 
 # ---- what is told and kept ------------------------------------------------------------
