@@ -15,8 +15,10 @@ from pool.deploy import (
     run_runner,
     runner_command,
 )
+from pool.lease import contact_command
 from pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
 from pool.link_connect import connect_proven
+from pool.link_lease import LeaseRenewal
 from pool.link_model import (
     LinkReady,
     LinkSettings,
@@ -64,7 +66,8 @@ class WorkerLink:
         self._worker_id = worker_id
         self._settings = settings
         self._listener = listener
-        self._feed = AttemptFeed(worker_id, listener, log_offsets)
+        self._feed = AttemptFeed(worker_id, listener, log_offsets, settings.clock)
+        self._lease = LeaseRenewal(worker_id, settings)
         self._probing = threading.Lock()
         self._lock = threading.Lock()
         self._connection: SshConnection | None = None
@@ -86,13 +89,16 @@ class WorkerLink:
         secret: str,
         boot: bool,
         verify: Callable[[str], HostKeyVerdict],
+        look_anyway: bool = False,
+        suspend_lease: bool = False,
     ) -> LinkReady:
         """Reach the worker, prove its key, list what runs there, and attach a session.
 
         A live connection and session are used again. `host_key` is the pinned key or "", `secret`
-        what an unpinned host must prove to know, and `boot` asks for the boot probe. `verify` is
-        the driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a
-        pinned key, the secret is deleted on the host. Blocks; one probe runs at a time.
+        what an unpinned host must prove to know, and `boot` asks for the boot probe; with
+        `look_anyway` its failure is told in the answer and does not end the probe. `verify` is the
+        driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a pinned
+        key, the secret is deleted on the host. Blocks; one probe runs at a time.
 
         The report is the hello's of a session that is attached here: an earlier one may have held
         orders that no list shows, and has been ended by the runner only then.
@@ -100,10 +106,12 @@ class WorkerLink:
         Raises `ProbeStageError`.
         """
         with self._probing:
+            self._lease.suspend(suspend_lease)
             connection = self._connected(address, host_key, secret, verify)
+            boot_error = ""
             try:
                 if boot:
-                    self._boot(connection)
+                    boot_error = self._boot(connection, may_fail=look_anyway)
                 listed = self._list(connection, void_secret=bool(host_key))
                 greeted = self._attach(connection)
             except ProbeStageError as error:
@@ -111,9 +119,12 @@ class WorkerLink:
                 silent = isinstance(error.__cause__, Unreachable) and not self._attached()
                 if silent or error.stage is ProbeStage.ATTACH:
                     self._drop(connection)
+                if boot_error:
+                    what = f"{boot_error}; looking for what runs all the same: {error}"
+                    raise ProbeStageError(ProbeStage.BOOT, what) from error
                 raise
             report = listed if greeted is None else greeted
-            return LinkReady(host_key=connection.host_key, report=report)
+            return LinkReady(host_key=connection.host_key, report=report, boot_error=boot_error)
 
     def start(self, order: AttemptOrder, on_result: Callable[[StartResult], None]) -> None:
         """Start an attempt; `on_result` is called exactly once.
@@ -147,10 +158,8 @@ class WorkerLink:
             session.request("release", {"attempt_id": attempt_id}, ignore_reply)
 
     def set_lease(self, *, suspended: bool) -> None:
-        """Tell the runner whether its instance may power itself off, if there is a session."""
-        session = self._session
-        if session is not None:
-            session.request("lease", {"suspended": suspended}, ignore_reply)
+        """Tell the runner, and that of each session to come, whether to suspend the lease."""
+        self._lease.suspend(suspended)
 
     def cut(self) -> None:
         """Break session and connection, so that what hangs on them ends soon; returns at once.
@@ -172,6 +181,7 @@ class WorkerLink:
             self._closed = True
             session, self._session = self._session, None
             connection, self._connection = self._connection, None
+            self._lease.end(session)
         if session is not None:
             session.close()
         if connection is not None:
@@ -204,11 +214,23 @@ class WorkerLink:
         connection.close()
         raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
 
-    def _boot(self, connection: SshConnection) -> None:
-        timeout_s = self._settings.command_timeout_s
+    def _boot(self, connection: SshConnection, *, may_fail: bool) -> str:
+        """Run the boot probe; return why it failed, if it may, "" when it passed."""
+        try:
+            self._run_boot_probe(connection)
+        except ProbeStageError as error:
+            if not may_fail:
+                raise
+            return error.message
+        return ""
+
+    def _run_boot_probe(self, connection: SshConnection) -> None:
+        settings, timeout_s = self._settings, self._settings.command_timeout_s
+        contact = contact_command() if settings.power_off_command else ""
+        probe = settings.boot_probe_command
         try:
             result = connection.run(
-                bounded_command(self._settings.boot_probe_command, _FAR_SHARE * timeout_s),
+                bounded_command(probe, _FAR_SHARE * timeout_s, first=contact),
                 deadline_s=timeout_s,
                 output_limit_bytes=_COMMAND_OUTPUT_BYTES,
             )
@@ -284,6 +306,7 @@ class WorkerLink:
             self._feed.reset()
             session.start(_Listener(self, connection, session))
             self._session = session
+            self._lease.begin(session)
 
     def _attached(self) -> bool:
         session = self._session
@@ -299,6 +322,7 @@ class WorkerLink:
             request_timeout_s=settings.command_timeout_s,
             heartbeat_interval_s=settings.heartbeat_interval_s,
             heartbeat_timeout_s=settings.heartbeat_timeout_s,
+            lease=self._lease.terms(),
         )
 
     def _runner_arguments(self) -> tuple[str, ...]:
@@ -320,6 +344,7 @@ class WorkerLink:
         with self._lock:
             if self._session is session:
                 self._session = None
+            self._lease.end(session)
             closed = self._closed
         self._drop(connection)
         if not closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from pool.session_wire import Exited, Heartbeat, LogChunk, Push, Reply
 _log = structlog.get_logger(__name__)
 
 LogOffsets = Callable[[str], tuple[int, int]]
+
+_BROKEN_INTERVAL_S = 10.0
 
 
 class LinkListener(Protocol):
@@ -48,7 +51,10 @@ class LinkListener(Protocol):
         ...
 
     def broken(self, worker_id: str, message: str) -> None:
-        """Hear that the instance should get no more work."""
+        """Hear why the instance should get no more work; "" when that is over.
+
+        Told of changes since the hello, which the probe that attached the session reports.
+        """
         ...
 
 
@@ -72,13 +78,22 @@ class _Attempt:
 class AttemptFeed:
     """The attempts of one worker; `expect` and `forget` from any thread, the rest from a reader."""
 
-    def __init__(self, worker_id: str, listener: LinkListener, log_offsets: LogOffsets) -> None:
+    def __init__(
+        self,
+        worker_id: str,
+        listener: LinkListener,
+        log_offsets: LogOffsets,
+        clock: Callable[[], float],
+    ) -> None:
+        """Make the feed of a worker; `clock` tells seconds, from whenever."""
         self._worker_id = worker_id
         self._listener = listener
         self._log_offsets = log_offsets
         self._lock = threading.Lock()
         self._attempts: dict[str, _Attempt] = {}
+        self._clock = clock
         self._told_broken = ""
+        self._told_broken_at = -math.inf
 
     def expect(self, order: AttemptOrder) -> None:
         """Know of an attempt before it is started, so that its first bytes are not a stranger's."""
@@ -97,8 +112,7 @@ class AttemptFeed:
 
     def opened(self, session: Session) -> None:
         """Take over what the runner's hello says, and ask for the logs from where they are kept."""
-        self._told_broken = ""
-        self._hear_broken(session.hello.broken)
+        self._told_broken = session.hello.broken
         for report in session.hello.attempts:
             attempt = _Attempt(log=_Log.TO_ASK)
             with self._lock:
@@ -214,17 +228,23 @@ class AttemptFeed:
         if not attempt.in_trouble:
             _log.warning(
                 "a log cannot be kept at present; it is asked for again with each heartbeat",
-                worker=self._worker_id,
+                instance=self._worker_id,
                 attempt=attempt_id,
                 error=str(error),
             )
         attempt.in_trouble = True
 
     def _hear_broken(self, message: str) -> None:
-        """Tell the first reason of a session: one drains the instance, more only cost memory."""
-        if message and not self._told_broken:
-            self._told_broken = message
-            self._listener.broken(self._worker_id, message)
+        """Tell what changed, but not so often that one instance keeps the engine busy.
+
+        A change that comes too soon is told with a later heartbeat, if it still holds.
+        """
+        now = self._clock()
+        if message == self._told_broken or now < self._told_broken_at + _BROKEN_INTERVAL_S:
+            return
+        self._told_broken = message
+        self._told_broken_at = now
+        self._listener.broken(self._worker_id, message)
 
 
 def ignore_reply(_: Reply | RequestFailed) -> None:

@@ -59,7 +59,8 @@ class LinkSettings:
     """What all links of a dispatcher share.
 
     `handshakes` caps the key exchanges in flight; `clock` gives the time of `last_contact`, and
-    may be called from any thread. Each timeout bounds one step, not the whole probe.
+    may be called from any thread. Each timeout bounds one step, not the whole probe. An instance
+    that nobody contacts for `orphan_timeout_s` runs `power_off_command`, if that is not "".
     """
 
     user: str
@@ -75,11 +76,17 @@ class LinkSettings:
     command_timeout_s: float = 30.0
     heartbeat_interval_s: float = 5.0
     heartbeat_timeout_s: float = 20.0
+    orphan_timeout_s: float = 1800.0
+    power_off_command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReady:
-    """A worker that is reached: its proven key ("TYPE BASE64"), and what runs on it."""
+    """A worker that is reached: its proven key ("TYPE BASE64"), and what runs on it.
+
+    `boot_error` says why the boot probe failed, "" when it did not or was not asked for.
+    """
 
     host_key: str
     report: ProbeReport
+    boot_error: str = ""

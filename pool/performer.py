@@ -143,22 +143,30 @@ class Performer:
                 host_key=command.host_key,
                 secret=command.secret,
                 boot=command.boot,
+                look_anyway=command.look_anyway,
+                suspend_lease=command.suspend_lease,
                 verify=lambda key: self._verify(command.worker_id, key),
             )
         except Exception as error:
             stage = error.stage if isinstance(error, ProbeStageError) else "unforeseen"
             if not isinstance(error, LongshoreError):
-                log.exception("a probe failed in a way that nobody foresaw")
+                log.exception(
+                    "a probe failed in a way that nobody foresaw", instance=command.worker_id
+                )
+            failure = str(error) or type(error).__name__
+            reports.note_probe(command.worker_id, failure, boot=command.boot)
             reports.probe_ends(
                 ProbeFailed(
                     op_id=command.op_id,
                     worker_id=command.worker_id,
                     revision=command.revision,
                     stage=stage,
-                    message=str(error) or type(error).__name__,
+                    message=failure,
                 )
             )
             return
+        failure = f"boot: {ready.boot_error}" if ready.boot_error else ""
+        reports.note_probe(command.worker_id, failure, boot=command.boot)
         reports.probe_ends(
             ProbeSucceeded(
                 op_id=command.op_id,
@@ -167,6 +175,7 @@ class Performer:
                 began_at=began_at,
                 host_key=ready.host_key,
                 report=ready.report,
+                boot_error=ready.boot_error,
             )
         )
 

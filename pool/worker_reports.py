@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -57,6 +58,7 @@ class WorkerReports:
         self._probing = False
         self._held_back: SessionLost | None = None
         self._allowed: frozenset[str] = frozenset()
+        self._probe_failure = ""
 
     def allow(self, attempt_ids: Iterable[str]) -> None:
         """Keep the logs of these attempts too; an instance has no say about any others."""
@@ -77,6 +79,18 @@ class WorkerReports:
         with self._lock:
             self._probing = True
 
+    def note_probe(self, worker_id: str, failure: str, *, boot: bool) -> None:
+        """Log how a probe went, "" for well, unless it is the same as the one before.
+
+        While an instance boots its probes fail as a rule, which is no reason to warn.
+        """
+        before, self._probe_failure = self._probe_failure, failure
+        if failure and failure != before:
+            level = logging.INFO if boot else logging.WARNING
+            log.log(level, "a probe failed", instance=worker_id, error=failure)
+        elif before and not failure:
+            log.info("probes succeed again", instance=worker_id)
+
     def probe_ends(self, outcome: ProbeSucceeded | ProbeFailed) -> None:
         """Post what came of the probe, then a loss that came meanwhile."""
         with self._lock:
@@ -96,7 +110,9 @@ class WorkerReports:
             self._logs.append(attempt_id, stream, offset, data)
         except ValueError as error:
             # No honest runner sends this; dropping it costs nobody but the one that does.
-            log.warning("log bytes refused", worker=worker_id, attempt=attempt_id, error=str(error))
+            log.warning(
+                "log bytes refused", instance=worker_id, attempt=attempt_id, error=str(error)
+            )
             self.forget(attempt_id)
 
     def log_complete(self, worker_id: str, attempt_id: str) -> None:

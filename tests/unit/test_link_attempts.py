@@ -54,11 +54,18 @@ class FedRig(Rig):
     def __init__(self) -> None:
         super().__init__()
         self.disk = Disk()
-        self.feed = AttemptFeed("w-1", self.disk, self.disk.offsets)
+        self.clock = 1000.0
+        self.feed = AttemptFeed("w-1", self.disk, self.disk.offsets, lambda: self.clock)
 
-    def begin(self, *attempts: dict[str, Any]) -> None:
+    def begin(self, *attempts: dict[str, Any], broken: str = "") -> None:
         """Start the session, with these attempts in the runner's hello."""
-        self.start(HELLO | {"attempts": attempts}, self)
+        self.start(HELLO | {"attempts": attempts, "broken": broken}, self)
+
+    def beat(self, broken: str) -> list[str]:
+        """Send a heartbeat; return all that was told of being broken."""
+        self.say(HEARTBEAT | {"broken": broken})
+        self.ask()
+        return self.disk.faults
 
     def opened(self) -> None:
         self.feed.opened(self._attached())
@@ -224,3 +231,23 @@ def test_what_nobody_waits_for_is_acknowledged_or_it_would_fill_the_window(rig: 
     rig.push("stdout", 0, b"new")
     rig.hear_ack("stdout", 3)
     assert rig.disk.logs == {("a1", "stdout"): b"new"}
+
+
+def test_only_changes_of_being_broken_are_told_and_ten_seconds_apart(rig: FedRig) -> None:
+    rig.begin()
+    assert rig.beat("") == []
+    assert rig.beat("disk") == ["disk"], "the first at once"
+    assert rig.beat("disk") == ["disk"]
+    rig.clock += 9.9
+    assert rig.beat("") == ["disk"]
+    assert rig.beat("net") == ["disk"]
+    rig.clock += 0.2
+    assert rig.beat("") == ["disk", ""], "the latest word, not all of them"
+    rig.clock += 20
+    assert rig.beat("") == ["disk", ""]
+
+
+def test_what_the_hello_says_of_being_broken_is_not_told_twice(rig: FedRig) -> None:
+    rig.begin(broken="disk")
+    assert rig.beat("disk") == [], "the probe that attached the session reports it"
+    assert rig.beat("") == [""]
