@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from drivers.errors import CloudError, InstanceNotFound, QuotaError
+from drivers.interface import PowersOff
 from drivers.local_processes import processes_of, start_time
 from drivers.ssh_server import host_key_in, public_key_text
 from pool.runner import containment
@@ -146,6 +148,23 @@ def test_destroying_ends_every_process_and_leaves_the_listing(bench: Bench) -> N
     with pytest.raises(InstanceNotFound):
         instance.set_tags({"longshore-type": "large"})
     assert bench.create("another").id != instance.id
+
+
+def test_an_instance_that_powers_itself_off_is_as_good_as_destroyed(bench: Bench) -> None:
+    instance = bench.create()
+    if not isinstance(bench.set, PowersOff):
+        assert bench.case.name != "simulated"
+        return
+    sleeper = "setsid sleep 604 </dev/null >/dev/null 2>&1 & echo $!"
+    assert bench.run(instance, sleeper).strip().isdecimal()
+    with bench.connected(instance) as transport:
+        # Detached, as the runner that has nobody to talk to; the session may end with it.
+        off = f"setsid /bin/sh -c {shlex.quote(bench.set.power_off_command())} &"
+        transport.open_session().exec_command(off)
+        wait_until(lambda: bench.listed(instance.id) is None, "the instance to leave the listing")
+        assert processes_of(instance.id) == []
+        wait_until(lambda: not transport.is_active(), "the session to end")
+    instance.destroy()
 
 
 def test_an_instance_can_be_destroyed_before_it_has_booted(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from drivers.errors import (
     AmbiguousResult,
@@ -229,6 +230,13 @@ def test_what_a_killed_cloud_left_running_ends_with_the_next_one(tmp_path: Path)
         assert made.instances({}) == []
         with cloud(tmp_path):
             assert len(list(tmp_path.glob("cloud-*"))) == 2, "a living cloud is left alone"
+
+
+def test_the_example_explains_every_parameter_with_its_default() -> None:
+    text = Path(__file__).parents[2].joinpath("config.example.yml").read_text(encoding="utf-8")
+    block = text.partition("#   name: simulated\n#   parameters:\n")[2].partition("\n\n")[0]
+    shown = yaml.safe_load("\n".join(line.removeprefix("#") for line in block.splitlines()))
+    assert shown == msgspec.json.decode(msgspec.json.encode(SimulatedParameters()))
 
 
 @pytest.mark.parametrize(
