@@ -186,9 +186,7 @@ def _in_use(core: PoolCore, worker: Worker) -> bool:
 
 def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:
     """Return whether a launch's answer is lost and the planner does not wait for it (any more)."""
-    if pending.in_flight or pending.instance_id or pending.came_and_went:
-        return False
-    if pending.lost_answer_at is None:
+    if pending.lost_answer_at is None or pending.instance_id or pending.came_and_went:
         return False
     return not pending.counted or now - pending.lost_answer_at >= _patience_s(core)
 

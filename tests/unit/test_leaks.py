@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.metrics import Metrics
 from dispatcher.views import leak_report
-from drivers.errors import AmbiguousResult, CloudError
+from drivers.errors import CloudError
 from pool.leaks import Leak, LeakKind
 from pool.messages import (
     BrokenReported,
-    CreateFailed,
-    CreateInstance,
     Destroyed,
     DestroyFailed,
     DestroyInstance,
@@ -280,74 +277,6 @@ def test_a_stranger_of_ours_that_is_held_and_busy_is_in_use() -> None:
     rig.crash()
     rig.advance(100)
     assert rig.worker_states() == {"i-001": "running"}
-    assert kinds(rig) == []
-
-
-# ---- launches -----------------------------------------------------------------------------------
-
-
-def test_a_launch_whose_answer_is_lost_is_told_until_its_instance_shows() -> None:
-    rig = Rig(make_type(1))
-    rig.create_error = lambda _command: AmbiguousResult("time-out")
-    rig.submit(make_container(1))
-    rig.create_error = lambda _command: CloudError("not now")
-    rig.advance(9)
-    assert kinds(rig) == []
-    rig.advance(4)
-    leak = one(rig)
-    assert (leak.kind, leak.since) == (LeakKind.LAUNCH_UNANSWERED, 1000.0)
-    assert (leak.instance_id, leak.launch_token, leak.type_name) == ("", "token-1", "t1")
-    assert leak.price_usd_per_hour == Decimal("0.123")
-    assert "for the tag longshore-token=token-1 and end what has it" in leak.remedy
-    rig.boot("t1", longshore_token="token-1")
-    rig.advance(60)
-    assert rig.worker_states() == {"i-001": "running"}
-    assert kinds(rig) == []
-
-
-def test_a_create_that_is_under_way_or_failed_plainly_is_no_leak() -> None:
-    rig = Rig(make_type(1))
-    rig.silent.add(CreateInstance)
-    rig.submit(make_container(1))
-    rig.advance(300)
-    assert kinds(rig) == []
-    (create,) = last_commands(rig, CreateInstance)
-    rig.send(
-        CreateFailed(op_id=create.op_id, token=create.launch.token, error=CloudError("refused"))
-    )
-    rig.advance(1)
-    assert kinds(rig) == []
-
-
-@pytest.mark.parametrize("ever_listed", [True, False])
-def test_a_launch_whose_instance_was_destroyed_and_left_the_listing(*, ever_listed: bool) -> None:
-    rig = Rig(make_type(1))
-    rig.silent |= {Probe, ListInstances}
-    rig.submit(make_container(1))
-    if ever_listed:
-        rig.advance(60)
-        rig.list_now(rig.engine.pool.listing_op)
-    rig.silent.discard(ListInstances)
-    rig.cancel("c-1")
-    rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
-    rig.advance(100)
-    assert rig.worker_states() == {}
-    assert len(rig.engine.pool.launches) == 1
-    assert kinds(rig) == []
-
-
-def test_an_instance_that_no_listing_ever_showed_may_still_be_there() -> None:
-    rig = Rig(make_type(1))
-    rig.silent.add(Probe)
-    rig.submit(make_container(1))
-    rig.cancel("c-1")
-    invisible = rig.cloud.pop("i-001")
-    rig.advance(100)
-    assert rig.worker_states() == {}
-    assert one(rig).kind is LeakKind.LAUNCH_UNANSWERED
-    rig.cloud["i-001"] = invisible
-    rig.on_instance["i-001"] = {}
-    rig.advance(60)
     assert kinds(rig) == []
 
 
