@@ -36,11 +36,13 @@ _STATE_FILE = "instance.json"
 class SshdParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`quota` is the most instances there may be, each on an address of its own.
 
-    `state_dir` is where their directories are ("": where the dispatcher says).
+    `state_dir` is where their directories are ("": where the dispatcher says). `power_off` is
+    what an instance runs that nobody contacts: harmless, since the machine is this one.
     """
 
     quota: Annotated[int, msgspec.Meta(ge=1, le=20)] = 20
     state_dir: str = ""
+    power_off: str = ""
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +58,12 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 class SshdInstanceSet:
     """See `drivers.interface.InstanceSet`; several processes may share one `state_dir`."""
 
-    def __init__(self, state_dir: Path, *, quota: int) -> None:
+    def __init__(self, state_dir: Path, *, quota: int, power_off: str = "") -> None:
         if not _SSHD.exists():
             raise ConfigError([("driver.name", f"{_SSHD} is missing; install openssh-server")])
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = state_dir.absolute()
+        self._power_off = power_off
         self._hosts = [f"127.0.0.{2 + number}" for number in range(quota)]
 
     def create(
@@ -99,6 +102,10 @@ class SshdInstanceSet:
         with self._locked():
             states = self._states()
         return [self._view(each) for each in states if tags.items() <= each.tags.items()]
+
+    def power_off_command(self) -> str:
+        """Return what a test wants to be run."""
+        return self._power_off
 
     def close(self) -> None:
         """Let go of nothing: there is nothing to let go of."""
@@ -282,7 +289,7 @@ def _servers_on(directory: Path) -> list[int]:
 
 def _make(parameters: SshdParameters, context: DriverContext) -> SshdInstanceSet:
     state_dir = Path(parameters.state_dir) if parameters.state_dir else context.state_dir
-    return SshdInstanceSet(state_dir, quota=parameters.quota)
+    return SshdInstanceSet(state_dir, quota=parameters.quota, power_off=parameters.power_off)
 
 
 DRIVER = DriverInfo(
