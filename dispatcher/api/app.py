@@ -143,11 +143,12 @@ def _routes(parts: _Parts) -> list[Route]:
             parameters=("stream", "offset", "follow"),
             streams=True,
         ),
-        *_other_routes(parts, instance),
+        *_instance_routes(parts, instance),
+        *_server_routes(parts),
     ]
 
 
-def _other_routes(parts: _Parts, instance: str) -> list[Route]:
+def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
     return [
         Route(
             method="GET",
@@ -187,6 +188,11 @@ def _other_routes(parts: _Parts, instance: str) -> list[Route]:
             summary="List what is billed and not wanted",
             answer=(wire.LeakList,),
         ),
+    ]
+
+
+def _server_routes(parts: _Parts) -> list[Route]:
+    return [
         Route(
             method="GET",
             path="/v1/events",

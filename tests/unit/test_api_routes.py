@@ -166,6 +166,7 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/instances/{id}",
         "/v1/instances/{id}/idle-behavior",
         "/v1/instances/{id}/kill",
+        "/v1/leaks",
         "/v1/events",
         "/health/live",
         "/health/ready",
