@@ -149,9 +149,14 @@ class Worker:
 
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `unreleased` those that ended but whose log is not complete yet.
+    `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
+    of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
     `listed` says whether a listing has ever shown it; `strikes` counts starts in a row that failed
     for a cause that lies with the instance; `stillborn` that it was of no use before its first
-    attempt; `end_reason` why it is being shut down.
+    attempt; `end_reason` why it is being shut down. `broken_at` is when it became broken, 0.0 for
+    never; `launched_here` says that this process asked for it, `reached` that a probe got past the
+    proof of its key; `destroy_failures` counts the destroy calls in a row that failed,
+    `destroy_error` is what the last of them said.
     """
 
     id: str
@@ -170,14 +175,26 @@ class Worker:
     listed: bool = False
     strikes: int = 0
     stillborn: bool = False
+    launched_here: bool = False
+    reached: bool = False
     revision: int = 0
     probe_op: int = 0
     probe_failures: int = 0
     session_up: bool = False
-    broken: str = ""
+    verdict: str = ""
+    complaint: str = ""
+    shown: bool = False
+    broken_at: float = 0.0
     last_error: str = ""
     end_reason: str = ""
+    destroy_failures: int = 0
+    destroy_error: str = ""
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
     unreleased: set[str] = field(default_factory=set)
     free: Resources = Resources()
+
+    @property
+    def broken(self) -> str:
+        """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
+        return self.verdict or self.complaint
