@@ -89,8 +89,8 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
         worker.strikes += 1
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
-            worker.broken = f"{worker.strikes} starts in a row were refused: {event.message}"
-            core.note_changed(worker, worker.broken)
+            what = f"{worker.strikes} starts in a row were refused: {event.message}"
+            idle.condemn(core, worker, what)
     missing(core, attempt, event.message, now, refused=refused)
 
 
@@ -101,8 +101,6 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
         return
     attempt.start_op = 0
     attempt.settled_op = core.next_op()
-    if attempt.phase is AttemptPhase.STARTING:
-        attempt.phase = AttemptPhase.DOUBTFUL
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.revision += 1
@@ -168,7 +166,7 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
 
 
 def _running(core: PoolCore, attempt: PoolAttempt) -> None:
-    if attempt.phase in (AttemptPhase.STARTING, AttemptPhase.DOUBTFUL):
+    if attempt.phase is AttemptPhase.STARTING:
         attempt.phase = AttemptPhase.RUNNING
         core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
 
@@ -273,13 +271,13 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     if now - attempt.killed_at >= core.settings.term_timeout_s:
         signal = "KILL"
         attempt.kills_sent += 1
-        if attempt.kills_sent > idle.KILLS_BEFORE_DRAIN:
-            worker.broken = f"attempt {attempt.id} survives KILL"
-            idle.review(core, worker, now)
     core.commands.append(
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )
     core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)
+    if idle.given_up(attempt):
+        idle.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
+        idle.review(core, worker, now)
 
 
 def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:

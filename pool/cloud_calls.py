@@ -103,6 +103,7 @@ class CloudCalls:
         self._default_port = default_port
         self._instances: dict[str, Instance] = {}
         self._busy: set[tuple[str, str]] = set()
+        self._failures: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
         self._running: set[Future[Any]] = set()
         self._calls = ThreadPoolExecutor(threads, thread_name_prefix="cloud")
@@ -164,7 +165,7 @@ class CloudCalls:
 
         def late() -> None:
             if outcome.tell(self._too_late(command)):
-                log.warning("a driver call takes too long", call=type(command).__name__)
+                log.warning("a driver call takes too long", **_about(command))
 
         def run() -> None:
             try:
@@ -251,6 +252,8 @@ class CloudCalls:
                 self._instances[value.id] = instance
             for instance_id in forget - {value.id for value in seen}:
                 self._instances.pop(instance_id, None)
+                for kind in (DestroyInstance, SetTags):
+                    self._failures.pop((kind.__name__, instance_id), None)
 
     def _create(self, command: CloudCommand, outcome: _Outcome) -> None:
         assert isinstance(command, CreateInstance)  # noqa: S101 - narrows the type
@@ -287,8 +290,10 @@ class CloudCalls:
             # There is nothing to destroy, which is what was asked; the listing has the last word.
             log.info("destroy: no such instance", instance=command.instance_id)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
+            self._note_failure(command, error)
             outcome.tell(self._failed(command, _as_cloud_error(error)))
             return
+        self._note_failure(command, None)
         outcome.tell(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
 
     def _set_tags(self, command: CloudCommand, outcome: _Outcome) -> None:
@@ -296,9 +301,25 @@ class CloudCalls:
         try:
             self._instance(command.instance_id).set_tags(dict(command.tags))
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
+            self._note_failure(command, error)
             outcome.tell(self._failed(command, _as_cloud_error(error)))
             return
+        self._note_failure(command, None)
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
+
+    def _note_failure(self, command: DestroyInstance | SetTags, error: Exception | None) -> None:
+        """Log that a call failed, None for that it did not, unless it was so the last time."""
+        about = _about(command)
+        key = (about["call"], about["instance"])
+        with self._lock:
+            before = self._failures.pop(key, "")
+            if error is not None:
+                self._failures[key] = f"{type(error).__name__}: {error}"
+        if error is None and before:
+            log.info("a driver call succeeds again", **about)
+        elif error is not None and f"{type(error).__name__}: {error}" != before:
+            kind = type(error).__name__
+            log.warning("a driver call failed", **about, kind=kind, error=str(error))
 
     def _seen(self, instance: Instance) -> InstanceSeen:
         return InstanceSeen(
@@ -322,6 +343,14 @@ def with_port(address: str, port: int) -> str:
     if ":" in address and not address.startswith("["):
         address = f"[{address}]"
     return f"{address}:{port}"
+
+
+def _about(command: CloudCommand) -> dict[str, str]:
+    """Return what a log line says of a call."""
+    about = {"call": type(command).__name__}
+    if isinstance(command, DestroyInstance | SetTags):
+        about["instance"] = command.instance_id
+    return about
 
 
 def _as_cloud_error(error: Exception) -> CloudError:

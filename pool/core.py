@@ -347,7 +347,7 @@ class PoolCore:
 
         A mistake in the configuration must not buy and destroy instances without end.
         """
-        if worker.last_container or worker.stillborn:
+        if worker.last_busy or worker.stillborn:
             return
         worker.stillborn = True
         self.stillborn += 1

@@ -85,10 +85,6 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
     },
     _S: {
         Trigger.CREATED: _S,
-        Trigger.READY_EMPTY: _S,
-        Trigger.READY_BUSY: _S,
-        Trigger.LAST_EXIT: _S,
-        Trigger.KILLED: _S,
         Trigger.GONE: REMOVED,
     },
 }

@@ -42,8 +42,12 @@ def test_rows_of_the_semantics(state: WorkerState, trigger: Trigger, expected: W
 
 
 @pytest.mark.parametrize("state", list(WorkerState))
-def test_any_worker_may_be_gone_or_killed(state: WorkerState) -> None:
+def test_any_worker_may_be_gone(state: WorkerState) -> None:
     assert next_state(state, Trigger.GONE) is REMOVED
+
+
+@pytest.mark.parametrize("state", [UNKNOWN, BOOTING, IDLE, RUNNING])
+def test_any_worker_that_is_not_ending_may_be_killed(state: WorkerState) -> None:
     assert next_state(state, Trigger.KILLED) is SHUTDOWN
 
 
