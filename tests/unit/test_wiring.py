@@ -1,0 +1,91 @@
+"""The wiring: what a start that fails gives back, and what an instance's first script holds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from dispatcher.config import load_config
+from dispatcher.wiring import Server
+from drivers.errors import CloudError, ConfigError
+from drivers.interface import Instance, PowersOff
+from drivers.registry import DriverContext, DriverInfo
+
+INSTANCE_TYPE = {"provider_type": "t", "cpus": 1, "memory": "1GiB", "price_per_hour": 0.1}
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`power_off` is what the driver says."""
+
+    power_off: str = ""
+
+
+class Cloud:
+    """A driver that counts how often it was closed."""
+
+    closed = 0
+
+    def __init__(self, power_off: str) -> None:
+        self._power_off = power_off
+
+    def power_off_command(self) -> str:
+        return self._power_off
+
+    def create(self, **_: object) -> Instance:
+        raise CloudError("no test creates anything")
+
+    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
+        assert tags
+        return []
+
+    def close(self) -> None:
+        Cloud.closed += 1
+
+
+def _make(parameters: Parameters, _: DriverContext) -> Cloud:
+    return Cloud(parameters.power_off)
+
+
+DRIVER = DriverInfo(name="counted", summary="for tests", parameters=Parameters, make=_make)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_closed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cloud, "closed", 0)
+
+
+def server(directory: Path, *, power_off: str = "", **settings: object) -> Server:
+    path = directory / "longshore.yml"
+    driver = {"name": "tests.unit.test_wiring:DRIVER", "parameters": {"power_off": power_off}}
+    text = {"driver": driver, "instance_types": {"small": INSTANCE_TYPE}, **settings}
+    path.write_text(yaml.safe_dump({"data_dir": str(directory / "data"), **text}))
+    return Server(load_config(path))
+
+
+def test_a_start_that_fails_closes_the_driver(tmp_path: Path) -> None:
+    assert isinstance(Cloud(""), PowersOff)
+    with pytest.raises(ConfigError, match="power-off command has characters beyond ASCII"):
+        asyncio.run(server(tmp_path, power_off="échec").start())
+    assert Cloud.closed == 1
+
+
+def test_a_driver_is_closed_once_by_whoever_owns_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match="cannot listen"):
+            asyncio.run(server(tmp_path, listen=listen).start())
+    assert Cloud.closed == 1
+
+
+def test_the_first_script_keeps_the_lease_before_anything_else_runs(tmp_path: Path) -> None:
+    made = server(tmp_path, pool={"init_command": "echo the operators own"})
+    script = made._init_command("shutdown now", "s3cret")
+    parts = ["s3cret", "shutdown now", "the operators own"]
+    assert [script.index(each) for each in parts] == sorted(script.index(each) for each in parts)
+    assert "shutdown" not in made._init_command("", "s3cret")
