@@ -30,6 +30,7 @@ from pool.messages import (
     ProbeFailed,
     ProbeSucceeded,
     SessionLost,
+    SetLease,
     SetTags,
     StartAttempt,
     StartUnknown,
@@ -167,6 +168,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
             handshakes=threading.Semaphore(1),
             clock=lambda: 5.0,
             connect_timeout_s=2.0,
+            power_off_command="poweroff",
         ),
         logs=NoLogs(),
         post=posted.put,
@@ -334,6 +336,36 @@ def test_log_bytes_that_can_never_be_kept_are_dropped_and_end_nothing() -> None:
     reports.log("i-1", "c-1-1", "stdout", 0, b"more")
     reports.log("i-1", "c-1-1", "stdout", 4, b"more")
     assert logs.appended == 1
+
+
+def test_a_probe_and_a_command_say_whether_the_lease_is_suspended(rig: Rig) -> None:
+    def probe(*, suspended: bool) -> None:
+        rig.performer.perform(
+            Probe(
+                op_id=1,
+                worker_id="i-1",
+                revision=0,
+                address="127.0.0.1:1",
+                host_key="",
+                secret="s",
+                boot=False,
+                suspend_lease=suspended,
+            )
+        )
+        assert isinstance(rig.outcome(), ProbeFailed)
+
+    def suspended() -> bool:
+        terms = rig.performer._links["i-1"][0]._lease.terms()
+        assert terms is not None
+        return terms.suspended
+
+    probe(suspended=True)
+    assert suspended()
+    probe(suspended=False)
+    assert not suspended()
+    rig.performer.perform(SetLease(worker_id="i-1", suspended=True))
+    assert suspended()
+    rig.performer.perform(SetLease(worker_id="unknown", suspended=True))
 
 
 @pytest.mark.parametrize(
