@@ -349,6 +349,8 @@ class Ledger:
             should_wait = container.priority > 0 and not container.has_open_attempt
             if should_wait != (container.id in self.queue):
                 raise BugError(f"{container.id} waits and should not, or the other way round")
+        for container_id in sorted(self.waiting_since.keys() - self.containers.keys()):
+            raise BugError(f"{container_id} waits for a start and is not in memory")
         for attempt_id, container_id in self.open_attempts.items():
             if container_id not in self.containers:
                 raise BugError(f"{attempt_id} is open, its container is not in memory")

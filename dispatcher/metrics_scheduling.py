@@ -28,3 +28,11 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "1 while a quota holds creates.",
         value=float(launching.at_quota(pool, now)),
     )
+    limit = GaugeMetricFamily(
+        "longshore_concurrency_limit",
+        "Containers that run or have a place while no more may be had; no sample while there may.",
+    )
+    containers = engine.placing.concurrency_limit()
+    if containers is not None:
+        limit.add_metric((), containers)
+    yield limit

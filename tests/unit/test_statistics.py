@@ -138,6 +138,7 @@ def test_an_instance_that_vanishes_while_it_boots_disappeared() -> None:
     assert rig.worker_states() == {}
     assert boots(rig) == {"disappeared": 1}
     assert gone(rig) == {"booting": 1}
+    assert rig.engine.pool.statistics.time_to_disappear_s.count == 0
 
 
 def test_an_instance_that_vanishes_later_disappeared_but_its_boot_succeeded() -> None:
@@ -149,6 +150,7 @@ def test_an_instance_that_vanishes_later_disappeared_but_its_boot_succeeded() ->
     rig.advance(61)
     assert boots(rig) == {"success": 1}
     assert gone(rig) == {"running": 1}
+    assert rig.engine.pool.statistics.time_to_disappear_s.count == 0
 
 
 def test_an_adopted_instance_is_counted_and_not_timed() -> None:

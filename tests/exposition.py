@@ -1,0 +1,35 @@
+"""The exposition of a rig's engine, as a real parser reads it."""
+
+from __future__ import annotations
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from dispatcher.metrics import Metrics
+from tests.engine_rig import Rig
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def text_of(rig: Rig) -> str:
+    """Return the exposition of this moment; no session was ever heard."""
+    return Metrics(rig.engine, heard_at=lambda _worker_id: 0.0).exposition(rig.now).decode()
+
+
+def families(rig: Rig) -> list[Metric]:
+    """Return the metric families of this moment."""
+    return list(text_string_to_metric_families(text_of(rig)))
+
+
+def samples(rig: Rig) -> dict[Key, float]:
+    """Return all values by name and sorted labels."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families(rig)
+        for sample in family.samples
+    }
+
+
+def value(rig: Rig, name: str, **labels: str) -> float:
+    """Return one value."""
+    return samples(rig)[name, tuple(sorted(labels.items()))]
