@@ -53,6 +53,7 @@ MAY_READ_CLOCKS_AND_DICE = {
     "drivers.ssh_server": "SSH is spoken with deadlines",
     "pool.clock": "is the clock",
     "pool.cloud_calls": "driver calls are answered in time or not",
+    "pool.link_lease": "a lease is renewed at intervals",
     "pool.runner": "is a program of its own: it notes when an attempt began and ended",
     "pool.session": "heartbeats are late or not, requests are answered in time or not",
     "pool.ssh": "SSH is spoken with deadlines",
