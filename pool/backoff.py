@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
 from typing import assert_never
 
 from drivers.errors import (
@@ -163,7 +164,7 @@ class CreateHolds:
         cause, scope = self._blame(type_, error)
         record = self._records.get((cause, scope))
         repeats = 0
-        if record is not None and now < record.hold.until + _FORGOTTEN_AFTER_S:
+        if record is not None and not _is_forgotten(record, now):
             again = began_at >= record.hold.until
             repeats = record.repeats + 1 if again else record.repeats
         self._hold(
@@ -226,7 +227,7 @@ class CreateHolds:
 
         `in_flight` are the types of the creates under way: on a trial there may be one.
         """
-        covering = self._covering(type_)
+        covering = self._covering(type_, now)
         for record in covering:
             if now < record.hold.until:
                 return self._hindrance(record.hold, now)
@@ -239,7 +240,7 @@ class CreateHolds:
         """Return the scopes in which one create may be tried, with what it hinders meanwhile."""
         return {
             record.hold.scope: self._hindrance(record.hold, now)
-            for record in reversed(self._covering(type_))
+            for record in self._covering(type_, now)
             if now >= record.hold.until
         }
 
@@ -248,9 +249,13 @@ class CreateHolds:
     def _of(self, cause: HoldCause) -> Iterator[_Record]:
         return (record for (of, _), record in self._records.items() if of is cause)
 
-    def _covering(self, type_: InstanceType) -> list[_Record]:
+    def _covering(self, type_: InstanceType, now: float) -> list[_Record]:
         records = (r for cause in HoldCause for r in self._of(cause))
-        return [record for record in records if self.covers(record.hold.scope, type_)]
+        return [
+            record
+            for record in records
+            if self.covers(record.hold.scope, type_) and not _is_forgotten(record, now)
+        ]
 
     def _hold(
         self,
@@ -275,9 +280,8 @@ class CreateHolds:
         self._records[cause, scope] = _Record(hold=hold, repeats=repeats)
 
     def _forget(self, now: float) -> None:
-        """Forget what was over for so long that it says nothing of today."""
         for key, record in list(self._records.items()):
-            if now >= record.hold.until + _FORGOTTEN_AFTER_S:
+            if _is_forgotten(record, now):
                 del self._records[key]
 
     def _blame(self, type_: InstanceType, error: CloudError) -> tuple[HoldCause, Scope]:
@@ -342,11 +346,16 @@ class CreateHolds:
         )
 
 
+def _is_forgotten(record: _Record, now: float) -> bool:
+    """Return whether a hold has been over for so long that it says nothing of today."""
+    return now >= record.hold.until + _FORGOTTEN_AFTER_S
+
+
 class CallHold:
     """Calls of one kind wait: as long as the cloud says, else 1 s, doubling to 60 s."""
 
     def __init__(self) -> None:
-        self.until = 0.0
+        self.until = -inf
         self.reason = ""
         self._failures = 0
 

@@ -6,6 +6,8 @@ probes too. Creates do not wait here: who plans them is told how many may begin.
 
 from __future__ import annotations
 
+from math import inf
+
 from drivers.errors import BugError
 from pool.backoff import CallHold
 from pool.messages import DestroyInstance, ListInstances, SetTags
@@ -30,7 +32,7 @@ class TokenBucket:
         self._interval_s = 1.0 / per_second
         # With n tokens lying ready the next one could have been taken n - 1 intervals ago.
         self._slack_s = max(0.0, (per_second - 1.0) * self._interval_s)
-        self._next_at = 0.0
+        self._next_at = -inf
 
     def take(self, now: float) -> bool:
         """Take a token; False when there is none."""

@@ -108,6 +108,16 @@ def at_quota(core: PoolCore, now: float) -> bool:
     return core.holds.of(HoldCause.QUOTA, now) is not None
 
 
+def on_token(core: PoolCore, now: float) -> bool:
+    """Send what waited for a token; return whether there is one for creates, which need a pass."""
+    core.release_cloud(now)
+    turn_of_creates = core.cloud_gate.is_turn_of_creates(now)
+    if turn_of_creates:
+        # The pass arms the timer again.
+        core.timers.clear("cloud", "")
+    return turn_of_creates
+
+
 def after_pass(core: PoolCore, *, wait: bool, served: bool, now: float) -> None:
     """Wake the planner for the next token if creates `wait` for one; `served`: some had theirs."""
     core.cloud_gate.creates_wait(wait=wait, served=served, now=now)

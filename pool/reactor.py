@@ -85,8 +85,7 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
         elif kind == "hold":
             core.timers.arm("hold", core.holds.next_end(now))
         elif kind == "cloud":
-            core.release_cloud(now)
-            plan = plan or core.cloud_gate.is_turn_of_creates(now)
+            plan = launching.on_token(core, now) or plan
         elif kind == "probes":
             probing.release(core, now)
         elif kind == "key":

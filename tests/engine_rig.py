@@ -7,7 +7,7 @@ hands (`answers` off for that kind). `Engine.check()` runs after every event.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -87,7 +87,9 @@ class Rig:
         settings: SchedulerSettings | None = None,
         recovered: Recovered | None = None,
         listed: bool = True,
+        quota_groups: Mapping[str, str] | None = None,
     ) -> None:
+        self.quota_groups = dict(quota_groups or {})
         self.types = {type_.name: type_ for type_ in types or (make_type(1),)}
         self.pool_settings = pool or PoolSettings()
         self.settings = settings or SchedulerSettings()
@@ -116,7 +118,7 @@ class Rig:
             new_token=lambda: f"token-{next(self._numbers)}",
             new_secret=lambda: "secret",
             dice=lambda: 0.5,
-            quota_groups={},
+            quota_groups=self.quota_groups,
         )
         self.outflow = Outflow()
         self.uncommitted: list[Write] = []

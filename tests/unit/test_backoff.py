@@ -1,0 +1,306 @@
+"""Holds of creates on literal times: causes, scopes, doubling, trials, and when they end."""
+
+from __future__ import annotations
+
+import pytest
+
+from drivers.errors import (
+    CapacityError,
+    CapacityScope,
+    CloudAuthError,
+    CloudError,
+    QuotaError,
+    RateLimitError,
+)
+from pool.backoff import (
+    EVERYTHING,
+    CallHold,
+    CreateHolds,
+    Hindrance,
+    HindranceKind,
+    HoldCause,
+    Scope,
+)
+from pool.model import PoolSettings
+from tests.samples import make_type
+
+T1, T2 = make_type(1), make_type(2)
+SPOT = make_type(1, name="spot", preemptible=True)
+GPU = make_type(4, name="gpu")
+TYPES = {type_.name: type_ for type_ in (T1, T2, SPOT, GPU)}
+GROUPS = {"t1": "standard", "t2": "standard", "spot": "standard", "gpu": "gpu"}
+SETTINGS = PoolSettings(quota_hold_s=90, capacity_hold_s=60)
+
+
+class Cloud:
+    """Holds over four types, of which creates fail at literal times."""
+
+    def __init__(self, *, grouped: bool = True) -> None:
+        self.instances = 0
+        self.holds = CreateHolds(
+            settings=SETTINGS, types=TYPES, groups=GROUPS if grouped else {"t1": ""}
+        )
+
+    def fail(self, error: CloudError, *, at: float, began: float, type_name: str = "t1") -> None:
+        self.holds.failed(TYPES[type_name], error, began_at=began, instances=self.count, now=at)
+
+    def count(self, _scope: Scope) -> int:
+        return self.instances
+
+    def fail_in_a_row(self, error: CloudError, times: int) -> list[float]:
+        """Let each trial fail when the hold ends; return how long each hold was."""
+        lengths, now = [], 0.0
+        for _ in range(times):
+            self.fail(error, at=now, began=now)
+            end = self.holds.next_end(now)
+            assert end is not None
+            lengths.append(end - now)
+            now = end
+        return lengths
+
+    def hindrance(self, type_name: str, now: float, *in_flight: str) -> Hindrance | None:
+        return self.holds.hindrance(
+            TYPES[type_name], in_flight=[TYPES[name] for name in in_flight], now=now
+        )
+
+    def held(self, now: float) -> list[str]:
+        return [name for name in TYPES if self.hindrance(name, now) is not None]
+
+
+# ---- how far a hold reaches ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "grouped", "held"),
+    [
+        (QuotaError("q"), False, ["t1", "t2", "spot", "gpu"]),
+        (QuotaError("q"), True, ["t1", "t2"]),
+        (CapacityError("c"), True, ["t1"]),
+        (CapacityError("c", scope=CapacityScope.GROUP), True, ["t1", "t2"]),
+        (CapacityError("c", scope=CapacityScope.GROUP), False, ["t1", "t2", "gpu"]),
+        (CapacityError("c", scope=CapacityScope.ALL), True, ["t1", "t2", "spot", "gpu"]),
+        (RateLimitError("r"), True, ["t1", "t2", "spot", "gpu"]),
+        (CloudAuthError("a"), True, ["t1", "t2", "spot", "gpu"]),
+        (CloudError("e"), True, ["t1", "t2", "spot", "gpu"]),
+    ],
+)
+def test_each_error_holds_the_types_that_it_speaks_of(
+    error: CloudError, grouped: bool, held: list[str]
+) -> None:
+    cloud = Cloud(grouped=grouped)
+    cloud.fail(error, at=0, began=0)
+    assert cloud.held(0.5) == held
+
+
+def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market() -> None:
+    types = {**TYPES, "own": make_type(8, name="own", preemptible=True)}
+    holds = CreateHolds(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
+    holds.failed(T1, QuotaError("q"), began_at=0, instances=lambda _scope: 0, now=0)
+    held = [n for n, t in types.items() if holds.hindrance(t, in_flight=(), now=1) is not None]
+    assert held == ["t1", "t2", "spot", "own"]
+
+
+def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
+    cloud = Cloud()
+    cloud.fail(QuotaError("32 vcpus at most"), at=10, began=9)
+    assert cloud.hindrance("t2", 11) == Hindrance(
+        kind=HindranceKind.QUOTA,
+        message="32 vcpus at most",
+        until=100,
+        covers=frozenset({"t1", "t2"}),
+        everywhere=False,
+    )
+    cloud.fail(RateLimitError("slow"), at=20, began=9, type_name="gpu")
+    found = cloud.hindrance("gpu", 20)
+    assert found is not None
+    assert (found.kind, found.until, found.everywhere) == (HindranceKind.RATE, 21, True)
+
+
+def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
+    cloud = Cloud()
+    cloud.fail(CloudAuthError("expired"), at=0, began=0)
+    found = cloud.hindrance("t1", 1)
+    assert found is not None
+    assert "mend" in found.message
+    assert "expired" in found.message
+    cloud.fail(CapacityError("x" * 9999), at=0, began=0)
+    found = cloud.hindrance("t1", 1)
+    assert found is not None
+    assert len(found.message) == 500
+
+
+# ---- how long ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "lengths"),
+    [
+        (RateLimitError("r"), [1, 2, 4, 8, 16, 32, 60, 60]),
+        (RateLimitError("r", retry_after_s=7), [7, 7, 7]),
+        (RateLimitError("r", retry_after_s=-5), [1, 1]),
+        (RateLimitError("r", retry_after_s=float("nan")), [1, 1]),
+        (RateLimitError("r", retry_after_s=1e9), [3600, 3600]),
+        (CloudError("e"), [5, 10, 20, 40, 60, 60]),
+        (CapacityError("c"), [60, 120, 240, 480, 900, 900]),
+        (CapacityError("c", scope=CapacityScope.GROUP), [60, 120, 240, 480, 900, 900]),
+        (QuotaError("q"), [90, 90, 90]),
+    ],
+)
+def test_what_fails_again_and_again_holds_longer_up_to_a_bound(
+    error: CloudError, lengths: list[float]
+) -> None:
+    assert Cloud().fail_in_a_row(error, len(lengths)) == lengths
+
+
+def test_errors_of_creates_that_were_under_way_together_count_once() -> None:
+    cloud = Cloud()
+    for at in (10.0, 10.0, 10.5, 11.0):
+        cloud.fail(CapacityError("c"), at=at, began=9)
+    assert cloud.holds.next_end(11) == 71
+    hold = cloud.holds.of(HoldCause.CAPACITY, 11)
+    assert hold is not None
+    assert hold.since == 10
+    cloud.fail(CapacityError("c"), at=72, began=71)
+    assert cloud.holds.next_end(72) == 72 + 120
+
+
+def test_a_success_begins_the_delays_anew_but_not_one_that_began_before_the_failure() -> None:
+    cloud = Cloud()
+    assert cloud.fail_in_a_row(CloudError("e"), 3) == [5, 10, 20]
+    cloud.holds.succeeded(T2, began_at=14)
+    cloud.fail(CloudError("e"), at=35, began=35)
+    assert cloud.holds.next_end(35) == 35 + 40
+    cloud.holds.succeeded(T2, began_at=75)
+    cloud.fail(CloudError("e"), at=80, began=80)
+    assert cloud.holds.next_end(80) == 80 + 5
+
+
+def test_a_success_elsewhere_says_nothing_of_a_type_that_was_short() -> None:
+    cloud = Cloud()
+    cloud.fail_in_a_row(CapacityError("c"), 2)
+    cloud.holds.succeeded(T2, began_at=180)
+    cloud.fail(CapacityError("c"), at=180, began=180)
+    assert cloud.holds.next_end(180) == 180 + 240
+
+
+def test_after_a_quarter_of_an_hour_of_quiet_all_is_forgotten() -> None:
+    cloud = Cloud()
+    cloud.fail_in_a_row(CapacityError("c"), 3)
+    assert cloud.hindrance("t1", 420 + 899, "t1") is not None, "still on trial"
+    assert cloud.hindrance("t1", 420 + 900, "t1") is None
+    cloud.fail(CapacityError("c"), at=420 + 900, began=420 + 900)
+    assert cloud.holds.next_end(1320) == 1320 + 60
+
+
+# ---- quota ---------------------------------------------------------------------------------------
+
+
+def test_a_quota_hold_ends_when_there_are_fewer_instances_in_its_scope() -> None:
+    cloud = Cloud()
+    cloud.instances = 3
+    cloud.fail(QuotaError("3"), at=0, began=0)
+    asked: list[Scope] = []
+
+    def count(scope: Scope) -> int:
+        asked.append(scope)
+        return cloud.instances
+
+    cloud.holds.instance_left(count, now=10)
+    assert cloud.held(10) == ["t1", "t2"], "not fewer"
+    cloud.instances = 2
+    cloud.holds.instance_left(count, now=20)
+    assert cloud.held(20) == []
+    assert set(asked) == {Scope(group="standard", preemptible=False)}
+    cloud.instances = 3
+    assert cloud.held(30) == [], "ended is ended"
+
+
+def test_a_quota_without_instances_ends_by_time_only() -> None:
+    cloud = Cloud()
+    cloud.fail(QuotaError("0"), at=0, began=0)
+    cloud.holds.instance_left(lambda _scope: 0, now=10)
+    assert cloud.held(89.5) == ["t1", "t2"]
+    assert cloud.held(90) == []
+
+
+def test_a_leaving_instance_ends_no_hold_of_another_cause() -> None:
+    cloud = Cloud()
+    cloud.instances = 3
+    cloud.fail(CapacityError("c", scope=CapacityScope.ALL), at=0, began=0)
+    cloud.holds.instance_left(lambda _scope: 0, now=10)
+    assert len(cloud.held(10)) == 4
+
+
+# ---- trials --------------------------------------------------------------------------------------
+
+
+def test_when_a_hold_ends_one_create_is_tried_in_its_scope_until_one_succeeds() -> None:
+    cloud = Cloud()
+    cloud.fail(CapacityError("c", scope=CapacityScope.GROUP), at=0, began=0)
+    scope = Scope(group="standard", preemptible=False)
+    assert cloud.holds.trials(T1, 59) == {}, "it is held"
+    assert list(cloud.holds.trials(T1, 60)) == [scope]
+    assert cloud.holds.trials(GPU, 60) == {}
+    assert cloud.hindrance("t1", 60) is None
+    found = cloud.hindrance("t1", 60, "t2")
+    assert found is not None
+    assert (found.kind, found.until) == (HindranceKind.CAPACITY, None)
+    assert cloud.hindrance("t1", 60, "gpu") is None, "another scope"
+    cloud.holds.succeeded(T2, began_at=60)
+    assert cloud.holds.trials(T1, 61) == {}
+    assert cloud.hindrance("t1", 61, "t2") is None
+
+
+def test_a_trial_after_a_quota_is_no_quota() -> None:
+    cloud = Cloud(grouped=False)
+    cloud.fail(QuotaError("q"), at=0, began=0)
+    found = cloud.hindrance("gpu", 90, "t1")
+    assert found is not None
+    assert (found.kind, found.until) == (HindranceKind.OTHER, None)
+    assert "one create is being tried" in found.message
+
+
+def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
+    cloud = Cloud()
+    lengths, now = [], 0.0
+    for count in range(2, 11):
+        cloud.holds.stillborn(count=count, why="no python", now=now)
+        end = cloud.holds.next_end(now)
+        assert end is not None
+        lengths.append(end - now)
+        now = end
+    assert lengths == [10, 20, 40, 80, 160, 320, 640, 900, 900]
+    assert list(cloud.holds.trials(GPU, now)) == [EVERYTHING]
+
+
+def test_each_cause_holds_on_its_own() -> None:
+    cloud = Cloud()
+    cloud.fail(RateLimitError("r", retry_after_s=30), at=0, began=0)
+    cloud.fail(CloudError("e"), at=0, began=0)
+    cloud.fail(CapacityError("c"), at=0, began=0)
+    assert [h.cause for h in cloud.holds.active(4)] == [
+        HoldCause.CAPACITY,
+        HoldCause.RATE_LIMIT,
+        HoldCause.ERROR,
+    ]
+    assert cloud.holds.next_end(4) == 5
+    assert [h.cause for h in cloud.holds.active(5)] == [HoldCause.CAPACITY, HoldCause.RATE_LIMIT]
+    assert cloud.held(30) == ["t1"]
+
+
+# ---- other calls ---------------------------------------------------------------------------------
+
+
+def test_calls_that_are_no_creates_wait_as_told_or_longer_each_time() -> None:
+    hold, now = CallHold(), 0.0
+    lengths = []
+    for error in [CloudError("?")] * 8 + [RateLimitError("slow", retry_after_s=17)]:
+        hold.failed(error, now)
+        hold.failed(error, now)
+        lengths.append(hold.until - now)
+        hold.succeeded(now)
+        now = hold.until
+    assert lengths == [1, 2, 4, 8, 16, 32, 60, 60, 17], "those under way together count once"
+    hold.succeeded(now)
+    hold.failed(CloudError("?"), now)
+    assert hold.until == now + 1

@@ -1,0 +1,229 @@
+"""What a pass does at its limits: quota of all or of a group, shortages, trials, tokens."""
+
+from __future__ import annotations
+
+from dispatcher.model import Constraints, Placement, Profile
+from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.fit import eligible_types
+from dispatcher.planner.room import Rules, Slot, SlotKind
+from dispatcher.queue import Queue
+from drivers.interface import InstanceType, Resources
+from pool.backoff import EVERYTHING, Hindrance, HindranceKind, Scope
+from tests.planner_rig import make_hindrance, make_limits
+from tests.samples import GIB, make_container, make_type
+
+T1, T2, T4, T8 = (make_type(n) for n in (1, 2, 4, 8))
+GPU = make_type(4, name="gpu", price="0.9")
+TYPES = [T1, T2, T4, GPU]
+QUOTA, CAPACITY = HindranceKind.QUOTA, HindranceKind.CAPACITY
+
+
+def only(*names: str) -> Constraints:
+    return Constraints(instance_types=names)
+
+
+def queue_of(*wanted: tuple[int, int, Constraints], types: list[InstanceType] = TYPES) -> Queue:
+    """Return a queue of containers 1, 2, ... with these priorities, cpus and constraints."""
+    queue = Queue(lambda r, c: eligible_types(types, r, c, max_price_factor=10))
+    for number, (priority, cpus, constraints) in enumerate(wanted, 1):
+        container = make_container(number, cpus=cpus, priority=priority, constraints=constraints)
+        queue.add(container)
+    return queue
+
+
+def slot(id_: str, type_: InstanceType, *, used: int = 0) -> Slot:
+    taken = Resources(cpu_millis=1000 * used, memory_bytes=GIB * used)
+    return Slot(
+        kind=SlotKind.READY,
+        id=id_,
+        type=type_,
+        free=type_.allocatable.minus(taken),
+        count=used,
+        last_busy=0.0,
+        idle=used == 0,
+    )
+
+
+def decide(queue: Queue, *slots: Slot, limits: Limits) -> Plan:
+    rules = Rules(
+        placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+    )
+    return plan(View(classes=queue.classes(), slots=slots, limits=limits, rules=rules))
+
+
+def limits(instances: int, /, max_instances: int = 100, **more: object) -> Limits:
+    return make_limits(instances=instances, max_instances=max_instances, **more)  # type: ignore[arg-type]  # by name
+
+
+def of_group(message: str, *names: str) -> dict[str, Hindrance]:
+    """Return one quota hindrance that several types share."""
+    hindrance = make_hindrance(QUOTA, message, *names)
+    return dict.fromkeys(names, hindrance)
+
+
+def codes(decided: Plan) -> list[str]:
+    return [reason.code for reason in decided.waiting.values()]
+
+
+def placed(decided: Plan) -> dict[str, str]:
+    return {container_id: place.id for container_id, place in decided.places}
+
+
+# ---- quota of a group ----------------------------------------------------------------------------
+
+
+def test_a_quota_of_one_group_stops_what_needs_it_and_nothing_else() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")), (3, 1, only("t1")))
+    held = limits(0, hindrances=of_group("32 vcpus at most", "t1", "t2", "t4"))
+    decided = decide(queue, limits=held)
+    assert [s.type.name for s in decided.creates] == ["gpu"]
+    assert codes(decided) == ["at_quota", "behind"]
+    first, second = decided.waiting.values()
+    assert first.message == "no creates now: 32 vcpus at most"
+    assert "behind c-1" in second.message
+    assert decided.next_in_line == ["c-1"]
+
+
+def test_another_type_that_is_free_is_taken_instead_though_it_is_dearer() -> None:
+    queue = queue_of((9, 4, only("t4", "gpu")))
+    decided = decide(queue, limits=limits(0, hindrances=of_group("q", "t1", "t2", "t4")))
+    assert [s.type.name for s in decided.creates] == ["gpu"]
+    assert decided.next_in_line == []
+
+
+def test_what_is_below_gets_no_room_in_that_group_and_its_idle_workers_go() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")), (3, 1, only("t1", "gpu")))
+    slots = [slot("b", T1), slot("a", T1), slot("c", T2, used=1), slot("g", GPU)]
+    decided = decide(queue, *slots, limits=limits(4, hindrances=of_group("q", "t1", "t2", "t4")))
+    assert placed(decided) == {"c-3": "g"}
+    assert decided.unwanted == ["a", "b"]
+    assert codes(decided) == ["at_quota", "behind"]
+
+
+def test_what_was_mapped_before_keeps_its_worker() -> None:
+    queue = queue_of((9, 1, only("t1")), (5, 4, only("t4")))
+    decided = decide(
+        queue, slot("a", T1), slot("b", T1), limits=limits(2, hindrances=of_group("q", "t1", "t4"))
+    )
+    assert placed(decided) == {"c-1": "a"}
+    assert decided.unwanted == ["b"]
+
+
+def test_two_groups_at_quota_have_a_next_in_line_each() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")), (3, 2, only("gpu")))
+    held = of_group("standard", "t1", "t2", "t4") | of_group("gpus", "gpu")
+    decided = decide(queue, limits=limits(0, hindrances=held))
+    assert decided.next_in_line == ["c-1", "c-2"]
+    assert codes(decided) == ["at_quota", "at_quota", "behind"]
+    assert "behind c-2" in list(decided.waiting.values())[2].message
+
+
+def test_a_short_type_beside_one_at_quota_makes_no_second_next_in_line() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("t4", "gpu")))
+    held = of_group("q", "t4") | {"gpu": make_hindrance(CAPACITY, "none left", "gpu")}
+    decided = decide(queue, limits=limits(0, hindrances=held))
+    assert decided.next_in_line == ["c-1"]
+    assert codes(decided) == ["at_quota", "behind"]
+
+
+def test_a_quota_that_covers_every_type_stops_all_below() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")), (3, 4, only("gpu")))
+    decided = decide(queue, slot("g", GPU), limits=limits(1, held=(QUOTA, "full")))
+    assert placed(decided) == {}
+    assert decided.stopped
+    assert codes(decided) == ["at_quota", "behind", "behind"]
+    assert decided.unwanted == ["g"]
+
+
+def test_max_instances_stops_all_below_though_a_group_is_at_quota_too() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")))
+    held = limits(1, 1, hindrances=of_group("q", "t4"))
+    decided = decide(queue, slot("g", GPU), limits=held)
+    assert decided.stopped
+    assert placed(decided) == {}
+
+
+# ---- at a quota the limit counts containers, not instances ---------------------------------------
+
+
+def test_small_containers_go_on_being_packed_at_quota() -> None:
+    queue = queue_of(*[(5, 1, Constraints())] * 12, types=[T8])
+    decided = decide(
+        queue, slot("a", T8, used=3), slot("b", T8), limits=limits(2, held=(QUOTA, "two at most"))
+    )
+    assert sorted(placed(decided).values()) == ["a"] * 5 + ["b"] * 7, "with two instances, twelve"
+    assert decided.next_in_line == []
+    assert decided.unwanted == []
+
+
+def test_the_same_within_the_quota_of_a_group() -> None:
+    queue = queue_of(*[(5, 1, only("t4"))] * 9)
+    decided = decide(
+        queue,
+        slot("a", T4),
+        slot("b", T4, used=1),
+        limits=limits(2, hindrances=of_group("q", "t4")),
+    )
+    assert len(decided.places) == 7
+    assert decided.next_in_line == ["c-8"]
+
+
+# ---- shortages, trials, tokens -------------------------------------------------------------------
+
+
+def test_what_is_short_is_passed_over_for_the_next_cheapest_and_then_skipped() -> None:
+    queue = queue_of((9, 1, only("t1", "t2")), (5, 1, only("t1")), (3, 4, only("t4")))
+    decided = decide(queue, limits=limits(0, short=("t1",)))
+    assert [s.type.name for s in decided.creates] == ["t2", "t4"]
+    assert codes(decided) == ["at_capacity"]
+    assert decided.next_in_line == []
+
+
+def test_one_create_is_tried_in_a_scope_on_trial_and_the_rest_waits_for_it() -> None:
+    trial = {EVERYTHING: make_hindrance(HindranceKind.OTHER, "one is being tried", until=None)}
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("t4")), (3, 4, only("gpu")))
+    decided = decide(queue, limits=limits(0, trials={"t4": trial, "gpu": trial}))
+    assert [s.type.name for s in decided.creates] == ["t4"]
+    assert codes(decided) == ["creating", "creating"]
+    assert decided.next_in_line == []
+
+
+def test_a_trial_of_one_type_lets_others_be_created_freely() -> None:
+    short = make_hindrance(CAPACITY, "none", "t1", until=None)
+    trial = {Scope(type_name="t1"): short}
+    queue = queue_of((9, 1, only("t1", "gpu")), (5, 1, only("t1")), (4, 4, only("t4", "gpu")))
+    decided = decide(queue, limits=limits(0, trials={"t1": trial}))
+    assert [s.type.name for s in decided.creates] == ["t1", "t4"]
+    assert placed(decided) == {"c-1": "new-000000", "c-3": "new-000001"}
+    assert codes(decided) == ["at_capacity"]
+    (reason,) = decided.waiting.values()
+    assert reason.message == "the cloud is short of t1; one create is being tried"
+
+
+def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
+    flying = make_hindrance(HindranceKind.OTHER, "one is being tried", "t4", until=None)
+    decided = decide(queue_of((9, 4, only("t4"))), limits=limits(0, hindrances={"t4": flying}))
+    assert decided.creates == []
+    assert codes(decided) == ["creating"]
+
+
+def test_a_rate_limit_keeps_nobody_from_the_room_that_is_left() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")))
+    held = (HindranceKind.RATE, "slow down")
+    decided = decide(queue, slot("a", T1), limits=limits(1, held=held))
+    assert placed(decided) == {"c-2": "a"}
+    assert codes(decided) == ["creates_held"]
+
+
+def test_without_tokens_creates_wait_and_say_so() -> None:
+    queue = queue_of((9, 4, only("t4")), (5, 4, only("t4")), (5, 4, only("t4")))
+    decided = decide(queue, limits=limits(0, tokens_left=2))
+    assert len(decided.creates) == 2
+    assert decided.tokens_short
+    (reason,) = decided.waiting.values()
+    assert reason.code == "creating"
+    assert "max_cloud_ops_per_second" in reason.message
+    enough = decide(queue, limits=limits(0, tokens_left=3))
+    assert not enough.tokens_short
+    bounded = decide(queue, limits=limits(0, creates_left=2, tokens_left=2))
+    assert not bounded.tokens_short, "an answer will wake the planner"
