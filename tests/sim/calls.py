@@ -1,0 +1,179 @@
+"""Cloud calls in virtual time: one dispatcher's driver calls, as `pool.cloud_calls` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
+from drivers.simulated.model import CloudModel, Creation, Machine
+from pool.messages import (
+    Created,
+    CreateFailed,
+    CreateInstance,
+    Destroyed,
+    DestroyFailed,
+    DestroyInstance,
+    Listed,
+    ListingFailed,
+    ListInstances,
+    PoolEvent,
+    SetTags,
+    TagsFailed,
+    TagsSet,
+)
+from pool.model import InstanceSeen
+from tests.sim.timeline import Dice, Timeline
+
+CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags
+CLUSTER_TAGS = {"longshore-cluster": "sim"}
+
+
+@dataclass(slots=True, kw_only=True)
+class CloudSurroundings:
+    """What the calls of one dispatcher need; `appeared` hears of new machines and their secret."""
+
+    timeline: Timeline
+    dice: Dice
+    model: CloudModel
+    post: Callable[[PoolEvent], None]
+    epoch_now: Callable[[], float]
+    alive: Callable[[], bool]
+    appeared: Callable[[Machine, str], None]
+    changed: Callable[[], None]
+    timeout_s: float
+    hanging: float
+    late_addresses: bool
+
+
+class VirtualCalls:
+    """The driver calls of one dispatcher; those that have begun may outlive it."""
+
+    def __init__(self, around: CloudSurroundings) -> None:
+        self._around = around
+        self._busy: set[tuple[str, str]] = set()
+        self._known: set[str] = set()
+
+    def begin(self, command: CloudCommand) -> None:
+        """Begin a call; its outcome is posted later, exactly one."""
+        match command:
+            case ListInstances():
+                self._list(command)
+            case CreateInstance():
+                self._create(command)
+            case DestroyInstance() | SetTags():
+                self._alone(command)
+            case _:
+                assert_never(command)
+
+    def _call(
+        self, effect: Callable[[], PoolEvent], too_late: Callable[[CloudError], PoolEvent]
+    ) -> None:
+        """Let `effect` happen in the cloud a little later, and its outcome come back."""
+        around, dice = self._around, self._around.dice
+        there_s, back_s = dice.between(0, 0.3), dice.between(0, 0.3)
+        hangs = dice.falls(around.hanging)
+        if hangs:
+            there_s *= 60
+            doubt = AmbiguousResult(f"no answer within {around.timeout_s:g} s")
+            around.timeline.after(around.timeout_s, lambda: around.post(too_late(doubt)))
+
+        def happen() -> None:
+            if not around.alive() and dice.falls(0.5):
+                return  # the process died before the request was sent
+            outcome = effect()
+            around.changed()
+            if not hangs:
+                around.timeline.after(back_s, lambda: around.post(outcome))
+
+        around.timeline.after(there_s, happen)
+
+    def _list(self, command: ListInstances) -> None:
+        began_at = self._around.epoch_now()
+
+        def effect() -> PoolEvent:
+            try:
+                shown = self._around.model.listing(CLUSTER_TAGS, self._around.timeline.now)
+            except CloudError as error:
+                return ListingFailed(op_id=command.op_id, error=error)
+            seen = tuple(self._seen(machine, tags) for machine, tags in shown)
+            self._known.update(instance.id for instance in seen)
+            return Listed(op_id=command.op_id, began_at=began_at, instances=seen)
+
+        self._call(effect, lambda error: ListingFailed(op_id=command.op_id, error=error))
+
+    def _create(self, command: CreateInstance) -> None:
+        token = command.launch.token
+
+        def failed(error: CloudError) -> PoolEvent:
+            return CreateFailed(op_id=command.op_id, token=token, error=error)
+
+        def effect() -> PoolEvent:
+            made: Creation = self._around.model.create(
+                command.instance_type,
+                tags=dict(command.tags),
+                token=token,
+                now=self._around.timeline.now,
+            )
+            if made.machine is not None and made.is_new:
+                self._around.appeared(made.machine, command.launch.secret)
+            if made.error is not None or made.machine is None:
+                return failed(made.error or CloudError("no instance"))
+            self._known.add(made.machine.id)
+            seen = self._seen(made.machine, made.machine.tags)
+            return Created(op_id=command.op_id, token=token, instance=seen)
+
+        self._call(effect, failed)
+
+    def _alone(self, command: DestroyInstance | SetTags) -> None:
+        """Begin a call unless the same is under way for this instance, which is told as such."""
+        key = (type(command).__name__, command.instance_id)
+        if key in self._busy:
+            failed = _failed(command, CloudError("an earlier call still runs"))
+            self._around.timeline.after(0, lambda: self._around.post(failed))
+            return
+        self._busy.add(key)
+
+        def effect() -> PoolEvent:
+            self._busy.discard(key)
+            return (
+                self._destroy(command)
+                if isinstance(command, DestroyInstance)
+                else self._tag(command)
+            )
+
+        self._call(effect, lambda error: _failed(command, error))
+
+    def _destroy(self, command: DestroyInstance) -> PoolEvent:
+        if command.instance_id in self._known:
+            try:
+                self._around.model.destroy(command.instance_id, self._around.timeline.now)
+            except CloudError as error:
+                return _failed(command, error)
+        return Destroyed(op_id=command.op_id, instance_id=command.instance_id)
+
+    def _tag(self, command: SetTags) -> PoolEvent:
+        if command.instance_id not in self._known:
+            return _failed(command, InstanceNotFound("no listing has shown it"))
+        try:
+            self._around.model.set_tags(
+                command.instance_id, dict(command.tags), self._around.timeline.now
+            )
+        except CloudError as error:
+            return _failed(command, error)
+        return TagsSet(op_id=command.op_id, instance_id=command.instance_id)
+
+    def _seen(self, machine: Machine, tags: dict[str, str]) -> InstanceSeen:
+        hidden = self._around.late_addresses and not machine.booted
+        return InstanceSeen(
+            id=machine.id,
+            address="" if hidden else f"{machine.id}:22",
+            tags=tuple(sorted(tags.items())),
+        )
+
+
+def _failed(command: DestroyInstance | SetTags, error: CloudError) -> PoolEvent:
+    if isinstance(command, DestroyInstance):
+        return DestroyFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
+    return TagsFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)

@@ -1,0 +1,211 @@
+"""The checks of what the dispatcher asks for: holds, limits, order, held instances."""
+
+from __future__ import annotations
+
+from dispatcher.queue import ClassKey
+from drivers.errors import CapacityError, QuotaError, RateLimitError
+from pool.messages import (
+    Created,
+    CreateFailed,
+    CreateInstance,
+    DestroyFailed,
+    DestroyInstance,
+    ListingFailed,
+    ListInstances,
+    PoolCommand,
+    PoolEvent,
+    Probe,
+    SetTags,
+    StartAttempt,
+    TagsFailed,
+)
+from pool.model import IdleBehavior, WorkerState
+from pool.transitions import Trigger
+from tests.sim.hosts import Host
+from tests.sim.process import DispatcherProcess
+from tests.sim.shortages import Shortages
+from tests.sim.timeline import Timeline
+from tests.sim.truth import TAG, Truth, expect
+
+CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags)
+SLACK = 1e-6
+LEAST_RATE_LIMIT_S = 1.0
+
+
+class Bucket:
+    """Counts what may be done at a rate with a burst of one second's worth, at least one."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._burst = max(1.0, per_s)
+        self._tokens = self._burst
+        self._at = 0.0
+
+    def takes(self, now: float) -> bool:
+        """Take one; return whether there was one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s) - 1
+        self._at = now
+        return self._tokens >= -SLACK
+
+
+class Conduct:
+    """Looks at one process after the other; `wanted` is what admins asked of instances."""
+
+    def __init__(self, timeline: Timeline, truth: Truth, hosts: dict[str, Host]) -> None:
+        self._timeline = timeline
+        self._truth = truth
+        self._hosts = hosts
+        self.wanted: dict[str, IdleBehavior] = {}
+        self.killed: set[str] = set()
+        self._process: DispatcherProcess | None = None
+        self._create_held_until = 0.0
+        self._listing_held_until = 0.0
+        self._other_held_until = 0.0
+
+    def handled(self, process: DispatcherProcess) -> None:
+        """Look at what an event changed; the engine's own check has run."""
+        if process is self._process:
+            self._shortages.look()
+
+    def _begin(self, process: DispatcherProcess) -> None:
+        settings = process.engine.pool.settings
+        self._process = process
+        self._ops = Bucket(settings.max_cloud_ops_per_second)
+        self._probes = Bucket(settings.max_probes_per_second)
+        self._shortages = Shortages(process.engine)
+        self._create_held_until = self._listing_held_until = self._other_held_until = 0.0
+
+    # ---- what is decided ----
+
+    def decided(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command as the engine decided it."""
+        if process is not self._process:
+            self._begin(process)
+        now = self._timeline.now
+        if isinstance(command, CLOUD_COMMANDS):
+            expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
+        match command:
+            case ListInstances():
+                held = now < self._listing_held_until - SLACK
+                expect(not held, "no listing during a hold", f"until {self._listing_held_until}")
+            case CreateInstance():
+                self._on_create(process, command)
+            case DestroyInstance():
+                self._on_destroy(process, command)
+            case SetTags():
+                self._expect_others_free()
+            case Probe():
+                expect(self._probes.takes(now), "the rate of probes", f"{command}")
+            case StartAttempt():
+                self._on_start(process, command)
+            case _:
+                pass
+
+    def _expect_others_free(self) -> None:
+        held = self._timeline.now < self._other_held_until - SLACK
+        expect(not held, "no destroy during a hold", f"until {self._other_held_until}")
+
+    def _on_create(self, process: DispatcherProcess, command: CreateInstance) -> None:
+        pool = process.engine.pool
+        now = self._timeline.now
+        expect(pool.listed_once, "nothing before the first listing", f"{command}")
+        held = now < self._create_held_until - SLACK
+        expect(not held, "no create during a hold", f"until {self._create_held_until}")
+        self._shortages.created(command.op_id, command.instance_type, now)
+        most = process.engine.settings.max_instances
+        count = len(pool.workers) + len(pool.hoped_for())
+        expect(count <= most, "max_instances", f"{count} of {most}")
+        in_flight = sum(1 for p in pool.launches.values() if p.in_flight)
+        at_once = pool.settings.max_concurrent_creates
+        expect(in_flight <= at_once, "max_concurrent_creates", f"{in_flight} of {at_once}")
+
+    def _on_destroy(self, process: DispatcherProcess, command: DestroyInstance) -> None:
+        self._expect_others_free()
+        host = self._hosts.get(command.instance_id)
+        if host is None:
+            return
+        held = (
+            host.machine.tags.get(TAG) == "hold"
+            and self.wanted.get(command.instance_id) is IdleBehavior.HOLD
+            and command.instance_id not in self.killed
+        )
+        expect(not held, "held instances are untouched", f"{command.instance_id} is destroyed")
+        worker = process.engine.pool.workers.get(command.instance_id)
+        reason = worker.end_reason if worker is not None else ""
+        gentle = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value)
+        running = sorted(a for a, where in self._truth.live.items() if where is host)
+        if reason.startswith(gentle):
+            expect(not running, "no busy instance is idled out", f"{host.machine.id}: {running}")
+        if reason.startswith(Trigger.DRAINED.value) and worker is not None and running:
+            given_up = all(host.processes[a].immortal for a in running)
+            expect(given_up, "drain waits for what runs", f"{host.machine.id}: {running}")
+
+    def _on_start(self, process: DispatcherProcess, command: StartAttempt) -> None:
+        engine = process.engine
+        expect(engine.pool.listed_once, "nothing before the first listing", f"{command}")
+        worker = engine.pool.workers[command.worker_id]
+        ready = worker.state is WorkerState.RUNNING and worker.behavior is IdleBehavior.RUN
+        expect(ready, "only ready instances get work", f"{worker}")
+        expect(not worker.broken, "only ready instances get work", f"{worker}")
+        container = engine.ledger.containers[command.order.container_id]
+        expect(container.priority > 0, "what is held back does not start", f"{container.id}")
+        key = ClassKey(resources=container.spec.resources, constraints=container.spec.constraints)
+        own = (-container.priority, container.sequence)
+        for request_class in engine.ledger.queue.classes():
+            if request_class.key == key:
+                first = request_class.first()
+                overtaken = first is not None and first[0] < own
+                expect(not overtaken, "no lower one starts before a higher", f"{own}: {first}")
+
+    # ---- what is begun, and heard ----
+
+    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command that begins to be carried out."""
+        if isinstance(command, CreateInstance):
+            journalled = command.launch.token in self._truth.store.launches
+            expect(journalled, "journal before create", f"{command.launch.token}")
+        elif isinstance(command, Probe):
+            link = process.links.links.get(command.worker_id)
+            busy = link is not None and link.probing
+            expect(not busy, "one probe at a time", command.worker_id)
+
+    def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it: what it holds is known from now on."""
+        if process is not self._process:
+            self._begin(process)
+        now = self._timeline.now
+        match event:
+            case CreateFailed():
+                self._on_create_failed(event, now)
+            case Created():
+                answered = self._shortages.answered(event.op_id)
+                if answered is not None:
+                    self._shortages.had(*answered)
+            case ListingFailed(error=RateLimitError() as error):
+                self._listing_held_until = now + _told_s(error)
+            case (
+                DestroyFailed(error=RateLimitError() as error)
+                | TagsFailed(error=RateLimitError() as error)
+            ):
+                self._other_held_until = max(self._other_held_until, now + _told_s(error))
+            case _:
+                pass
+
+    def _on_create_failed(self, event: CreateFailed, now: float) -> None:
+        answered = self._shortages.answered(event.op_id)
+        if answered is None:
+            return
+        type_, began_at = answered
+        match event.error:
+            case RateLimitError() as error:
+                self._create_held_until = max(self._create_held_until, now + _told_s(error))
+            case CapacityError() as shortage:
+                self._shortages.short(type_, shortage.scope, began_at, now)
+            case QuotaError():
+                self._shortages.quota(type_, now)
+            case _:
+                pass
+
+
+def _told_s(error: RateLimitError) -> float:
+    return error.retry_after_s if error.retry_after_s is not None else LEAST_RATE_LIMIT_S

@@ -1,0 +1,253 @@
+"""What one run of the simulation is made of: all of it follows from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import msgspec
+
+from dispatcher.model import Placement, Profile, SchedulerSettings
+from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from pool.model import PoolSettings
+from tests.sim.timeline import Dice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFaults:
+    """What goes wrong with sessions and on instances: shares, and mean times between faults.
+
+    A mean time of 0 is never. `drops` cut a session, `freezes` silence an instance for up to
+    `longest_freeze_s`, `runner_crashes` kill the runner (and, half the time, a supervisor);
+    `slow_answers` come after the request's time limit, `repeats` of exits are told twice, some
+    starts are `refused` (half of them for a fault of the request), some processes are
+    `deaf` to TERM, and some `immortal` even to KILL; `sick_boots` never pass the boot probe,
+    `late_addresses` are not known before the boot.
+    """
+
+    drops_every_s: float = 0.0
+    freezes_every_s: float = 0.0
+    longest_freeze_s: float = 60.0
+    runner_crashes_every_s: float = 0.0
+    slow_answers: float = 0.0
+    repeats: float = 0.0
+    refused: float = 0.0
+    deaf: float = 0.0
+    immortal: float = 0.0
+    sick_boots: float = 0.0
+    late_addresses: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherFaults:
+    """What befalls the dispatcher and its store; mean times of 0 are never.
+
+    `crashes` come between two commands, and it stays down for up to `longest_down_s`; the store
+    `stalls` for up to `longest_stall_s`, or refuses a commit (`refusals`, a share), which ends the
+    process; at a start the wall clock has been set by up to `clock_steps_s` either way.
+    """
+
+    crashes_every_s: float = 0.0
+    longest_down_s: float = 30.0
+    stalls_every_s: float = 0.0
+    longest_stall_s: float = 20.0
+    refusals: float = 0.0
+    clock_steps_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What users and admins do; mean times of 0 are never."""
+
+    containers: int = 20
+    longest_run_s: float = 120.0
+    failing: float = 0.2
+    cancels_every_s: float = 0.0
+    priorities_every_s: float = 0.0
+    behaviors_every_s: float = 0.0
+    kills_every_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOptions:
+    """One run. `limits_change_every_s` is how often quota and capacity change (0: never)."""
+
+    seed: int
+    safety_s: float
+    demand: Demand
+    hosts: HostFaults
+    dispatcher: DispatcherFaults
+    cloud: SimulatedParameters
+    pool: PoolSettings
+    scheduler: SchedulerSettings
+    limits_change_every_s: float = 0.0
+    hanging_calls: float = 0.0
+    driver_verifies_keys: bool = False
+    powers_off: bool = True
+
+    def described(self) -> str:
+        """Return what differs from a run in which nothing goes wrong, one line a part."""
+        lines = [f"seed {self.seed}, safety for {self.safety_s:.0f} s"]
+        parts = ("demand", "hosts", "dispatcher", "cloud", "pool", "scheduler")
+        lines += [f"  {name}: {getattr(self, name)}" for name in parts]
+        rest = ("limits_change_every_s", "hanging_calls", "driver_verifies_keys", "powers_off")
+        lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
+        return "\n".join(lines)
+
+
+def options_of(seed: int) -> SimOptions:
+    """Return the run that a seed stands for: each fault is there in some runs, mixed at random."""
+    dice = Dice(seed, "options")
+    return SimOptions(
+        seed=seed,
+        safety_s=dice.between(150, 700),
+        demand=_demand(dice),
+        hosts=_hosts(dice),
+        dispatcher=_dispatcher(dice),
+        cloud=_cloud(dice),
+        pool=_pool(dice),
+        scheduler=_scheduler(dice),
+        limits_change_every_s=_every(dice, 80),
+        hanging_calls=_share(dice, 0.05),
+        driver_verifies_keys=dice.falls(0.2),
+        powers_off=dice.falls(0.8),
+    )
+
+
+def without(options: SimOptions, names: list[str]) -> SimOptions:
+    """Return the same run with some faults switched off, by the names of their fields.
+
+    Raises `ValueError` for a name that no part has.
+    """
+    for name in names:
+        off: dict[str, Any] = {name: 0.0}
+        if name in {field.name for field in fields(options)}:
+            options = replace(options, **off)
+        elif name in {field.name for field in fields(options.hosts)}:
+            options = replace(options, hosts=replace(options.hosts, **off))
+        elif name in {field.name for field in fields(options.dispatcher)}:
+            options = replace(options, dispatcher=replace(options.dispatcher, **off))
+        elif name in {field.name for field in fields(options.demand)}:
+            options = replace(options, demand=replace(options.demand, **off))
+        elif name in SimulatedFaults.__struct_fields__:
+            faults = msgspec.structs.replace(options.cloud.faults, **off)
+            options = replace(options, cloud=msgspec.structs.replace(options.cloud, faults=faults))
+        else:
+            raise ValueError(f"there is no fault {name!r}")
+    return options
+
+
+def _share(dice: Dice, most: float) -> float:
+    """Return 0 in half of the runs, else up to `most`."""
+    present, share = dice.falls(0.5), dice.random()
+    return share * most if present else 0.0
+
+
+def _every(dice: Dice, mean_s: float) -> float:
+    """Return 0 (never) in half of the runs, else a mean time around `mean_s`."""
+    present, factor = dice.falls(0.5), dice.between(0.3, 3.0)
+    return mean_s * factor if present else 0.0
+
+
+def _demand(dice: Dice) -> Demand:
+    return Demand(
+        containers=dice.whole(3, 30),
+        longest_run_s=dice.between(5, 150),
+        failing=_share(dice, 0.4),
+        cancels_every_s=_every(dice, 40),
+        priorities_every_s=_every(dice, 40),
+        behaviors_every_s=_every(dice, 50),
+        kills_every_s=_every(dice, 150),
+    )
+
+
+def _hosts(dice: Dice) -> HostFaults:
+    return HostFaults(
+        drops_every_s=_every(dice, 40),
+        freezes_every_s=_every(dice, 80),
+        longest_freeze_s=60.0 if dice.falls(0.7) else 900.0,
+        runner_crashes_every_s=_every(dice, 120),
+        slow_answers=_share(dice, 0.2),
+        repeats=_share(dice, 0.3),
+        refused=_share(dice, 0.15),
+        deaf=_share(dice, 0.3),
+        immortal=_share(dice, 0.05),
+        sick_boots=_share(dice, 0.2),
+        late_addresses=dice.falls(0.3),
+    )
+
+
+def _dispatcher(dice: Dice) -> DispatcherFaults:
+    return DispatcherFaults(
+        crashes_every_s=_every(dice, 80),
+        longest_down_s=30.0 if dice.falls(0.8) else 2500.0,
+        stalls_every_s=_every(dice, 100),
+        refusals=_share(dice, 0.01),
+        clock_steps_s=_share(dice, 7200),
+    )
+
+
+def _cloud(dice: Dice) -> SimulatedParameters:
+    faults = SimulatedFaults(
+        create_errors=_share(dice, 0.2),
+        destroy_errors=_share(dice, 0.3),
+        listing_errors=_share(dice, 0.3),
+        tag_errors=_share(dice, 0.3),
+        rate_limits=_share(dice, 0.1),
+        retry_after_s=_share(dice, 40),
+        lost_answers=_share(dice, 0.2),
+        false_alarms=_share(dice, 0.2),
+        listing_lag_s=_share(dice, 25),
+        gone_lag_s=_share(dice, 60),
+        tag_lag_s=_share(dice, 20),
+        duplicates=_share(dice, 0.2),
+        slow_boots=_share(dice, 0.2),
+        dead_boots=_share(dice, 0.2),
+        vanishing=_share(dice, 0.3),
+        reclaims=_share(dice, 0.6),
+        reclaim_notice_s=120.0 if dice.falls(0.5) else 0.0,
+        longest_life_s=dice.between(40, 400),
+        without_runner=_share(dice, 0.15),
+        breaking=_share(dice, 0.2),
+    )
+    grouped = dice.falls(0.4)
+    return SimulatedParameters(
+        boot_time_s=dice.between(1, 30),
+        boot_jitter_s=dice.between(0, 20),
+        seed=dice.whole(0, 1_000_000),
+        quota=dice.whole(1, 6) if dice.falls(0.3) else 0,
+        quota_groups={"p1": "small", "p2": "small", "p2s": "small", "p4": "big"} if grouped else {},
+        group_quotas={"small": dice.whole(1, 4), "small/spot": 2, "big": 2} if grouped else {},
+        capacity={"p1": dice.whole(0, 3)} if dice.falls(0.3) else {},
+        destroy_delay_s=dice.between(0, 20),
+        faults=faults,
+    )
+
+
+def _pool(dice: Dice) -> PoolSettings:
+    return PoolSettings(
+        boot_timeout_s=dice.between(60, 300),
+        probe_timeout_s=dice.between(60, 300),
+        idle_timeout_s=dice.between(5, 60),
+        sync_interval_s=dice.between(10, 60),
+        probe_interval_s=dice.between(2, 10),
+        term_timeout_s=dice.between(5, 40),
+        offline_timeout_s=dice.between(20, 60),
+        orphan_timeout_s=dice.between(300, 1800),
+        quota_hold_s=dice.between(10, 60),
+        capacity_hold_s=dice.between(10, 60),
+        max_concurrent_creates=dice.whole(1, 5),
+        max_cloud_ops_per_second=dice.between(0.5, 20),
+        max_probes_per_second=dice.between(0.5, 10),
+        cloud_call_timeout_s=30.0,
+    )
+
+
+def _scheduler(dice: Dice) -> SchedulerSettings:
+    return SchedulerSettings(
+        placement=Placement.PACKED if dice.falls(0.7) else Placement.EXCLUSIVE,
+        profile=Profile.OPTIMIZE_UTILIZATION if dice.falls(0.7) else Profile.DISTRIBUTE_LOAD,
+        max_instances=dice.whole(1, 8),
+        max_price_factor=dice.between(1, 3),
+        max_lost_attempts=100,
+    )

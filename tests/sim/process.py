@@ -1,0 +1,176 @@
+"""One life of the dispatcher: the real engine and outflow, with performers in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dispatcher.engine import Engine
+from dispatcher.messages import Command, Commit, Event, PublishContainer, PublishInstance, Woken
+from dispatcher.outflow import Following, Outflow, Write
+from pool.messages import (
+    CreateInstance,
+    DestroyInstance,
+    ListInstances,
+    PoolCommand,
+    PoolEvent,
+    Probe,
+    SetTags,
+)
+from tests.sim.calls import VirtualCalls
+from tests.sim.links import VirtualLinks
+from tests.sim.probes import VirtualProbe
+from tests.sim.store import VirtualStore
+from tests.sim.timeline import Timeline
+
+HANDLED_AT_ONE_MOMENT = 5_000
+
+
+class Crashed(Exception):  # noqa: N818 - it is no error: it is what the run is about
+    """The process ends here, with all of its memory."""
+
+
+class Inspector(Protocol):
+    """Who looks at everything that goes in and comes out."""
+
+    def handled(self, process: DispatcherProcess) -> None:
+        """Look at the engine after an event."""
+        ...
+
+    def decided(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command as the engine decided it."""
+        ...
+
+    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command that begins to be carried out."""
+        ...
+
+    def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Making:
+    """What a process is made of; `step` is called between any two commands and may raise
+    `Crashed`."""
+
+    timeline: Timeline
+    store: VirtualStore
+    inspector: Inspector
+    step: Callable[[], None]
+    crashed: Callable[[str], None]
+    clock_offset_s: float
+
+
+class DispatcherProcess:
+    """The engine in its loop, as `dispatcher.runtime` runs it."""
+
+    def __init__(self, engine: Engine, making: Making) -> None:
+        self.engine = engine
+        self.alive = True
+        self.calls: VirtualCalls
+        self.links: VirtualLinks
+        self._making = making
+        self._outflow = Outflow()
+        self._armed = 0
+        self._moment = -1.0
+        self._handled = 0
+
+    def now(self) -> float:
+        """Return the time on this process's clock."""
+        return self._making.timeline.now + self._making.clock_offset_s
+
+    def begin(self) -> None:
+        """Begin: the engine's first commands."""
+        self._guarded(lambda: self._execute(self.engine.begin(self.now())))
+
+    def post(self, event: Event) -> None:
+        """Take in an event, if the process lives."""
+        if not self.alive:
+            return
+        if not isinstance(event, Woken):
+            self._making.inspector.heard(self, event)  # type: ignore[arg-type] # users' events too
+        self._guarded(lambda: self._execute(self.engine.handle(event, self.now())))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        self._count()
+        try:
+            action()
+        except Crashed as crash:
+            self._making.crashed(str(crash))
+            return
+        self.engine.check()
+        self._making.inspector.handled(self)
+        self._arm()
+
+    def _count(self) -> None:
+        """Fail when the engine never comes to rest."""
+        timeline = self._making.timeline
+        if timeline.now != self._moment:
+            self._moment, self._handled = timeline.now, 0
+        self._handled += 1
+        assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
+
+    def _arm(self) -> None:
+        due = self.engine.next_wakeup(self.now())
+        self._armed += 1
+        if due is None:
+            return
+        armed = self._armed
+        delay_s = max(0.0, due - self.now())
+        self._making.timeline.after(delay_s, lambda: self._wake(armed))
+
+    def _wake(self, armed: int) -> None:
+        if self.alive and armed == self._armed:
+            self.post(Woken())
+
+    # ---- what the engine asks for ----
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            self._show(command)
+        writes, ready = self._outflow.put(commands)
+        for write in writes:
+            self._making.step()
+            self._write(write)
+        self._begin(ready)
+
+    def _show(self, command: Command) -> None:
+        following: tuple[Following, ...] = (
+            command.then if isinstance(command, Commit) else (command,)
+        )
+        for each in following:
+            if not isinstance(each, PublishContainer | PublishInstance):
+                self._making.inspector.decided(self, each)
+
+    def _write(self, write: Write) -> None:
+        def done(accepted: bool) -> None:
+            if not self.alive:
+                return
+            if not accepted:
+                self._making.crashed("the store refused a commit")
+                return
+            self._guarded(lambda: self._begin(self._outflow.committed(write.ticket)))
+
+        self._making.store.write(write.changes, done)
+
+    def _begin(self, commands: Sequence[Following]) -> None:
+        for command in commands:
+            if isinstance(command, PublishContainer | PublishInstance):
+                continue
+            self._making.step()
+            self._making.inspector.begun(self, command)
+            match command:
+                case ListInstances() | CreateInstance() | DestroyInstance() | SetTags():
+                    self.calls.begin(command)
+                case Probe():
+                    VirtualProbe(self.links, command).begin()
+                case _:
+                    self.links.perform(command)
+
+    def die(self) -> None:
+        """End: nothing that is in memory survives."""
+        self.alive = False
+        self.links.die()

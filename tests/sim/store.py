@@ -1,0 +1,147 @@
+"""The store in virtual time: commits in order, late, sometimes refused; a crash loses the rest."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dispatcher.messages import (
+    Change,
+    DeleteLaunch,
+    InsertContainers,
+    RequestCancel,
+    RequestPriority,
+    SaveAttempt,
+    SaveContainer,
+    SaveInstance,
+    SaveLaunch,
+)
+from dispatcher.model import Attempt, Container, InstanceRecord
+from dispatcher.queries import Recovered
+from pool.model import Launch
+from tests.sim.options import DispatcherFaults
+from tests.sim.timeline import Dice, Timeline
+
+COMMIT_S = 0.004
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    changes: Sequence[Change]
+    done: Callable[[bool], None]
+
+
+class VirtualStore:
+    """What is committed, by kind; `write` adds to it after a while, in order."""
+
+    def __init__(self, timeline: Timeline, dice: Dice, watch: Callable[[Change], None]) -> None:
+        self.faults = DispatcherFaults()
+        self.containers: dict[str, Container] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.attempts_of: dict[str, list[str]] = {}
+        self.launches: dict[str, Launch] = {}
+        self.instances: dict[str, InstanceRecord] = {}
+        self._timeline = timeline
+        self._dice = dice
+        self._watch = watch
+        self._pending: deque[_Pending] = deque()
+        self._life = 0
+        self._planned = False
+        self._stalled_until = 0.0
+
+    def write(self, changes: Sequence[Change], done: Callable[[bool], None]) -> None:
+        """Commit changes in their turn, then call `done` with whether they were not refused."""
+        self._pending.append(_Pending(changes=changes, done=done))
+        self._plan()
+
+    def stall(self) -> None:
+        """Let nothing be committed for a while, as with a disk that is full."""
+        self._stalled_until = self._timeline.now + self._dice.between(
+            0, self.faults.longest_stall_s
+        )
+
+    def crash(self) -> None:
+        """Lose what is not committed; of what is being written the dice decide."""
+        if self._pending and self._dice.falls(0.5):
+            for change in self._pending[0].changes:
+                self._commit(change)
+        self._pending.clear()
+        self._planned = False
+        self._life += 1
+
+    def _plan(self) -> None:
+        if self._planned or not self._pending:
+            return
+        self._planned = True
+        life = self._life
+        due = max(self._timeline.now, self._stalled_until) + COMMIT_S
+        self._timeline.at(due, lambda: self._turn(life))
+
+    def _turn(self, life: int) -> None:
+        if life != self._life:
+            return
+        self._planned = False
+        if self._timeline.now < self._stalled_until:
+            self._plan()
+            return
+        pending = self._pending.popleft()
+        refused = self._dice.falls(self.faults.refusals)
+        if not refused:
+            for change in pending.changes:
+                self._commit(change)
+        pending.done(not refused)
+        self._plan()
+
+    def _commit(self, change: Change) -> None:  # noqa: C901 - a table
+        self._watch(change)
+        match change:
+            case InsertContainers():
+                for container in change.containers:
+                    self.containers[container.id] = container
+                    self.attempts_of[container.id] = []
+            case RequestCancel():
+                stored = self.containers[change.container_id]
+                if not stored.state.final:
+                    self.containers[stored.id] = replace(stored, cancel_requested=True)
+            case RequestPriority():
+                stored = self.containers[change.container_id]
+                if not stored.state.final:
+                    self.containers[stored.id] = replace(stored, priority=change.priority)
+            case SaveContainer():
+                stored = self.containers[change.container.id]
+                self.containers[stored.id] = replace(
+                    change.container,
+                    priority=stored.priority,
+                    cancel_requested=stored.cancel_requested,
+                    attempts=(),
+                )
+            case SaveAttempt():
+                attempt = change.attempt
+                if attempt.id not in self.attempts:
+                    self.attempts_of[attempt.container_id].append(attempt.id)
+                self.attempts[attempt.id] = attempt
+            case SaveLaunch():
+                self.launches[change.launch.token] = change.launch
+            case DeleteLaunch():
+                self.launches.pop(change.token, None)
+            case SaveInstance():
+                self.instances[change.instance.id] = change.instance
+
+    def recover(self) -> Recovered:
+        """Return what a new process finds."""
+        unfinished = [c for c in self.containers.values() if not c.state.final]
+        return Recovered(
+            containers=tuple(
+                replace(c, attempts=tuple(self.attempts[a] for a in self.attempts_of[c.id]))
+                for c in unfinished
+            ),
+            unreleased=tuple(a for a in self.attempts.values() if self._unreleased(a)),
+            launches=tuple(self.launches[token] for token in sorted(self.launches)),
+            instances=tuple(i for i in self.instances.values() if i.gone_at is None),
+        )
+
+    def _unreleased(self, attempt: Attempt) -> bool:
+        instance = self.instances.get(attempt.instance_id)
+        reachable = instance is not None and instance.gone_at is None
+        return reachable and attempt.outcome is not None and not attempt.log_complete

@@ -1,0 +1,38 @@
+"""A seed fixes everything: the same events and commands, whatever the order of hashes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DIGEST = re.compile(r"^digest ([0-9a-f]{128})$", re.MULTILINE)
+
+
+def digest_of(seed: int, hash_seed: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.sim.run", "--seed", str(seed)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = DIGEST.search(run.stdout)
+    assert found is not None, run.stdout
+    return found[1]
+
+
+@pytest.mark.parametrize("seed", [3, 7, 11, 19])
+def test_the_same_seed_is_the_same_run_under_any_hash_seed(seed: int) -> None:
+    assert digest_of(seed, "1") == digest_of(seed, "4242")
+
+
+def test_another_seed_is_another_run() -> None:
+    assert digest_of(3, "1") != digest_of(4, "1")

@@ -1,0 +1,108 @@
+"""What goes wrong in a run: with sessions, instances, limits, the store and the dispatcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drivers.errors import CapacityScope
+from tests.sim.hosts import Host
+from tests.sim.links import VirtualSession
+from tests.sim.process import Crashed
+from tests.sim.timeline import Dice
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+CRASH_WITHIN_STEPS = 8
+CRASH_AFTER_S = 30.0
+
+
+class Trouble:
+    """Plans a run's faults and carries them out."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._dice = Dice(world.options.seed, "trouble")
+        self.crash_in_steps = 0
+
+    def step(self) -> None:
+        """Crash here, between two commands, if that is planned."""
+        if self.crash_in_steps:
+            self.crash_in_steps -= 1
+            if not self.crash_in_steps:
+                raise Crashed("between two commands")
+
+    def booted(self, host: Host) -> None:
+        """Let an instance break after a while, if that is its fate."""
+        if host.machine.fate.breaks:
+            self._world.timeline.after(self._dice.between(0, 200), lambda: self._break(host))
+
+    def _break(self, host: Host) -> None:
+        self._say_broken(host, "a disk fails")
+        if self._dice.falls(0.3):
+            self._world.timeline.after(
+                self._dice.between(5, 200), lambda: self._say_broken(host, "")
+            )
+
+    def _say_broken(self, host: Host, message: str) -> None:
+        host.broken = message
+        if isinstance(host.listener, VirtualSession) and host.up:
+            host.listener.broken(message)
+
+    def _any_host(self) -> Host | None:
+        up = [
+            self._world.hosts[key] for key in sorted(self._world.hosts) if self._world.hosts[key].up
+        ]
+        return up[self._dice.whole(0, len(up) - 1)] if up else None
+
+    def _drop(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            host.drop("connection reset")
+
+    def _crash_runner(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            host.crash_runner()
+
+    def _freeze(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            longest_s = self._world.options.hosts.longest_freeze_s
+            host.frozen_until = self._world.timeline.now + self._dice.between(1, longest_s)
+            if isinstance(host.listener, VirtualSession):
+                host.listener.silent()
+
+    def _plan_crash(self) -> None:
+        self.crash_in_steps = self._dice.whole(1, CRASH_WITHIN_STEPS)
+        self._world.timeline.after(CRASH_AFTER_S, self._crash_if_idle)
+
+    def _crash_if_idle(self) -> None:
+        if self.crash_in_steps:
+            self._world.crash("with nothing to do")
+
+    def _change_limits(self) -> None:
+        limits, dice = self._world.cloud.limits, self._dice
+        limits.quota = dice.whole(1, 8) if dice.falls(0.5) else 0
+        limits.capacity = {"p1": dice.whole(0, 2)} if dice.falls(0.4) else {}
+        limits.shortages = {}
+        for provider_type in ("p1", "p2", "p2s", "p4"):
+            if dice.falls(0.25):
+                scopes = list(CapacityScope)
+                limits.shortages[provider_type] = scopes[dice.whole(0, len(scopes) - 1)]
+
+    def begin(self, until: float) -> None:
+        """Plan everything that goes wrong before `until`."""
+        hosts, dispatcher = self._world.options.hosts, self._world.options.dispatcher
+        plans = (
+            (hosts.drops_every_s, self._drop),
+            (hosts.freezes_every_s, self._freeze),
+            (hosts.runner_crashes_every_s, self._crash_runner),
+            (dispatcher.crashes_every_s, self._plan_crash),
+            (dispatcher.stalls_every_s, self._world.store.stall),
+            (self._world.options.limits_change_every_s, self._change_limits),
+        )
+        for mean_s, action in plans:
+            when = 0.0
+            while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
+                self._world.timeline.at(when, action)

@@ -1,0 +1,168 @@
+"""What is true in the simulated world, and the checks of what runs where.
+
+A check that fails raises `Violation`, which names the promise that was broken.
+"""
+
+from __future__ import annotations
+
+from dispatcher.messages import Change, SaveAttempt
+from dispatcher.model import AttemptOutcome, ContainerState
+from drivers.interface import Resources
+from pool.model import AttemptExit, AttemptOrder, ExitKind
+from tests.sim.hosts import Host, Process
+from tests.sim.store import VirtualStore
+
+TAG = "longshore-idle-behavior"
+
+
+class Violation(AssertionError):  # noqa: N818 - it is the finding, not an error of the simulation
+    """A promise was broken; `promise` is its short name."""
+
+    def __init__(self, promise: str, message: str) -> None:
+        super().__init__(f"{promise}: {message}")
+        self.promise = promise
+
+
+def expect(condition: bool, promise: str, message: str) -> None:
+    """Raise `Violation` unless `condition` holds."""
+    if not condition:
+        raise Violation(promise, message)
+
+
+class Truth:
+    """What really runs and really ended; hears of everything that hosts do."""
+
+    def __init__(self) -> None:
+        self.store: VirtualStore
+        self.acknowledged: set[str] = set()
+        self.live: dict[str, Host] = {}
+        self.exits: dict[str, AttemptExit | None] = {}
+        self.ran_on: dict[str, Host] = {}
+        self.started_count = 0
+        self.busy_s = 0.0
+        self._since: dict[str, float] = {}
+
+    # ---- what hosts do ----
+
+    def started(self, host: Host, order: AttemptOrder) -> None:
+        """Look at a process that begins."""
+        stored = self.store.attempts.get(order.attempt_id)
+        expect(stored is not None, "journal before start", f"{order.attempt_id} is not journalled")
+        assert stored is not None
+        expect(
+            stored.instance_id == host.machine.id,
+            "journal before start",
+            f"{stored.id} belongs to {stored.instance_id} and starts on {host.machine.id}",
+        )
+        expect(
+            stored.outcome is None,
+            "no attempt runs after its end was told",
+            f"{stored.id} starts after it was recorded as {stored.outcome}",
+        )
+        others = [a for a in self.live if a.rpartition("-")[0] == order.container_id]
+        expect(
+            not others,
+            "no container runs twice at once",
+            f"{order.attempt_id} starts while {others} run",
+        )
+        container = self.store.containers[order.container_id]
+        expect(
+            not container.state.final,
+            "what has ended never runs again",
+            f"{container.id} is {container.state.value} and starts again",
+        )
+        self.live[order.attempt_id] = host
+        self.ran_on[order.attempt_id] = host
+        self._since[order.attempt_id] = host.timeline.now
+        self.started_count += 1
+        self._expect_room(host)
+
+    def _expect_room(self, host: Host) -> None:
+        used = Resources()
+        for process in host.processes.values():
+            if process.exit is None:
+                spec = self.store.containers[process.order.container_id].spec
+                used = used.plus(spec.resources)
+        room = host.machine.type.allocatable
+        expect(
+            used.fits_in(room),
+            "no instance is given more than it has",
+            f"{host.machine.id} has {room} and runs {used}",
+        )
+
+    def ended(self, host: Host, process: Process) -> None:
+        """Look at a process that ended, or whose instance did (its exit is None then)."""
+        attempt_id = process.order.attempt_id
+        if self.live.pop(attempt_id, None) is not None:
+            self.exits[attempt_id] = process.exit
+            self.busy_s += host.timeline.now - self._since.pop(attempt_id)
+
+    def released(self, host: Host, attempt_id: str) -> None:
+        """Look at an exit that the runner is told to forget."""
+        stored = self.store.attempts.get(attempt_id)
+        if stored is not None and stored.instance_id == host.machine.id:
+            expect(
+                stored.outcome is not None,
+                "an exit is kept until it is committed",
+                f"{attempt_id} is released while its outcome is not stored",
+            )
+
+    def powers_off(self, host: Host) -> None:
+        """Look at an instance that ends itself."""
+        running = [a for a, where in self.live.items() if where is host]
+        expect(not running, "the lease spares what runs", f"{running} on {host.machine.id}")
+        held = host.machine.tags.get(TAG) == "hold" and host.lease.suspended
+        expect(not held, "held instances are untouched", f"{host.machine.id} powers off")
+
+    # ---- what is committed ----
+
+    def committed(self, change: Change) -> None:
+        """Look at a change as it is committed."""
+        if not isinstance(change, SaveAttempt) or change.attempt.outcome is None:
+            return
+        attempt = change.attempt
+        expect(
+            attempt.id not in self.live,
+            "no attempt is given up while it runs",
+            f"{attempt.id} is recorded as {attempt.outcome} and runs",
+        )
+        exit_ = self.exits.get(attempt.id)
+        if attempt.outcome is AttemptOutcome.LOST and exit_ is not None:
+            known = exit_.kind is not ExitKind.LOST and not self.ran_on[attempt.id].machine.ended
+            expect(not known, "no exit is lost", f"{attempt.id} ended with {exit_} and is lost")
+        if attempt.outcome is AttemptOutcome.SUCCEEDED:
+            ok = exit_ is not None and exit_.kind is ExitKind.EXITED and exit_.code == 0
+            expect(ok, "outcomes are true", f"{attempt.id} succeeded, but its exit is {exit_}")
+
+    # ---- at the end ----
+
+    def final(self) -> None:
+        """Look at everything once the run is over."""
+        lost = self.acknowledged - self.store.containers.keys()
+        expect(not lost, "no acknowledged container is lost", f"{sorted(lost)}")
+        for container in self.store.containers.values():
+            expect(container.state.final, "everything ends", f"{container.id}: {container.state}")
+            self._expect_true(container.id, container.state)
+
+    def _expect_true(self, container_id: str, state: ContainerState) -> None:
+        attempts = [self.store.attempts[a] for a in self.store.attempts_of[container_id]]
+        outcomes = [attempt.outcome for attempt in attempts]
+        expect(None not in outcomes, "every attempt ends", f"{container_id}: {outcomes}")
+        expect(
+            AttemptOutcome.SUCCEEDED not in outcomes[:-1],
+            "what succeeded never runs again",
+            f"{container_id}: {outcomes}",
+        )
+        if state is ContainerState.SUCCEEDED:
+            last = outcomes[-1] if outcomes else None
+            right = last is AttemptOutcome.SUCCEEDED
+            expect(right, "outcomes are true", f"{container_id} succeeded: {outcomes}")
+        if state is ContainerState.FAILED:
+            self._expect_failed(container_id)
+
+    def _expect_failed(self, container_id: str) -> None:
+        last = self.store.attempts[self.store.attempts_of[container_id][-1]]
+        exit_ = self.exits.get(last.id)
+        if last.reason is not None and last.reason.code == "exit_code":
+            same = exit_ is not None and exit_.code == last.exit_code
+            expect(same, "outcomes are true", f"{last.id}: {last.exit_code}, in truth {exit_}")

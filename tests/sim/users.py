@@ -1,0 +1,172 @@
+"""Users and admins in virtual time: what they ask of the dispatcher, while it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dispatcher.messages import (
+    BehaviorRequested,
+    CancelRequested,
+    Event,
+    InsertContainers,
+    InstanceKillRequested,
+    PriorityRequested,
+    RequestCancel,
+    RequestPriority,
+    Submitted,
+)
+from dispatcher.model import Constraints, Container, Preemptible
+from pool.model import IdleBehavior, WorkerState
+from tests.samples import make_container
+from tests.sim.conduct import Conduct
+from tests.sim.options import Demand
+from tests.sim.process import DispatcherProcess
+from tests.sim.store import VirtualStore
+from tests.sim.timeline import Dice, Timeline
+from tests.sim.truth import Truth
+
+
+class Users:
+    """Submits, cancels, changes priorities; holds, drains and kills instances."""
+
+    def __init__(
+        self,
+        *,
+        timeline: Timeline,
+        dice: Dice,
+        demand: Demand,
+        store: VirtualStore,
+        truth: Truth,
+        conduct: Conduct,
+        process: Callable[[], DispatcherProcess | None],
+        epoch_now: Callable[[], float],
+    ) -> None:
+        self._timeline = timeline
+        self._dice = dice
+        self._demand = demand
+        self._store = store
+        self._truth = truth
+        self._conduct = conduct
+        self._process = process
+        self._epoch_now = epoch_now
+        self._plans: dict[str, tuple[float, int]] = {}
+        self.submitted = 0
+
+    def plan_of(self, container_id: str) -> tuple[float, int]:
+        """Return how long a container runs, and its exit code."""
+        plan = self._plans.get(container_id)
+        if plan is None:
+            run_s = self._dice.between(0.05, self._demand.longest_run_s)
+            code = self._dice.whole(1, 3) if self._dice.falls(self._demand.failing) else 0
+            plan = self._plans[container_id] = (run_s, code)
+        return plan
+
+    def begin(self, until: float) -> None:
+        """Plan everything that is asked before `until`."""
+        for _ in range(self._demand.containers):
+            self._timeline.at(self._dice.between(0, until * 0.9), self._submit)
+        self._often(self._demand.cancels_every_s, until, self._cancel)
+        self._often(self._demand.priorities_every_s, until, self._prioritise)
+        self._often(self._demand.behaviors_every_s, until, self._behave)
+        self._often(self._demand.kills_every_s, until, self._kill)
+
+    def _often(self, mean_s: float, until: float, action: Callable[[], None]) -> None:
+        when = 0.0
+        while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
+            self._timeline.at(when, action)
+
+    def _post(self, process: DispatcherProcess, event: Event) -> None:
+        if process.alive:
+            process.post(event)
+
+    # ---- containers ----
+
+    def _submit(self) -> None:
+        process = self._process()
+        if process is None:
+            return
+        containers = tuple(self._new() for _ in range(self._dice.whole(1, 2)))
+        insert = InsertContainers(containers=containers, user="u")
+
+        def done(accepted: bool) -> None:
+            if accepted:
+                self._truth.acknowledged.update(container.id for container in containers)
+                self._post(process, Submitted(containers=containers))
+
+        self._store.write([insert], done)
+
+    def _new(self) -> Container:
+        self.submitted += 1
+        dice = self._dice
+        preemptible = Preemptible.ALLOWED if dice.falls(0.7) else Preemptible.FORBIDDEN
+        container = make_container(
+            self.submitted,
+            cpus=dice.whole(0, 3) + dice.whole(0, 1) * 0.5 + 0.5,
+            priority=dice.whole(0, 4) * 100,
+            constraints=Constraints(preemptible=preemptible),
+        )
+        return replace(container, created_at=self._epoch_now())
+
+    def _any_unfinished(self) -> Container | None:
+        waiting = [c for c in self._store.containers.values() if not c.state.final]
+        return waiting[self._dice.whole(0, len(waiting) - 1)] if waiting else None
+
+    def _cancel(self) -> None:
+        process, container = self._process(), self._any_unfinished()
+        if process is None or container is None:
+            return
+        container_id = container.id
+
+        def done(accepted: bool) -> None:
+            if accepted:
+                self._post(process, CancelRequested(container_id=container_id))
+
+        self._store.write([RequestCancel(container_id=container_id)], done)
+
+    def _prioritise(self) -> None:
+        container = self._any_unfinished()
+        if container is not None:
+            self.set_priority(container.id, self._dice.whole(0, 4) * 100)
+
+    def set_priority(self, container_id: str, priority: int) -> None:
+        """Ask for a container's priority."""
+        process = self._process()
+        if process is None:
+            return
+
+        def done(accepted: bool) -> None:
+            if accepted:
+                event = PriorityRequested(container_id=container_id, priority=priority)
+                self._post(process, event)
+
+        self._store.write([RequestPriority(container_id=container_id, priority=priority)], done)
+
+    # ---- instances ----
+
+    def _any_worker(self) -> str:
+        process = self._process()
+        if process is None:
+            return ""
+        workers = process.engine.pool.workers
+        there = sorted(w.id for w in workers.values() if w.state is not WorkerState.SHUTDOWN)
+        return there[self._dice.whole(0, len(there) - 1)] if there else ""
+
+    def _behave(self) -> None:
+        worker_id = self._any_worker()
+        if worker_id:
+            behaviors = list(IdleBehavior)
+            self.set_behavior(worker_id, behaviors[self._dice.whole(0, len(behaviors) - 1)])
+
+    def set_behavior(self, worker_id: str, behavior: IdleBehavior) -> None:
+        """Ask for an instance's idle behavior."""
+        process = self._process()
+        if process is not None:
+            self._conduct.wanted[worker_id] = behavior
+            process.post(BehaviorRequested(worker_id=worker_id, behavior=behavior))
+
+    def _kill(self) -> None:
+        process, worker_id = self._process(), self._any_worker()
+        if process is not None and worker_id:
+            self._conduct.killed.add(worker_id)
+            process.post(InstanceKillRequested(worker_id=worker_id, reason="by chance"))

@@ -1,0 +1,333 @@
+"""The whole simulated world: one seed in, everything that follows from it, checked on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from dispatcher.engine import Engine
+from drivers.interface import InstanceType
+from drivers.simulated.model import CloudModel, Happening, Machine
+from drivers.simulated.parameters import SimulatedFaults
+from pool.messages import PoolCommand, PoolEvent
+from pool.model import IdleBehavior
+from tests.samples import make_type
+from tests.sim.calls import CloudSurroundings, VirtualCalls
+from tests.sim.conduct import Conduct
+from tests.sim.hosts import Host, Lease
+from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
+from tests.sim.options import DispatcherFaults, HostFaults, SimOptions
+from tests.sim.process import DispatcherProcess, Making
+from tests.sim.store import VirtualStore
+from tests.sim.timeline import Dice, Timeline
+from tests.sim.trouble import Trouble
+from tests.sim.truth import Truth, expect
+from tests.sim.users import Users
+
+LIVENESS_S = 4 * 3600.0
+EPOCH_S = 1_000_000.0
+
+TYPES = (
+    make_type(1),
+    make_type(2),
+    make_type(4),
+    make_type(2, name="t2s", price="0.1", preemptible=True),
+)
+
+
+def types_of_the_cloud() -> dict[str, InstanceType]:
+    """Return the configured types; the preemptible one is a provider type of its own."""
+    types = {type_.name: type_ for type_ in TYPES}
+    types["t2s"] = replace(types["t2s"], provider_type="p2s")
+    return types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run came to: container-seconds run, virtual seconds passed, what happened how often.
+
+    `digest` is "" unless it was asked for.
+    """
+
+    busy_s: float
+    virtual_s: float
+    counts: Counter[str]
+    digest: str
+    ended: bool
+
+
+class World:
+    """One run of one seed."""
+
+    def __init__(self, options: SimOptions, *, digest: bool = False) -> None:
+        self.options = options
+        self.timeline = Timeline()
+        self.truth = Truth()
+        self.types = types_of_the_cloud()
+        self.hosts: dict[str, Host] = {}
+        self.counts: Counter[str] = Counter()
+        self.process: DispatcherProcess | None = None
+        self.abandoned = False
+        self._digest = hashlib.blake2b() if digest else None
+        self._host_faults = options.hosts
+        self._dispatcher_faults = options.dispatcher
+        self._numbers = 0
+        self._cloud_armed_at = math.inf
+        self._dice = Dice(options.seed, "world")
+        self._links_dice = Dice(options.seed, "links")
+        self._calls_dice = Dice(options.seed, "calls")
+        self._engine_dice = Dice(options.seed, "engine")
+        self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
+        self.store.faults = options.dispatcher
+        self.truth.store = self.store
+        self.cloud = CloudModel(
+            options.cloud,
+            name="v",
+            dice=Dice(options.seed, "cloud"),
+            dice_of=lambda number: Dice(options.seed, f"instance {number}"),
+        )
+        self.conduct = Conduct(self.timeline, self.truth, self.hosts)
+        self.trouble = Trouble(self)
+        self.users = Users(
+            timeline=self.timeline,
+            dice=Dice(options.seed, "users"),
+            demand=options.demand,
+            store=self.store,
+            truth=self.truth,
+            conduct=self.conduct,
+            process=lambda: self.process,
+            epoch_now=lambda: self.timeline.now + EPOCH_S,
+        )
+
+    # ---- the dispatcher ----
+
+    def start(self) -> None:
+        """Start a dispatcher from what is committed."""
+        if self.process is not None or self.abandoned:
+            return
+        options = self.options
+        steps_s = self._dispatcher_faults.clock_steps_s
+        making = Making(
+            timeline=self.timeline,
+            store=self.store,
+            inspector=self,
+            step=self.trouble.step,
+            crashed=self.crash,
+            clock_offset_s=EPOCH_S + self._dice.between(-steps_s, steps_s),
+        )
+        groups = {t.name: self.cloud.group_of(t) for t in self.types.values()}
+        engine = Engine(
+            cluster="sim",
+            types=self.types,
+            pool_settings=options.pool,
+            settings=options.scheduler,
+            recovered=self.store.recover(),
+            new_token=lambda: f"token-{self._number()}",
+            new_secret=lambda: f"secret-{self._number()}",
+            dice=self._engine_dice.random,
+            quota_groups=groups if any(groups.values()) else {},
+        )
+        process = DispatcherProcess(engine, making)
+        process.calls = VirtualCalls(self._cloud_surroundings(process))
+        process.links = VirtualLinks(self._surroundings(process))
+        self.process = process
+        self.counts["starts of the dispatcher"] += 1
+        process.begin()
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _surroundings(self, process: DispatcherProcess) -> Surroundings:
+        return Surroundings(
+            timeline=self.timeline,
+            dice=self._links_dice,
+            faults=self._host_faults,
+            hosts=self.hosts,
+            plan_of=self.users.plan_of,
+            post=process.post,
+            epoch_now=process.now,
+            verifies_keys=self.options.driver_verifies_keys,
+        )
+
+    def _cloud_surroundings(self, process: DispatcherProcess) -> CloudSurroundings:
+        return CloudSurroundings(
+            timeline=self.timeline,
+            dice=self._calls_dice,
+            model=self.cloud,
+            post=process.post,
+            epoch_now=process.now,
+            alive=lambda: process.alive,
+            appeared=self._appeared,
+            changed=self._cloud_changed,
+            timeout_s=self.options.pool.cloud_call_timeout_s,
+            hanging=0.0 if self._calm else self.options.hanging_calls,
+            late_addresses=self.options.hosts.late_addresses,
+        )
+
+    @property
+    def _calm(self) -> bool:
+        return self._host_faults is not self.options.hosts
+
+    def crash(self, why: str) -> None:
+        """Let the dispatcher die with all its memory, and start again later."""
+        process, self.process = self.process, None
+        self.trouble.crash_in_steps = 0
+        if process is None:
+            return
+        self.counts[f"crashes: {why}"] += 1
+        process.die()
+        self.store.crash()
+        down_s = self._dice.between(0, self._dispatcher_faults.longest_down_s)
+        self.timeline.after(down_s, self.start)
+
+    # ---- inspecting ----
+
+    def handled(self, process: DispatcherProcess) -> None:
+        """Look at the engine after an event."""
+        self.conduct.handled(process)
+
+    def decided(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        self._note(command)
+        self.conduct.decided(process, command)
+
+    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
+        """Look at a command that begins."""
+        self.counts[type(command).__name__] += 1
+        self.conduct.begun(process, command)
+
+    def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it."""
+        self._note(event)
+        self.counts[type(event).__name__] += 1
+        self.conduct.heard(process, event)
+
+    def _note(self, what: object) -> None:
+        if self._digest is not None:
+            self._digest.update(f"{self.timeline.now!r} {what!r}\n".encode())
+
+    # ---- the cloud ----
+
+    def _appeared(self, machine: Machine, secret: str) -> None:
+        dice = Dice(self.options.seed, f"host {machine.id}")
+        lease_s = self.options.pool.orphan_timeout_s if self.options.powers_off else 0.0
+        host = Host(
+            machine=machine,
+            secret=secret,
+            timeline=self.timeline,
+            dice=dice,
+            faults=self._host_faults,
+            watcher=self.truth,
+            lease=Lease(timeout_s=lease_s, power_off=self._power_off),
+            sick=dice.falls(self._host_faults.sick_boots),
+        )
+        self.hosts[machine.id] = host
+
+    def _power_off(self, machine: Machine) -> None:
+        self.counts["leases that ended an instance"] += 1
+        self.cloud.end(machine, self.timeline.now)
+        self._cloud_changed()
+
+    def _cloud_changed(self) -> None:
+        due = self.cloud.next_due()
+        if due is not None and due < self._cloud_armed_at:
+            self._cloud_armed_at = due
+            self.timeline.at(due, self._cloud_due)
+
+    def _cloud_due(self) -> None:
+        self._cloud_armed_at = math.inf
+        for happening, machine in self.cloud.run_due(self.timeline.now):
+            self._happened(happening, self.hosts[machine.id])
+        self._cloud_changed()
+
+    def _happened(self, happening: Happening, host: Host) -> None:
+        self.counts[f"instances {happening.value}"] += 1
+        match happening:
+            case Happening.BOOTED:
+                host.begin_lease()
+                self.trouble.booted(host)
+            case Happening.ENDED:
+                host.power_cut()
+                if isinstance(host.listener, VirtualSession):
+                    self._silence(host, host.listener)
+            case _:
+                pass
+
+    def _silence(self, host: Host, session: VirtualSession) -> None:
+        """Let a dead instance's session end: at once, or only when heartbeats are missed."""
+        if self._dice.falls(0.5):
+            host.drop("connection reset")
+        else:
+            session.silent()
+
+    # ---- the run ----
+
+    def run(self) -> Outcome:
+        """Let faults happen, then none; everything must end, and end well."""
+        safety_s = self.options.safety_s
+        self.users.begin(safety_s)
+        self.trouble.begin(safety_s)
+        self.start()
+        self.timeline.run(safety_s, lambda: False)
+        self._calm_down()
+        self.timeline.run(safety_s + LIVENESS_S, self._over)
+        expect(self._over(), "everything ends", self.described())
+        self.truth.final()
+        return Outcome(
+            busy_s=self.truth.busy_s,
+            virtual_s=self.timeline.now,
+            counts=self.counts,
+            digest=self._digest.hexdigest() if self._digest is not None else "",
+            ended=True,
+        )
+
+    def _calm_down(self) -> None:
+        self._host_faults = HostFaults()
+        self._dispatcher_faults = DispatcherFaults()
+        self.store.faults = DispatcherFaults()
+        self.cloud.faults = SimulatedFaults()
+        limits = self.cloud.limits
+        limits.quota = max(1, limits.quota) if limits.quota else 0
+        limits.capacity, limits.shortages = {}, {}
+        for host in self.hosts.values():
+            host.faults = HostFaults()
+            host.frozen_until = min(host.frozen_until, self.timeline.now)
+        self.crash("to begin anew in calm")
+        self._care()
+
+    def _care(self) -> None:
+        """What admins and users do in the end: release what is held."""
+        process = self.process
+        if process is not None:
+            for worker_id in sorted(process.engine.pool.workers):
+                worker = process.engine.pool.workers[worker_id]
+                if worker.behavior is IdleBehavior.HOLD:
+                    self.users.set_behavior(worker_id, IdleBehavior.RUN)
+            for container in list(self.store.containers.values()):
+                if container.priority == 0 and not container.state.final:
+                    self.users.set_priority(container.id, 100)
+        self.timeline.after(60, self._care)
+
+    def _over(self) -> bool:
+        store = self.store
+        return (
+            self.process is not None
+            and not store.launches
+            and not self.cloud.machines
+            and all(instance.gone_at is not None for instance in store.instances.values())
+            and all(container.state.final for container in store.containers.values())
+        )
+
+    def described(self) -> str:
+        """Return what is left, for people who look for the reason."""
+        waiting = [
+            f"{c.id} {c.state.value}" for c in self.store.containers.values() if not c.state.final
+        ]
+        machines = [f"{m.id} {m.type.name}" for m in self.cloud.machines.values()]
+        workers = []
+        if self.process is not None:
+            workers = [str(w) for w in self.process.engine.pool.workers.values()]
+        return f"at {self.timeline.now:.0f} s: {waiting}, {machines}, {workers}"
