@@ -311,15 +311,15 @@ class CloudCalls:
         """Log that a call failed, None for that it did not, unless it was so the last time."""
         about = _about(command)
         key = (about["call"], about["instance"])
+        failure = "" if error is None else f"{type(error).__name__}: {error}"
         with self._lock:
             before = self._failures.pop(key, "")
-            if error is not None:
-                self._failures[key] = f"{type(error).__name__}: {error}"
-        if error is None and before:
+            if failure and command.instance_id in self._instances:
+                self._failures[key] = failure
+        if failure and failure != before:
+            log.warning("a driver call failed", **about, error=failure)
+        elif before and not failure:
             log.info("a driver call succeeds again", **about)
-        elif error is not None and f"{type(error).__name__}: {error}" != before:
-            kind = type(error).__name__
-            log.warning("a driver call failed", **about, kind=kind, error=str(error))
 
     def _seen(self, instance: Instance) -> InstanceSeen:
         return InstanceSeen(

@@ -232,7 +232,7 @@ class PoolCore:
         standing = Counter(
             worker.type.name
             for worker in self.workers.values()
-            if worker.state is WorkerState.UNKNOWN
+            if worker.state is not WorkerState.SHUTDOWN
             and not worker.token
             and worker.appeared_at >= began.get(worker.type.name, math.inf)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
-from pool.core import AttemptPhase, PoolAttempt, PoolCore
+from pool.core import PoolAttempt, PoolCore
 from pool.messages import (
     CloseSession,
     Destroyed,
@@ -118,8 +118,8 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     settings = core.settings
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
         end_at = worker.appeared_at + settings.boot_timeout_s
-        if is_draining(worker) and _is_occupied(core, worker):
-            # What was found there may end, as long as the instance is heard of.
+        if is_draining(worker):
+            # What was found there may end, as long as the instance is heard of (see `_drain`).
             if worker.session_up:
                 return False
             end_at = max(end_at, worker.last_contact + settings.probe_timeout_s)
@@ -136,14 +136,6 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
         core.note_stillborn(worker, worker.last_error or "it never answered", now)
     shut_down(core, worker, trigger, now)
     return True
-
-
-def _is_occupied(core: PoolCore, worker: Worker) -> bool:
-    """Return whether something was found on a worker that runs, or whose log is still to come."""
-    if not worker.shown:
-        return False
-    found = [core.attempts[attempt_id] for attempt_id in worker.attempts]
-    return bool(worker.unreleased) or any(a.phase is AttemptPhase.RUNNING for a in found)
 
 
 def _drain(core: PoolCore, worker: Worker, now: float) -> None:

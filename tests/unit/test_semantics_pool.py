@@ -186,6 +186,7 @@ def test_running_that_drains_goes_when_every_attempt_is_given_up_by_kill() -> No
     assert rig.state("i-001") == "running"
     rig.advance(0.1)
     assert rig.state("i-001") == "shutdown"
+    assert rig.worker("i-001").broken == "attempt c-1-1 survives KILL", "the first verdict"
 
 
 def test_running_with_every_attempt_given_up_goes_at_once_when_its_hold_ends() -> None:
@@ -263,7 +264,7 @@ def test_unknown_that_drains_lets_the_log_of_what_ended_come() -> None:
     rig.boot_errors["i-001"] = "not yet"
     rig.crash()
     rig.behave("i-001", IdleBehavior.DRAIN)
-    rig.advance(150)
+    rig.advance(250)
     assert rig.state("i-001") == "unknown"
     how = AttemptReport(attempt_id="c-1-1", container_id="c-1", exit=SUCCESS)
     rig.on_instance["i-001"]["c-1-1"] = how

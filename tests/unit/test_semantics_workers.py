@@ -11,6 +11,7 @@ from drivers.errors import AmbiguousResult
 from drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
 from pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags
 from pool.model import IdleBehavior
+from pool.probing import takes_work
 from tests.engine_rig import last_commands
 from tests.samples import make_container, make_type
 from tests.semantics_rig import QUICK, rig_of, running, signals
@@ -155,6 +156,7 @@ def test_an_instance_of_a_type_that_is_not_configured_drains_and_its_tag_says_no
     rig.run_on(busy, "c-9-1")
     rig.advance(3)
     assert rig.worker_states() == {empty: "shutdown", busy: "running", held: "idle"}
+    assert not takes_work(rig.engine.pool, rig.worker(busy), rig.now)
     assert rig.count(SetTags) == 0
     assert dict(rig.cloud[busy].tags)[IDLE_BEHAVIOR_TAG] == "run"
     rig.types["t-old"] = make_type(1, name="t-old")
@@ -190,13 +192,25 @@ def test_an_instance_without_its_token_yet_stands_for_a_pending_create() -> None
     assert [p.launch.token for p in pool.hoped_for()] == [creates[1].launch.token]
     assert rig.engine.placing.view(rig.now).limits.instances == 3
     more = [rig.boot("t1"), rig.boot("t1")]
-    rig.advance(2)
+    rig.silent.discard(Probe)
+    rig.advance(3)
+    assert [rig.state(each) for each in more] == ["running", "running"]
     assert pool.hoped_for() == [], "at most as many as are pending"
     seen = rig.cloud[made]
     rig.send(Created(op_id=creates[0].op_id, token=creates[0].launch.token, instance=seen))
     assert rig.worker(made).token == creates[0].launch.token
     assert [rig.worker(each).token for each in (early, *more)] == ["", "", ""]
     assert rig.engine.placing.view(rig.now).limits.instances == 4
+
+
+def test_an_instance_with_its_token_stands_for_its_own_create_only() -> None:
+    rig = rig_of(instances=4)
+    rig.silent |= {CreateInstance, Probe}
+    rig.submit(make_container(1), make_container(2))
+    first, second = (c.launch.token for c in last_commands(rig, CreateInstance))
+    rig.boot("t1", longshore_token=first)
+    rig.advance(2)
+    assert [p.launch.token for p in rig.engine.pool.hoped_for()] == [second]
 
 
 def test_an_instance_that_was_there_before_the_oldest_create_stands_for_none() -> None:
