@@ -164,6 +164,13 @@ def test_errors_of_creates_that_were_under_way_together_count_once() -> None:
     assert cloud.holds.next_end(72) == 72 + 120
 
 
+def test_a_shorter_hold_of_the_same_cause_shortens_none() -> None:
+    cloud = Cloud()
+    cloud.fail(RateLimitError("r", retry_after_s=30), at=0, began=0)
+    cloud.fail(RateLimitError("r", retry_after_s=5), at=1, began=0)
+    assert cloud.holds.next_end(1) == 30
+
+
 def test_a_success_begins_the_delays_anew_but_not_one_that_began_before_the_failure() -> None:
     cloud = Cloud()
     assert cloud.fail_in_a_row(CloudError("e"), 3) == [5, 10, 20]

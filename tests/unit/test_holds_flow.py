@@ -158,6 +158,13 @@ def test_at_quota_the_concurrency_limit_counts_containers() -> None:
     assert rig.engine.placing.concurrency_limit() is None
 
 
+def test_at_quota_the_concurrency_limit_counts_those_with_a_place_too() -> None:
+    rig = Rig(make_type(4), settings=SchedulerSettings(max_instances=1))
+    rig.silent.add(Probe)
+    rig.submit(*(make_container(n) for n in range(1, 7)))
+    assert rig.engine.placing.concurrency_limit() == 4
+
+
 # ---- the rate of cloud operations ----------------------------------------------------------------
 
 
@@ -197,6 +204,22 @@ def test_a_slow_rate_ends_many_instances_and_creates_others_meanwhile() -> None:
     calls = (CreateInstance, DestroyInstance, ListInstances, SetTags)
     assert sum(isinstance(c, calls) for c in rig.sent) <= 1 + 230 * 0.5
     assert count(rig, DestroyInstance) <= 31, "a destroy that waits is not due again"
+
+
+def test_a_destroy_that_waited_is_due_again_counted_from_when_it_was_sent() -> None:
+    settings = PoolSettings(
+        sync_interval_s=100_000, max_cloud_ops_per_second=0.2, shutdown_timeout_s=10
+    )
+    rig = Rig(make_type(1), settings=EXCLUSIVE, pool=settings)
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(60)
+    rig.silent |= {DestroyInstance, CreateInstance}
+    for number in (1, 2):
+        rig.cancel(f"c-{number}")
+        rig.send(InstanceKillRequested(worker_id=f"i-00{number}", reason=""))
+    rig.advance(5)
+    assert count(rig, DestroyInstance) == 2
+    assert rig.engine.pool.timers.due("destroy", "i-002") == rig.now + 10
 
 
 # ---- rate limits of other calls ------------------------------------------------------------------
@@ -256,6 +279,19 @@ def test_tags_that_are_limited_are_written_when_that_ends_as_they_are_then() -> 
     rig.advance(0.5)
     assert count(rig, SetTags) == 2
     assert dict(rig.cloud["i-001"].tags)["longshore-idle-behavior"] == "hold"
+
+
+def test_tags_that_are_limited_are_not_forgotten() -> None:
+    rig = Rig(pool=PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000))
+    rig.submit(make_container(1))
+    rig.silent.add(SetTags)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    (command,) = last_commands(rig, SetTags)
+    error = RateLimitError("slow", retry_after_s=20)
+    rig.send(TagsFailed(op_id=command.op_id, instance_id="i-001", error=error))
+    rig.silent.clear()
+    rig.advance(20)
+    assert count(rig, SetTags) == 2
 
 
 # ---- probes --------------------------------------------------------------------------------------

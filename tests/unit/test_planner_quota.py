@@ -101,7 +101,7 @@ def test_what_is_below_gets_no_room_in_that_group_and_its_idle_workers_go() -> N
 
 
 def test_what_was_mapped_before_keeps_its_worker() -> None:
-    queue = queue_of((9, 1, only("t1")), (5, 4, only("t4")))
+    queue = queue_of((9, 1, only("t1")), (5, 4, only("t4")), (3, 1, only("t1")))
     decided = decide(
         queue, slot("a", T1), slot("b", T1), limits=limits(2, hindrances=of_group("q", "t1", "t4"))
     )
