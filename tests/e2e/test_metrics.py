@@ -14,7 +14,7 @@ CONFIG = {
     "instance_types": {
         "t1": {"provider_type": "s1", "cpus": 1, "memory": "1GiB", "price_per_hour": 36}
     },
-    "pool": {"idle_timeout_s": 60, "sync_interval_s": 0.5},
+    "pool": {"idle_timeout_s": 60, "sync_interval_s": 0.5, "probe_interval_s": 600},
     "ssh": {"heartbeat_interval_s": 0.1},
 }
 SILENCE_S = 3.0
