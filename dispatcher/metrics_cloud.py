@@ -22,7 +22,7 @@ def families(counted: Statistics) -> Iterator[Metric]:
     yield operations
     yield histogram(
         "longshore_driver_operation_duration_seconds",
-        "From the decision to call the driver to its answer, by operation.",
+        "From when a call of the driver left the engine to its answer, by operation.",
         [((operation.value,), each) for operation, each in counted.operation_s.items()],
         labels=("operation",),
     )

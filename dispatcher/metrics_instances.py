@@ -124,7 +124,7 @@ def lives(counted: Statistics) -> Iterator[Metric]:
     )
     yield histogram(
         "longshore_run_probe_duration_seconds",
-        "From the decision to probe to the outcome: success, or the stage that was not passed.",
+        "From when a probe left the engine to its outcome: success, or the stage not passed.",
         [((outcome.value,), each) for outcome, each in counted.probe_s.items()],
         labels=("outcome",),
     )

@@ -157,7 +157,7 @@ class Statistics:
     """Counters and histograms of one pool; all begin at 0 with the process.
 
     Times are in seconds. Those to SSH and to ready count from when an instance appeared, of
-    instances that this process launched; that of a call or a probe from when it was decided.
+    instances that this process launched; that of a call or a probe from when it left.
     """
 
     def __init__(self) -> None:
