@@ -70,7 +70,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
-    core.stillborn = 0
+    core.note_useful(now)
     _running(core, attempt)
     signal_if_wanted(core, attempt, now)
 

@@ -187,6 +187,10 @@ class CreateHolds:
             reason=f"the last {count} instances were of no use: {why}",
         )
 
+    def useful(self) -> None:
+        """End what instances of no use hold: one is of use."""
+        self._records.pop((HoldCause.STILLBORN, EVERYTHING), None)
+
     def succeeded(self, type_: InstanceType, *, began_at: float) -> None:
         """End the trials that a successful create, begun at `began_at`, concludes.
 

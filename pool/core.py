@@ -15,7 +15,7 @@ from enum import Enum
 
 from drivers.errors import BugError
 from drivers.interface import TOKEN_TAG, InstanceType, Resources
-from pool.backoff import CreateHolds, Scope
+from pool.backoff import CreateHolds, HoldCause, Scope
 from pool.gates import CloudGate, ProbeGate
 from pool.messages import (
     CloseSession,
@@ -350,11 +350,22 @@ class PoolCore:
         if worker.last_busy or worker.stillborn:
             return
         worker.stillborn = True
+        hold = self.holds.of(HoldCause.STILLBORN, now)
+        if hold is not None and worker.appeared_at <= hold.since:
+            # It was bought with those that told: ten at once are one mistake.
+            return
         self.stillborn += 1
         if self.stillborn == 1:
             return
         self.holds.stillborn(count=self.stillborn, why=why, now=now)
         self.timers.arm("hold", self.holds.next_end(now))
+
+    def note_useful(self, now: float) -> None:
+        """End the row of instances of no use, and what it holds: an attempt was started."""
+        if self.stillborn:
+            self.stillborn = 0
+            self.holds.useful()
+            self.timers.arm("hold", self.holds.next_end(now))
 
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""

@@ -1,0 +1,59 @@
+"""Instances that turn out to be of no use: what they hold, how much one mistake counts, its end."""
+
+from __future__ import annotations
+
+from pool.backoff import HoldCause
+from pool.messages import Probe, ProbeSucceeded
+from pool.model import ProbeReport
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
+
+
+def probed(rig: Rig, *, broken: int) -> None:
+    """Answer each probe that is under way: the first `broken` workers say that they are."""
+    for probe in last_commands(rig, Probe):
+        worker = rig.engine.pool.workers.get(probe.worker_id)
+        if worker is None or worker.probe_op != probe.op_id:
+            continue
+        why = "no container engine" if int(worker.id[-3:]) <= broken else ""
+        rig.send(
+            ProbeSucceeded(
+                op_id=probe.op_id,
+                worker_id=probe.worker_id,
+                revision=probe.revision,
+                began_at=rig.now,
+                host_key="k",
+                report=ProbeReport(attempts=(), boot_id="b", broken=why),
+            )
+        )
+
+
+def bought_at_once(count: int) -> Rig:
+    """Return an engine that has created so many instances for so many containers."""
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    for number in range(count):
+        rig.submit(make_container(number + 1))
+    rig.advance(1)
+    assert len(rig.engine.pool.workers) == count
+    return rig
+
+
+def test_what_was_bought_together_is_one_mistake() -> None:
+    rig = bought_at_once(5)
+    probed(rig, broken=5)
+    assert rig.engine.pool.stillborn == 2, "the others were there before it was known"
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None
+    assert hold.until - hold.since == 10
+
+
+def test_the_first_attempt_that_starts_ends_the_hold() -> None:
+    rig = bought_at_once(4)
+    probed(rig, broken=3)
+    states = sorted(rig.states().values())
+    assert states.count("running") == 1
+    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.holds.active(rig.now) == []
+    rig.advance(1)
+    assert len(rig.created_types()) > 4, "creating goes on at once"
