@@ -87,7 +87,7 @@ def test_it_is_tried_again_with_a_growing_delay_and_its_last_words_are_kept(
 
 
 def test_what_the_command_says_has_a_bound_and_does_not_stop_it(instance: Instance) -> None:
-    instance.command = f"yes | head -c 1000000; echo $$ >>{instance.record}"
+    instance.command = f"yes | head -c 1000000 && echo $$ >>{instance.record}"
     instance.attach().close()
     eventually(lambda: instance.tries() == 1)
     log = instance.runner.directory / "power-off.log"
@@ -171,6 +171,16 @@ def test_a_session_whose_dispatcher_is_silent_keeps_the_lease_itself(instance: I
     session.read(0)
     assert session.request("list")["ok"]
     eventually(lambda: instance.tries() == 2)
+
+
+def test_a_container_keeps_the_instance_of_a_silent_dispatcher_on(instance: Instance) -> None:
+    session = instance.attach()
+    session.start("a", "sleep", "60")
+    stays_on(instance)
+    os.killpg(instance.runner.job("a"), signal.SIGKILL)
+    ended = time.monotonic()
+    eventually(lambda: instance.tries() == 1)
+    assert time.monotonic() - ended >= ORPHAN_TIMEOUT_S - 0.1
 
 
 def test_the_next_session_takes_over_the_lease(instance: Instance) -> None:
