@@ -241,10 +241,12 @@ def test_unknown_that_drains_stays_until_what_was_found_on_it_has_ended() -> Non
 
 
 def test_unknown_that_drains_does_not_stay_for_what_is_not_heard_of_any_more() -> None:
-    rig = rig_of()
+    rig = rig_of(pool=PATIENT)
     made = rig.adopt("t1", "c-9-1", longshore_idle_behavior="drain")
     rig.advance(10)
     rig.silent.add(Probe)
+    rig.advance(300)
+    assert rig.state(made) == "unknown", "its session has heartbeats"
     rig.lose_session(made)
     rig.advance(199.9)
     assert rig.state(made) == "unknown"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from dispatcher.messages import InstanceKillRequested
 from drivers.errors import AmbiguousResult
 from drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
 from pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags
@@ -211,6 +212,18 @@ def test_an_instance_with_its_token_stands_for_its_own_create_only() -> None:
     rig.boot("t1", longshore_token=first)
     rig.advance(2)
     assert [p.launch.token for p in rig.engine.pool.hoped_for()] == [second]
+
+
+def test_an_instance_that_is_being_ended_stands_for_no_create() -> None:
+    rig = rig_of(instances=4)
+    rig.silent |= {CreateInstance, Probe}
+    rig.submit(make_container(1))
+    made = rig.boot("t1")
+    rig.advance(2)
+    assert rig.engine.pool.hoped_for() == []
+    rig.send(InstanceKillRequested(worker_id=made, reason=""))
+    assert len(rig.engine.pool.hoped_for()) == 1
+    assert rig.count(CreateInstance) == 1
 
 
 def test_an_instance_that_was_there_before_the_oldest_create_stands_for_none() -> None:
