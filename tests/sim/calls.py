@@ -45,6 +45,7 @@ class CloudSurroundings:
     timeout_s: float
     hanging: float
     late_addresses: bool
+    pace: float = 1.0
 
 
 class VirtualCalls:
@@ -72,7 +73,8 @@ class VirtualCalls:
     ) -> None:
         """Let `effect` happen in the cloud a little later, and its outcome come back."""
         around, dice = self._around, self._around.dice
-        there_s, back_s = dice.between(0, 0.3), dice.between(0, 0.3)
+        there_s = dice.between(0, 0.3) * around.pace
+        back_s = dice.between(0, 0.3) * around.pace
         hangs = dice.falls(around.hanging)
         if hangs:
             there_s *= 60

@@ -18,11 +18,13 @@ LEASE_TICK_S = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """One attempt on an instance: `exit` is None while it runs."""
+    """One attempt on an instance: `exit` is what is recorded, None until it is, though it be
+    `gone`."""
 
     order: AttemptOrder
     deaf: bool
     immortal: bool
+    gone: bool = False
     exit: AttemptExit | None = None
 
     def report(self) -> AttemptReport:
@@ -51,7 +53,7 @@ class Watcher(Protocol):
         """Look at a process that begins."""
         ...
 
-    def ended(self, host: Host, process: Process) -> None:
+    def ended(self, host: Host, process: Process, exit_: AttemptExit | None) -> None:
         """Look at a process that ended (or whose instance did)."""
         ...
 
@@ -162,6 +164,8 @@ class Host:
         self.processes[order.attempt_id] = process
         self.watcher.started(self, order)
         exit_ = AttemptExit(kind=ExitKind.EXITED, code=code)
+        if self.dice.falls(self.faults.lost_supervisors):
+            run_s, exit_ = run_s * self.dice.random(), AttemptExit(kind=ExitKind.LOST, code=None)
         began = self.timeline.now
         self.timeline.after(
             run_s,
@@ -186,10 +190,18 @@ class Host:
             del self.processes[attempt_id]
 
     def _finish(self, process: Process, exit_: AttemptExit) -> None:
+        if process.gone or self.machine.ended:
+            return
+        process.gone = True
+        self.watcher.ended(self, process, exit_)
+        late = self.dice.falls(self.faults.late_exits)
+        late_s = self.dice.between(0, 2 * run_s_of(exit_)) if late else 0.0
+        self.timeline.after(late_s, lambda: self._record(process, exit_))
+
+    def _record(self, process: Process, exit_: AttemptExit) -> None:
         if process.exit is not None or self.machine.ended:
             return
         process.exit = exit_
-        self.watcher.ended(self, process)
         if self.listener is not None:
             self.listener.exited(process.report())
 
@@ -199,9 +211,10 @@ class Host:
         """Let the runner die, and half of the time the supervisor of what runs."""
         for attempt_id in sorted(self.processes):
             process = self.processes[attempt_id]
-            if process.exit is None and self.dice.falls(0.5):
+            if not process.gone and self.dice.falls(0.5):
+                process.gone = True
                 process.exit = AttemptExit(kind=ExitKind.LOST, code=None)
-                self.watcher.ended(self, process)
+                self.watcher.ended(self, process, process.exit)
         self.drop("the runner died")
 
     def drop(self, reason: str) -> None:
@@ -215,5 +228,10 @@ class Host:
         """Note that the machine ended: nothing runs any more, and nobody is told."""
         for attempt_id in sorted(self.processes):
             process = self.processes[attempt_id]
-            if process.exit is None:
-                self.watcher.ended(self, process)
+            if not process.gone:
+                self.watcher.ended(self, process, None)
+
+
+def run_s_of(exit_: AttemptExit) -> float:
+    """Return how long an attempt ran by its exit, in seconds."""
+    return exit_.finished_at - exit_.started_at

@@ -51,7 +51,7 @@ class Link:
 @dataclass(slots=True, kw_only=True)
 class Surroundings:
     """What all links of a dispatcher share; `plan_of` tells how long a container runs, and its
-    exit code."""
+    exit code; `pace` is how long everything takes, 1 for as long as in life."""
 
     timeline: Timeline
     dice: Dice
@@ -61,6 +61,7 @@ class Surroundings:
     post: Callable[[PoolEvent], None]
     epoch_now: Callable[[], float]
     verifies_keys: bool = False
+    pace: float = 1.0
 
 
 class VirtualSession:
@@ -95,7 +96,7 @@ class VirtualSession:
         """Send a start; it has exactly one outcome."""
         self._unanswered[command.op_id] = command
         self.send(lambda: self._start_there(command))
-        late = self._around.timeline.now + REQUEST_TIMEOUT_S
+        late = self._around.timeline.now + REQUEST_TIMEOUT_S * self._around.pace
         self._around.timeline.at(late, lambda: self._unknown(command, "no answer in time"))
 
     def _start_there(self, command: StartAttempt) -> None:
@@ -114,7 +115,8 @@ class VirtualSession:
                 post()
 
         slow = self._around.dice.falls(self._around.faults.slow_answers)
-        self._push(answer, delay_s=REQUEST_TIMEOUT_S + 5 if slow else LATENCY_S)
+        late_s = (REQUEST_TIMEOUT_S + 5) * self._around.pace
+        self._push(answer, delay_s=late_s if slow else LATENCY_S)
 
     def _started(self, command: StartAttempt) -> None:
         self._around.post(
@@ -197,7 +199,7 @@ class VirtualSession:
 
     def silent(self) -> None:
         """Hear nothing more: heartbeats are missed after a while."""
-        self._around.timeline.after(HEARTBEAT_TIMEOUT_S, self._missed)
+        self._around.timeline.after(HEARTBEAT_TIMEOUT_S * self._around.pace, self._missed)
 
     def _missed(self) -> None:
         if self.host.frozen_until > self._around.timeline.now or not self.host.up:

@@ -21,8 +21,9 @@ class HostFaults:
     `longest_freeze_s`, `runner_crashes` kill the runner (and, half the time, a supervisor);
     `slow_answers` come after the request's time limit, `repeats` of exits are told twice, some
     starts are `refused` (half of them for a fault of the request), some processes are
-    `deaf` to TERM, and some `immortal` even to KILL; `sick_boots` never pass the boot probe,
-    `late_addresses` are not known before the boot.
+    `deaf` to TERM, and some `immortal` even to KILL; some supervisors are `lost_supervisors` and
+    leave no exit, some exits are `late_exits`, recorded a while after the process is gone;
+    `sick_boots` never pass the boot probe, `late_addresses` are not known before the boot.
     """
 
     drops_every_s: float = 0.0
@@ -34,6 +35,8 @@ class HostFaults:
     refused: float = 0.0
     deaf: float = 0.0
     immortal: float = 0.0
+    lost_supervisors: float = 0.0
+    late_exits: float = 0.0
     sick_boots: float = 0.0
     late_addresses: bool = False
 
@@ -60,6 +63,7 @@ class Demand:
     """What users and admins do; mean times of 0 are never."""
 
     containers: int = 20
+    longest_list: int = 2
     longest_run_s: float = 120.0
     failing: float = 0.2
     cancels_every_s: float = 0.0
@@ -84,6 +88,7 @@ class SimOptions:
     hanging_calls: float = 0.0
     driver_verifies_keys: bool = False
     powers_off: bool = True
+    pace: float = 1.0
 
     def described(self) -> str:
         """Return what differs from a run in which nothing goes wrong, one line a part."""
@@ -172,6 +177,8 @@ def _hosts(dice: Dice) -> HostFaults:
         refused=_share(dice, 0.15),
         deaf=_share(dice, 0.3),
         immortal=_share(dice, 0.05),
+        lost_supervisors=_share(dice, 0.1),
+        late_exits=_share(dice, 0.2),
         sick_boots=_share(dice, 0.2),
         late_addresses=dice.falls(0.3),
     )

@@ -36,7 +36,9 @@ class VirtualProbe:
             self._later(STEP_S, self._connect if session is None else self._look)
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._around.timeline.after(delay_s * self._around.dice.between(0.5, 1.0), action)
+        self._around.timeline.after(
+            delay_s * self._around.pace * self._around.dice.between(0.5, 1.0), action
+        )
 
     def _connect(self) -> None:
         host = self._host

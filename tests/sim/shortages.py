@@ -74,7 +74,7 @@ class Shortages:
         """Note that an instance was had: what was short is not any more."""
         for scope in self._scopes(type_):
             shortage = self._capacity.get(scope)
-            if shortage is not None and began_at >= shortage.until:
+            if shortage is not None and began_at >= shortage.until - SLACK:
                 del self._capacity[scope]
 
     def short(self, type_: InstanceType, scope: CapacityScope, began_at: float, now: float) -> None:
@@ -87,7 +87,7 @@ class Shortages:
         known = self._capacity.get(reach)
         repeats = 0
         if known is not None and now < known.until + LONGEST_S:
-            repeats = known.repeats + (began_at >= known.until)
+            repeats = known.repeats + (began_at >= known.until - SLACK)
         hold_s = min(LONGEST_S, self._settings.capacity_hold_s * 2.0**repeats)
         self._capacity[reach] = _Shortage(until=now + hold_s, repeats=repeats)
 

@@ -32,12 +32,8 @@ class Trouble:
             if not self.crash_in_steps:
                 raise Crashed("between two commands")
 
-    def booted(self, host: Host) -> None:
-        """Let an instance break after a while, if that is its fate."""
-        if host.machine.fate.breaks:
-            self._world.timeline.after(self._dice.between(0, 200), lambda: self._break(host))
-
-    def _break(self, host: Host) -> None:
+    def broke(self, host: Host) -> None:
+        """Let an instance say that it is broken, and some be mended later."""
         self._say_broken(host, "a disk fails")
         if self._dice.falls(0.3):
             self._world.timeline.after(

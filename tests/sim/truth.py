@@ -38,9 +38,15 @@ class Truth:
         self.live: dict[str, Host] = {}
         self.exits: dict[str, AttemptExit | None] = {}
         self.ran_on: dict[str, Host] = {}
-        self.started_count = 0
+        self.longest_still_s = 0.0
+        self._forward_at = 0.0
         self.busy_s = 0.0
         self._since: dict[str, float] = {}
+
+    def came_forward(self, now: float) -> None:
+        """Note that something was brought about."""
+        self.longest_still_s = max(self.longest_still_s, now - self._forward_at)
+        self._forward_at = now
 
     # ---- what hosts do ----
 
@@ -74,13 +80,13 @@ class Truth:
         self.live[order.attempt_id] = host
         self.ran_on[order.attempt_id] = host
         self._since[order.attempt_id] = host.timeline.now
-        self.started_count += 1
+        self.came_forward(host.timeline.now)
         self._expect_room(host)
 
     def _expect_room(self, host: Host) -> None:
         used = Resources()
         for process in host.processes.values():
-            if process.exit is None:
+            if not process.gone:
                 spec = self.store.containers[process.order.container_id].spec
                 used = used.plus(spec.resources)
         room = host.machine.type.allocatable
@@ -90,11 +96,12 @@ class Truth:
             f"{host.machine.id} has {room} and runs {used}",
         )
 
-    def ended(self, host: Host, process: Process) -> None:
+    def ended(self, host: Host, process: Process, exit_: AttemptExit | None) -> None:
         """Look at a process that ended, or whose instance did (its exit is None then)."""
         attempt_id = process.order.attempt_id
+        self.came_forward(host.timeline.now)
         if self.live.pop(attempt_id, None) is not None:
-            self.exits[attempt_id] = process.exit
+            self.exits[attempt_id] = exit_
             self.busy_s += host.timeline.now - self._since.pop(attempt_id)
 
     def released(self, host: Host, attempt_id: str) -> None:

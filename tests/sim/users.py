@@ -26,6 +26,19 @@ from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.truth import Truth
 
+MakeContainer = Callable[[int, Dice], Container]
+
+
+def any_container(number: int, dice: Dice) -> Container:
+    """Return a container of any size and priority, for some of any market."""
+    preemptible = Preemptible.ALLOWED if dice.falls(0.7) else Preemptible.FORBIDDEN
+    return make_container(
+        number,
+        cpus=dice.whole(0, 3) + dice.whole(0, 1) * 0.5 + 0.5,
+        priority=dice.whole(0, 4) * 100,
+        constraints=Constraints(preemptible=preemptible),
+    )
+
 
 class Users:
     """Submits, cancels, changes priorities; holds, drains and kills instances."""
@@ -41,6 +54,7 @@ class Users:
         conduct: Conduct,
         process: Callable[[], DispatcherProcess | None],
         epoch_now: Callable[[], float],
+        make: MakeContainer,
     ) -> None:
         self._timeline = timeline
         self._dice = dice
@@ -50,6 +64,7 @@ class Users:
         self._conduct = conduct
         self._process = process
         self._epoch_now = epoch_now
+        self._make = make
         self._plans: dict[str, tuple[float, int]] = {}
         self.submitted = 0
 
@@ -86,7 +101,9 @@ class Users:
         process = self._process()
         if process is None:
             return
-        containers = tuple(self._new() for _ in range(self._dice.whole(1, 2)))
+        containers = tuple(
+            self._new() for _ in range(self._dice.whole(1, self._demand.longest_list))
+        )
         insert = InsertContainers(containers=containers, user="u")
 
         def done(accepted: bool) -> None:
@@ -98,14 +115,7 @@ class Users:
 
     def _new(self) -> Container:
         self.submitted += 1
-        dice = self._dice
-        preemptible = Preemptible.ALLOWED if dice.falls(0.7) else Preemptible.FORBIDDEN
-        container = make_container(
-            self.submitted,
-            cpus=dice.whole(0, 3) + dice.whole(0, 1) * 0.5 + 0.5,
-            priority=dice.whole(0, 4) * 100,
-            constraints=Constraints(preemptible=preemptible),
-        )
+        container = self._make(self.submitted, self._dice)
         return replace(container, created_at=self._epoch_now())
 
     def _any_unfinished(self) -> Container | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
 from drivers.interface import InstanceType
-from drivers.simulated.model import CloudModel, Happening, Machine
+from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from drivers.simulated.parameters import SimulatedFaults
 from pool.messages import PoolCommand, PoolEvent
 from pool.model import IdleBehavior
@@ -24,24 +25,15 @@ from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.trouble import Trouble
 from tests.sim.truth import Truth, expect
-from tests.sim.users import Users
+from tests.sim.users import MakeContainer, Users, any_container
+
+Destiny = Callable[[int, InstanceType, float, Fate], Fate]
 
 LIVENESS_S = 4 * 3600.0
 EPOCH_S = 1_000_000.0
 
-TYPES = (
-    make_type(1),
-    make_type(2),
-    make_type(4),
-    make_type(2, name="t2s", price="0.1", preemptible=True),
-)
-
-
-def types_of_the_cloud() -> dict[str, InstanceType]:
-    """Return the configured types; the preemptible one is a provider type of its own."""
-    types = {type_.name: type_ for type_ in TYPES}
-    types["t2s"] = replace(types["t2s"], provider_type="p2s")
-    return types
+SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
+TYPES = (make_type(1), make_type(2), make_type(4), SPOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +53,19 @@ class Outcome:
 class World:
     """One run of one seed."""
 
-    def __init__(self, options: SimOptions, *, digest: bool = False) -> None:
+    def __init__(
+        self,
+        options: SimOptions,
+        *,
+        types: tuple[InstanceType, ...] = TYPES,
+        destiny: Destiny = as_thrown,
+        make: MakeContainer = any_container,
+        digest: bool = False,
+    ) -> None:
         self.options = options
         self.timeline = Timeline()
         self.truth = Truth()
-        self.types = types_of_the_cloud()
+        self.types = {type_.name: type_ for type_ in types}
         self.hosts: dict[str, Host] = {}
         self.counts: Counter[str] = Counter()
         self.process: DispatcherProcess | None = None
@@ -87,6 +87,7 @@ class World:
             name="v",
             dice=Dice(options.seed, "cloud"),
             dice_of=lambda number: Dice(options.seed, f"instance {number}"),
+            destiny=destiny,
         )
         self.conduct = Conduct(self.timeline, self.truth, self.hosts)
         self.trouble = Trouble(self)
@@ -99,6 +100,7 @@ class World:
             conduct=self.conduct,
             process=lambda: self.process,
             epoch_now=lambda: self.timeline.now + EPOCH_S,
+            make=make,
         )
 
     # ---- the dispatcher ----
@@ -150,6 +152,7 @@ class World:
             post=process.post,
             epoch_now=process.now,
             verifies_keys=self.options.driver_verifies_keys,
+            pace=self.options.pace,
         )
 
     def _cloud_surroundings(self, process: DispatcherProcess) -> CloudSurroundings:
@@ -165,6 +168,7 @@ class World:
             timeout_s=self.options.pool.cloud_call_timeout_s,
             hanging=0.0 if self._calm else self.options.hanging_calls,
             late_addresses=self.options.hosts.late_addresses,
+            pace=self.options.pace,
         )
 
     @property
@@ -245,10 +249,12 @@ class World:
 
     def _happened(self, happening: Happening, host: Host) -> None:
         self.counts[f"instances {happening.value}"] += 1
+        self.truth.came_forward(self.timeline.now)
         match happening:
             case Happening.BOOTED:
                 host.begin_lease()
-                self.trouble.booted(host)
+            case Happening.BROKE:
+                self.trouble.broke(host)
             case Happening.ENDED:
                 host.power_cut()
                 if isinstance(host.listener, VirtualSession):
