@@ -261,7 +261,10 @@ class Ledger:
         self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1
         attempt = replace(
-            attempt, outcome=outcome, reason=reason, finished_at=attempt.finished_at or now
+            attempt,
+            outcome=outcome,
+            reason=reason,
+            finished_at=attempt.finished_at or max(now, attempt.started_at or attempt.created_at),
         )
         container = replace(
             container,
@@ -367,10 +370,10 @@ def _when(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, float]
     """Return when an attempt ran, by our clock.
 
     An exit may be found long after it happened: how long it ran is the instance's to tell, as far
-    as that can be true.
+    as that can be true. Nothing ends before it began, though a later process's clock was set back.
     """
     started_at = attempt.started_at or attempt.created_at
     ran_s = how.finished_at - how.started_at
     if how.started_at > 0 and 0 <= ran_s <= now - started_at:
         return started_at, started_at + ran_s
-    return started_at, now
+    return started_at, max(started_at, now)

@@ -25,10 +25,10 @@ from pool.model import PoolSettings
 _RATE_LIMIT_FIRST_S = 1.0
 _RATE_LIMIT_MOST_S = 60.0
 _TOLD_MOST_S = 3600.0
-_ERROR_FIRST_S = 5.0
+_ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
 _CAPACITY_MOST_S = 900.0
-_STILLBORN_FIRST_S = 10.0
+_STILLBORN_FIRST_S = 2.0
 _STILLBORN_MOST_S = 900.0
 _FORGOTTEN_AFTER_S = 900.0
 _REASON_LENGTH = 500
@@ -177,9 +177,12 @@ class CreateHolds:
             instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
         )
 
-    def stillborn(self, *, count: int, why: str, now: float) -> None:
-        """Hold all creates for 10 s or longer: the last `count`, 2 or more, were of no use."""
-        self._hold(
+    def stillborn(self, *, count: int, why: str, now: float) -> float:
+        """Hold all creates for 2 s or longer: the last `count`, 2 or more, were of no use.
+
+        Returns the hold's end.
+        """
+        return self._hold(
             HoldCause.STILLBORN,
             EVERYTHING,
             now=now,
@@ -271,7 +274,7 @@ class CreateHolds:
         reason: str,
         repeats: int = 0,
         instances: int | None = None,
-    ) -> None:
+    ) -> float:
         self._forget(now)
         old = self._records.get((cause, scope))
         until = now + length_s
@@ -282,6 +285,7 @@ class CreateHolds:
             cause=cause, scope=scope, since=since, until=until, reason=reason, instances=instances
         )
         self._records[cause, scope] = _Record(hold=hold, repeats=repeats)
+        return until
 
     def _forget(self, now: float) -> None:
         for key, record in list(self._records.items()):

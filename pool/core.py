@@ -15,7 +15,7 @@ from enum import Enum
 
 from drivers.errors import BugError
 from drivers.interface import TOKEN_TAG, InstanceType, Resources
-from pool.backoff import CreateHolds, HoldCause, Scope
+from pool.backoff import CreateHolds, Scope
 from pool.gates import CloudGate, ProbeGate
 from pool.messages import (
     CloseSession,
@@ -126,6 +126,7 @@ class PoolCore:
         self.listing_op = 0
         self.listing_failures = 0
         self.stillborn = 0
+        self._stillborn_until = -math.inf
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
         self.statistics = Statistics()
@@ -350,14 +351,13 @@ class PoolCore:
         if worker.last_busy or worker.stillborn:
             return
         worker.stillborn = True
-        hold = self.holds.of(HoldCause.STILLBORN, now)
-        if hold is not None and worker.appeared_at <= hold.since:
-            # It was bought with those that told: ten at once are one mistake.
+        if worker.appeared_at <= self._stillborn_until:
+            # It was bought before those told that were bought with it: ten at once are one mistake.
             return
         self.stillborn += 1
         if self.stillborn == 1:
             return
-        self.holds.stillborn(count=self.stillborn, why=why, now=now)
+        self._stillborn_until = self.holds.stillborn(count=self.stillborn, why=why, now=now)
         self.timers.arm("hold", self.holds.next_end(now))
 
     def note_useful(self, now: float) -> None:

@@ -6,7 +6,7 @@ A check that fails raises `Violation`, which names the promise that was broken.
 from __future__ import annotations
 
 from dispatcher.messages import Change, SaveAttempt
-from dispatcher.model import AttemptOutcome, ContainerState
+from dispatcher.model import AttemptOutcome, Container, ContainerState
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
 from tests.sim.hosts import Host, Process
@@ -150,6 +150,16 @@ class Truth:
         for container in self.store.containers.values():
             expect(container.state.final, "everything ends", f"{container.id}: {container.state}")
             self._expect_true(container.id, container.state)
+            self._expect_sane(container)
+
+    def _expect_sane(self, container: Container) -> None:
+        """Look at times and costs, which a clock that was set must not turn round."""
+        expect(container.cost_usd >= 0, "costs and times are sane", f"{container}")
+        for attempt_id in self.store.attempts_of[container.id]:
+            attempt = self.store.attempts[attempt_id]
+            if attempt.started_at is not None and attempt.finished_at is not None:
+                right = attempt.finished_at >= attempt.started_at
+                expect(right, "costs and times are sane", f"{attempt}")
 
     def _expect_true(self, container_id: str, state: ContainerState) -> None:
         attempts = [self.store.attempts[a] for a in self.store.attempts_of[container_id]]

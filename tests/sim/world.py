@@ -29,7 +29,7 @@ from tests.sim.users import MakeContainer, Users, any_container
 
 Destiny = Callable[[int, InstanceType, float, Fate], Fate]
 
-LIVENESS_S = 4 * 3600.0
+LIVENESS_S = 2 * 3600.0
 EPOCH_S = 1_000_000.0
 
 SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")

@@ -1,0 +1,48 @@
+"""The planted defects: one for each guard of the pool, the engine and what carries them out.
+
+`docs/reliability.md` shows them as a table, which is made from here; `tests/sim/test_mutants.py`
+holds that each is caught within 200 seeds.
+"""
+
+from __future__ import annotations
+
+from tests.sim.planting import Mutant
+
+JOURNAL = (
+    Mutant(
+        name="create before its journal",
+        guard="a launch is journalled before its create call",
+        fault="a store that lags, a crash between two commands",
+        where="dispatcher.outflow:Outflow.put",
+        old="batch = _Batch(ticket=self._last_ticket, then=list(command.then))",
+        new="ready += command.then; batch = _Batch(ticket=self._last_ticket, then=[])",
+    ),
+    Mutant(
+        name="commands overtake a commit",
+        guard="nothing overtakes the commit that it follows",
+        fault="a store that lags",
+        where="dispatcher.outflow:Outflow.put",
+        old="elif self._batches:",
+        new="elif False:",
+    ),
+)
+LISTING = (
+    Mutant(
+        name="gone by an old listing",
+        guard="an instance is gone only when a listing that began later lacks it",
+        fault="delayed listings",
+        where="pool.listing:on_listed",
+        old="if worker.id not in present and event.began_at > _may_be_gone_after(worker):",
+        new="if worker.id not in present:",
+    ),
+    Mutant(
+        name="new instances must be listed at once",
+        guard="an instance that no listing has shown yet has 30 s",
+        fault="listings that lag",
+        where="pool.listing:_may_be_gone_after",
+        old="return worker.appeared_at + _NEW_INSTANCE_GRACE_S",
+        new="return worker.appeared_at",
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*JOURNAL, *LISTING)

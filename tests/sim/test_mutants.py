@@ -1,0 +1,36 @@
+"""Every guard has a planted defect that the simulation catches within 200 seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.catching import catch
+from tests.sim.mutants import MUTANTS
+from tests.sim.options import options_of
+from tests.sim.planting import Mutant, mutated_code, planted
+from tests.sim.world import World
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_defect_is_caught(mutant: Mutant) -> None:
+    assert catch(mutant) is not None, f"{mutant.name}: no seed catches it"
+
+
+def test_names_are_unique() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_a_defect_is_taken_out_again() -> None:
+    with planted(MUTANTS[0]):
+        pass
+    World(options_of(0)).run()
+
+
+def test_a_defect_that_does_not_fit_is_refused() -> None:
+    mutant = MUTANTS[0]
+    stale = Mutant(
+        name="stale", guard="", fault="", where=mutant.where, old="no such words", new=""
+    )
+    with pytest.raises(ValueError, match="stands 0 times"):
+        mutated_code(stale)
