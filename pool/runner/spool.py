@@ -116,7 +116,8 @@ class Spool:
         self._new_dir = os.path.join(where.spool, "new")
         self.fifo = os.path.join(where.spool, "fifo")
         self.boot_id = machine.boot_id()
-        for path in (where.spool, self.attempts_dir, self._new_dir, where.logs):
+        # The logs first: who clears up after us finds the spool by the cluster's directory.
+        for path in (where.logs, where.spool, self.attempts_dir, self._new_dir):
             own_directory(path)
         os.makedirs(where.work, mode=0o711, exist_ok=True)
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pool.runner.machine import boot_id, start_ticks
-from pool.runner.spool import Spool, attempt_of
+from pool.runner.spool import Spool, SpoolError, attempt_of
 from tests.runner_harness import Runner, alive, eventually
 
 
@@ -37,6 +37,14 @@ def claim(runner: Runner, attempt_id: str, *, boot: str = "") -> Path:
     assert lock is not None
     os.close(lock)
     return Path(spool.path(attempt_id))
+
+
+def test_a_spool_is_never_there_without_the_directory_that_tells_of_it(runner: Runner) -> None:
+    Path(runner.places.spool).touch()
+    with pytest.raises(SpoolError):
+        Spool(runner.places)
+    assert Path(runner.places.logs).is_dir()
+    Path(runner.places.spool).unlink()
 
 
 def test_an_attempt_that_was_claimed_and_never_spawned_is_lost_and_never_run(
