@@ -43,7 +43,15 @@ from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool import attempts, idle, launching, reactor
 from pool.core import AttemptPhase, PoolAttempt, PoolCore
-from pool.messages import PoolCommand
+from pool.messages import (
+    Destroyed,
+    DestroyFailed,
+    ListingFailed,
+    PoolCommand,
+    ProbeFailed,
+    TagsFailed,
+    TagsSet,
+)
 from pool.model import PoolSettings, WorkerState
 from pool.notices import (
     AttemptEnded,
@@ -60,6 +68,8 @@ from pool.notices import (
 )
 
 Publication = PublishContainer | PublishInstance
+NOTHING_TO_PLAN = (Destroyed, DestroyFailed, ListingFailed, ProbeFailed, TagsFailed, TagsSet)
+"""Events after which nobody can be placed who could not be before."""
 
 
 class Engine:
@@ -179,7 +189,7 @@ class Engine:
                 self._dirty = True
                 self._on_admin_event(event, now)
             case _:
-                self._dirty = True
+                self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
                 first = not self.pool.listed_once
                 reactor.on_event(self.pool, event, now)
                 if first and self.pool.listed_once:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -83,7 +83,7 @@ class InstanceType:
     """A priced bundle of resources under our own name; `provider_type` is the cloud's name for it.
 
     `resources` is what an instance has in all, `reserve` what the operating system keeps of it.
-    `labels` are (key, value) pairs sorted by key.
+    `labels` are (key, value) pairs sorted by key; `allocatable` is what containers may use.
     """
 
     name: str
@@ -93,11 +93,11 @@ class InstanceType:
     reserve: Resources = Resources()
     preemptible: bool = False
     labels: tuple[tuple[str, str], ...] = ()
+    allocatable: Resources = field(init=False, repr=False, compare=False)
 
-    @property
-    def allocatable(self) -> Resources:
-        """Return what containers may use of an instance of this type."""
-        return self.resources.minus(self.reserve)
+    def __post_init__(self) -> None:
+        # Asked for all the time, by the planner and by every check.
+        object.__setattr__(self, "allocatable", self.resources.minus(self.reserve))
 
 
 class HostKeyVerdict(Enum):

@@ -370,17 +370,17 @@ class PoolCore:
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""
         for worker in self.workers.values():
-            used = Resources()
+            free = worker.type.allocatable
             for resources in worker.attempts.values():
-                used = used.plus(resources)
-            if worker.free != worker.type.allocatable.minus(used):
+                free = free.minus(resources)
+            if worker.free != free:
                 raise BugError(f"{worker.id}: free resources do not add up")
             if worker.state is WorkerState.IDLE and worker.attempts:
                 raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
             if worker.state is WorkerState.RUNNING and not worker.attempts:
                 raise BugError(f"{worker.id}: running without an attempt")
-            strangers = sorted(worker.attempts.keys() - self.attempts.keys())
-            if strangers:
+            if worker.attempts and not worker.attempts.keys() <= self.attempts.keys():
+                strangers = sorted(worker.attempts.keys() - self.attempts.keys())
                 raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")
         for attempt in self.attempts.values():
             known = self.workers.get(attempt.worker_id)
