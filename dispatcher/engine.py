@@ -42,7 +42,7 @@ from dispatcher.queries import Recovered
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool import attempts, idle, launching, reactor
-from pool.core import AttemptPhase, PoolAttempt, PoolCore
+from pool.core import PoolCore
 from pool.messages import (
     Destroyed,
     DestroyFailed,
@@ -52,7 +52,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import PoolSettings, WorkerState
+from pool.model import AttemptPhase, PoolAttempt, PoolSettings, WorkerState
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,

@@ -8,8 +8,8 @@ from dispatcher.planner.batch import Limits, Plan, View, plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
 from pool import attempts, idle, launching, probing
-from pool.core import AttemptPhase, PoolCore
-from pool.model import AttemptOrder, WorkerState
+from pool.core import PoolCore
+from pool.model import AttemptOrder, AttemptPhase, WorkerState
 
 
 class Placing:

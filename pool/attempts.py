@@ -5,7 +5,7 @@ from __future__ import annotations
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle
-from pool.core import AttemptPhase, PoolAttempt, PoolCore, stray_id
+from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -16,7 +16,16 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import AttemptExit, AttemptOrder, AttemptReport, Worker, WorkerState
+from pool.model import (
+    AttemptExit,
+    AttemptOrder,
+    AttemptPhase,
+    AttemptReport,
+    PoolAttempt,
+    Worker,
+    WorkerState,
+    stray_id,
+)
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,

@@ -1,4 +1,4 @@
-"""When to try again: holds of creates by cause and scope, and delays that double.
+"""When creates may be tried again: holds by cause and scope, each with its own end.
 
 Pure: `now` comes in, ends come out; who asks for creates looks here first.
 """
@@ -8,30 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import inf
 from typing import assert_never
 
 from drivers.errors import (
     CapacityError,
     CapacityScope,
-    CloudAuthError,
     CloudError,
     QuotaError,
     RateLimitError,
 )
 from drivers.interface import InstanceType
+from pool.delays import doubled_s, rate_limited_s, sentence
 from pool.model import PoolSettings
 
-_RATE_LIMIT_FIRST_S = 1.0
-_RATE_LIMIT_MOST_S = 60.0
-_TOLD_MOST_S = 3600.0
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
 _CAPACITY_MOST_S = 900.0
 _STILLBORN_FIRST_S = 2.0
 _STILLBORN_MOST_S = 900.0
 _FORGOTTEN_AFTER_S = 900.0
-_REASON_LENGTH = 500
 
 
 class HoldCause(Enum):
@@ -172,7 +167,7 @@ class CreateHolds:
             scope,
             now=now,
             length_s=self._length_s(cause, error, repeats),
-            reason=_sentence(error),
+            reason=sentence(error),
             repeats=repeats,
             instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
         )
@@ -329,7 +324,7 @@ class CreateHolds:
             case HoldCause.CAPACITY:
                 return doubled_s(self._settings.capacity_hold_s, repeats, _CAPACITY_MOST_S)
             case HoldCause.RATE_LIMIT:
-                return _rate_limit_s(error, repeats)
+                return rate_limited_s(error, repeats)
             case HoldCause.ERROR | HoldCause.STILLBORN:
                 return doubled_s(_ERROR_FIRST_S, repeats, _ERROR_MOST_S)
             case _:
@@ -357,44 +352,3 @@ class CreateHolds:
 def _is_forgotten(record: _Record, now: float) -> bool:
     """Return whether a hold has been over for so long that it says nothing of today."""
     return now >= record.hold.until + _FORGOTTEN_AFTER_S
-
-
-class CallHold:
-    """Calls of one kind wait: as long as the cloud says, else 1 s, doubling to 60 s."""
-
-    def __init__(self) -> None:
-        self.until = -inf
-        self.reason = ""
-        self._failures = 0
-
-    def failed(self, error: CloudError, now: float) -> None:
-        """Hold the calls; errors of calls that were under way together count once."""
-        if now >= self.until:
-            self._failures += 1
-        self.until = max(self.until, now + _rate_limit_s(error, max(0, self._failures - 1)))
-        self.reason = _sentence(error)
-
-    def succeeded(self, now: float) -> None:
-        """Let the next delay be a short one, unless this call began before the hold did."""
-        if now >= self.until:
-            self._failures = 0
-
-
-def doubled_s(first_s: float, repeats: int, most_s: float) -> float:
-    """Return a delay that doubles with each repeat, up to `most_s` (or `first_s`, if longer)."""
-    return min(max(first_s, most_s), first_s * 2.0 ** min(repeats, 30))
-
-
-def _rate_limit_s(error: CloudError, repeats: int) -> float:
-    told_s = error.retry_after_s if isinstance(error, RateLimitError) else None
-    if told_s is None:
-        return doubled_s(_RATE_LIMIT_FIRST_S, repeats, _RATE_LIMIT_MOST_S)
-    # In this order, what is no number comes out as 1 s.
-    return max(_RATE_LIMIT_FIRST_S, min(told_s, _TOLD_MOST_S))
-
-
-def _sentence(error: CloudError) -> str:
-    said = str(error)[:_REASON_LENGTH] or type(error).__name__
-    if isinstance(error, CloudAuthError):
-        return f"the cloud refuses our credentials, mend them and it goes on by itself: {said}"
-    return said

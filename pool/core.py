@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
 
 from drivers.errors import BugError
-from drivers.interface import TOKEN_TAG, InstanceType, Resources
+from drivers.interface import TOKEN_TAG, InstanceType
 from pool.backoff import CreateHolds, Scope
 from pool.gates import CloudGate, ProbeGate
 from pool.messages import (
@@ -25,7 +23,16 @@ from pool.messages import (
     PoolCommand,
     SetTags,
 )
-from pool.model import InstanceSeen, Launch, PoolSettings, Worker, WorkerState
+from pool.model import (
+    AttemptPhase,
+    InstanceSeen,
+    PendingLaunch,
+    PoolAttempt,
+    PoolSettings,
+    Worker,
+    WorkerState,
+    stray_id,
+)
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
 from pool.statistics import Statistics
 from pool.tags import behavior_from
@@ -33,56 +40,6 @@ from pool.timers import Timers
 from pool.transitions import Removed, Trigger, next_state
 
 _KEY_KEPT_S = 3600.0
-
-
-class AttemptPhase(Enum):
-    """What is known of an attempt on its worker."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-@dataclass(slots=True, kw_only=True)
-class PoolAttempt:
-    """The pool's record of one attempt; `stray` means that no container wants it.
-
-    `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
-    instance makes up and may well be those that attempts elsewhere have, or will have.
-    `settled_op` is the operation up to which it was not certain where it stood: a probe that began
-    later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
-    TERM was first sent over a live session, None before that.
-    """
-
-    id: str
-    remote_id: str
-    worker_id: str
-    resources: Resources
-    phase: AttemptPhase
-    start_op: int = 0
-    settled_op: int = 0
-    stray: bool = False
-    kill_wanted: bool = False
-    killed_at: float | None = None
-    kills_sent: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class PendingLaunch:
-    """A launch whose instance is not known yet, or whose host key is not proven yet.
-
-    `in_flight` is true while the create call runs; `counted` says whether the planner may hope
-    for it; `lost_answer_at` is when the answer was found to be ambiguous; `came_and_went` says that
-    its instance is known to have been there and to be gone.
-    """
-
-    launch: Launch
-    in_flight: bool
-    counted: bool
-    op_id: int = 0
-    instance_id: str = ""
-    lost_answer_at: float | None = None
-    came_and_went: bool = False
 
 
 class PoolCore:
@@ -386,8 +343,3 @@ class PoolCore:
             known = self.workers.get(attempt.worker_id)
             if known is None and self.listed_once:
                 raise BugError(f"{attempt.id}: on a worker that is not known")
-
-
-def stray_id(worker_id: str, remote_id: str) -> str:
-    """Return the id under which a stray is kept; no attempt of a container has such a one."""
-    return f"{worker_id} {remote_id}"

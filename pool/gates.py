@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from drivers.errors import BugError
-from pool.backoff import CallHold
+from pool.delays import CallHold
 from pool.messages import DestroyInstance, ListInstances, SetTags
 
 QueuedCall = DestroyInstance | ListInstances | SetTags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
-from pool.core import PoolAttempt, PoolCore
+from pool.core import PoolCore
 from pool.messages import (
     CloseSession,
     Destroyed,
@@ -14,7 +14,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
 from pool.tags import is_unrecognised, tags_of
 from pool.transitions import Trigger
 

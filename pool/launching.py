@@ -6,9 +6,9 @@ from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
 from pool.backoff import HoldCause
-from pool.core import AttemptPhase, PendingLaunch, PoolAttempt, PoolCore
+from pool.core import PoolCore
 from pool.messages import Created, CreateFailed, CreateInstance
-from pool.model import Launch, WorkerState
+from pool.model import AttemptPhase, Launch, PendingLaunch, PoolAttempt, WorkerState
 from pool.notices import AttemptLost, LaunchMade
 from pool.tags import launch_tags, without_room
 from pool.transitions import Trigger

@@ -14,9 +14,9 @@ from enum import Enum
 from typing import assert_never
 
 from drivers.interface import TOKEN_TAG
-from pool.core import PendingLaunch, PoolCore
+from pool.core import PoolCore
 from pool.idle import given_up
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 from pool.tags import is_unrecognised
 
 _SHUTDOWN_TIMEOUTS = 3

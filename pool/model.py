@@ -198,3 +198,58 @@ class Worker:
     def broken(self) -> str:
         """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
         return self.verdict or self.complaint
+
+
+class AttemptPhase(Enum):
+    """What is known of an attempt on its worker."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolAttempt:
+    """The pool's record of one attempt; `stray` means that no container wants it.
+
+    `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
+    instance makes up and may well be those that attempts elsewhere have, or will have.
+    `settled_op` is the operation up to which it was not certain where it stood: a probe that began
+    later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
+    TERM was first sent over a live session, None before that.
+    """
+
+    id: str
+    remote_id: str
+    worker_id: str
+    resources: Resources
+    phase: AttemptPhase
+    start_op: int = 0
+    settled_op: int = 0
+    stray: bool = False
+    kill_wanted: bool = False
+    killed_at: float | None = None
+    kills_sent: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingLaunch:
+    """A launch whose instance is not known yet, or whose host key is not proven yet.
+
+    `in_flight` is true while the create call runs; `counted` says whether the planner may hope
+    for it; `lost_answer_at` is when the answer was found to be ambiguous; `came_and_went` says that
+    its instance is known to have been there and to be gone.
+    """
+
+    launch: Launch
+    in_flight: bool
+    counted: bool
+    op_id: int = 0
+    instance_id: str = ""
+    lost_answer_at: float | None = None
+    came_and_went: bool = False
+
+
+def stray_id(worker_id: str, remote_id: str) -> str:
+    """Return the id under which a stray is kept; no attempt of a container has such a one."""
+    return f"{worker_id} {remote_id}"

@@ -8,7 +8,7 @@ nothing about what is missing there.
 from __future__ import annotations
 
 from pool import attempts, idle
-from pool.core import AttemptPhase, PoolCore
+from pool.core import PoolCore
 from pool.messages import (
     BrokenReported,
     CloseSession,
@@ -17,7 +17,7 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0

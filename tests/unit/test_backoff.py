@@ -14,13 +14,13 @@ from drivers.errors import (
 )
 from pool.backoff import (
     EVERYTHING,
-    CallHold,
     CreateHolds,
     Hindrance,
     HindranceKind,
     HoldCause,
     Scope,
 )
+from pool.delays import CallHold
 from pool.model import PoolSettings
 from tests.samples import make_type
 

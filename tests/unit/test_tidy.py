@@ -71,6 +71,7 @@ DECIDING = (
     "pool.core",
     "pool.probing",
     "pool.backoff",
+    "pool.delays",
     "pool.recovery",
     "pool.idle",
     "dispatcher.model",
