@@ -7,7 +7,7 @@ from dispatcher.model import ContainerState, Reason, SchedulerSettings
 from dispatcher.planner.batch import Limits, Plan, View, plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
-from pool import attempts, idle, launching, probing
+from pool import attempts, idle, launching, probing, stillborn
 from pool.core import PoolCore
 from pool.model import AttemptOrder, AttemptPhase, WorkerState
 
@@ -72,13 +72,16 @@ class Placing:
         """Return what the planner decides from."""
         pool = self.pool
         in_flight = launching.types_in_flight(pool)
+        unproven = stillborn.unproven(pool)
         creates_left = launching.creates_left(pool)
         limits = Limits(
             instances=len(pool.workers) + len(pool.hoped_for()),
             max_instances=self.settings.max_instances,
             creates_left=creates_left,
             tokens_left=pool.cloud_gate.creates_left(now, creates_left),
-            hindrance=lambda type_: pool.holds.hindrance(type_, in_flight=in_flight, now=now),
+            hindrance=lambda type_: pool.holds.hindrance(
+                type_, in_flight=in_flight, unproven=unproven, now=now
+            ),
             trials=lambda type_: pool.holds.trials(type_, now),
         )
         return View(

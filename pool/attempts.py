@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle
+from pool import idle, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -79,7 +79,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
-    core.note_useful(now)
+    stillborn.note_useful(core, now)
     _running(core, attempt)
     signal_if_wanted(core, attempt, now)
 

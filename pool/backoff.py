@@ -192,10 +192,12 @@ class CreateHolds:
     def succeeded(self, type_: InstanceType, *, began_at: float) -> None:
         """End the trials that a successful create, begun at `began_at`, concludes.
 
-        One that began before a hold did says nothing about it.
+        One that began before a hold did says nothing about it; that an instance was made does not
+        say that it is of use.
         """
         for key, record in list(self._records.items()):
-            if began_at >= record.hold.until and self.covers(record.hold.scope, type_):
+            concluded = began_at >= record.hold.until and self.covers(record.hold.scope, type_)
+            if concluded and record.hold.cause is not HoldCause.STILLBORN:
                 del self._records[key]
 
     def instance_left(self, instances: Callable[[Scope], int], *, now: float) -> None:
@@ -223,18 +225,25 @@ class CreateHolds:
         return min((hold.until for hold in self.active(now)), default=None)
 
     def hindrance(
-        self, type_: InstanceType, *, in_flight: Collection[InstanceType], now: float
+        self,
+        type_: InstanceType,
+        *,
+        in_flight: Collection[InstanceType],
+        unproven: bool,
+        now: float,
     ) -> Hindrance | None:
         """Return what keeps a type from being created, None when nothing does.
 
-        `in_flight` are the types of the creates under way: on a trial there may be one.
+        `in_flight` are the types of the creates under way: on a trial there may be one. `unproven`
+        says that there is an instance which may yet be of use, the trial of useless ones.
         """
         covering = self._covering(type_, now)
         for record in covering:
             if now < record.hold.until:
                 return self._hindrance(record.hold, now)
         for record in covering:
-            if any(self.covers(record.hold.scope, each) for each in in_flight):
+            tried = any(self.covers(record.hold.scope, each) for each in in_flight)
+            if tried or (unproven and record.hold.cause is HoldCause.STILLBORN):
                 return self._hindrance(record.hold, now)
         return None
 

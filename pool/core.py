@@ -83,7 +83,7 @@ class PoolCore:
         self.listing_op = 0
         self.listing_failures = 0
         self.stillborn = 0
-        self._stillborn_until = -math.inf
+        self.stillborn_until = -math.inf
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
         self.statistics = Statistics()
@@ -299,30 +299,6 @@ class PoolCore:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
-
-    def note_stillborn(self, worker: Worker, why: str, now: float) -> None:
-        """Slow creating down when instances turn out to be of no use before their first attempt.
-
-        A mistake in the configuration must not buy and destroy instances without end.
-        """
-        if worker.last_busy or worker.stillborn:
-            return
-        worker.stillborn = True
-        if worker.appeared_at <= self._stillborn_until:
-            # It was bought before those told that were bought with it: ten at once are one mistake.
-            return
-        self.stillborn += 1
-        if self.stillborn == 1:
-            return
-        self._stillborn_until = self.holds.stillborn(count=self.stillborn, why=why, now=now)
-        self.timers.arm("hold", self.holds.next_end(now))
-
-    def note_useful(self, now: float) -> None:
-        """End the row of instances of no use, and what it holds: an attempt was started."""
-        if self.stillborn:
-            self.stillborn = 0
-            self.holds.useful()
-            self.timers.arm("hold", self.holds.next_end(now))
 
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
+from pool import stillborn
 from pool.core import PoolCore
 from pool.messages import (
     CloseSession,
@@ -133,7 +134,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
         core.timers.soonest("silence", worker.id, end_at)
         return False
     if trigger is Trigger.BOOT_TIMEOUT:
-        core.note_stillborn(worker, worker.last_error or "it never answered", now)
+        stillborn.note(core, worker, worker.last_error or "it never answered", now)
     shut_down(core, worker, trigger, now)
     return True
 

@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import attempts, idle
+from pool import attempts, idle, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     BrokenReported,
@@ -232,7 +232,7 @@ def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) ->
     worker.complaint = message
     worker.revision += 1
     if message:
-        core.note_stillborn(worker, message, now)
+        stillborn.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
     worker.broken_at = worker.broken_at if worker.verdict else 0.0

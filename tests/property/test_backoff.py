@@ -220,7 +220,7 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
         if what == "create":
             name = choose(NAMES)
             flying = [TYPES[each] for each, _ in in_flight]
-            if holds.hindrance(TYPES[name], in_flight=flying, now=now) is None:
+            if holds.hindrance(TYPES[name], in_flight=flying, unproven=False, now=now) is None:
                 _check_create(holds, name, [each for each, _ in in_flight], now)
                 in_flight.append((name, now))
         elif what == "answer" and in_flight:
@@ -245,7 +245,9 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
     assert holds.active(now + LONGEST_HOLD_S) == []
     assert holds.next_end(now + LONGEST_HOLD_S) is None
     for type_ in TYPES.values():
-        assert holds.hindrance(type_, in_flight=(), now=now + LONGEST_HOLD_S) is None
+        assert (
+            holds.hindrance(type_, in_flight=(), unproven=False, now=now + LONGEST_HOLD_S) is None
+        )
 
 
 def _check_create(holds: CreateHolds, name: str, in_flight: list[str], now: float) -> None:

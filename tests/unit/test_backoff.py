@@ -60,7 +60,7 @@ class Cloud:
 
     def hindrance(self, type_name: str, now: float, *in_flight: str) -> Hindrance | None:
         return self.holds.hindrance(
-            TYPES[type_name], in_flight=[TYPES[name] for name in in_flight], now=now
+            TYPES[type_name], in_flight=[TYPES[name] for name in in_flight], unproven=False, now=now
         )
 
     def held(self, now: float) -> list[str]:
@@ -96,7 +96,11 @@ def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market(
     types = {**TYPES, "own": make_type(8, name="own", preemptible=True)}
     holds = CreateHolds(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
     holds.failed(T1, QuotaError("q"), began_at=0, instances=lambda _scope: 0, now=0)
-    held = [n for n, t in types.items() if holds.hindrance(t, in_flight=(), now=1) is not None]
+    held = [
+        n
+        for n, t in types.items()
+        if holds.hindrance(t, in_flight=(), unproven=False, now=1) is not None
+    ]
     assert held == ["t1", "t2", "spot", "own"]
 
 

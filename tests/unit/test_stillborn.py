@@ -60,3 +60,18 @@ def test_the_first_attempt_that_starts_ends_the_hold() -> None:
     assert rig.engine.pool.holds.active(rig.now) == []
     rig.advance(1)
     assert len(rig.created_types()) > 4, "creating goes on at once"
+
+
+def test_one_instance_is_tried_at_a_time_until_one_is_of_use() -> None:
+    rig = bought_at_once(4)
+    probed(rig, broken=4)
+    bought = len(rig.created_types())
+    rig.advance(60)
+    assert len(rig.created_types()) == bought + 1, "to be created is not to be of use"
+    probed(rig, broken=bought + 1)
+    rig.advance(60)
+    assert len(rig.created_types()) == bought + 2
+    probed(rig, broken=bought + 1)
+    assert "running" in rig.states().values()
+    rig.advance(1)
+    assert len(rig.created_types()) == bought + 5, "the other three get theirs at once"

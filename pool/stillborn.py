@@ -1,0 +1,44 @@
+"""Instances that turn out to be of no use before their first attempt, and what they hold.
+
+A mistake in the configuration must not buy and destroy instances without end.
+"""
+
+from __future__ import annotations
+
+from pool.core import PoolCore
+from pool.model import IdleBehavior, Worker, WorkerState
+
+
+def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
+    """Slow creating down because of a worker that is of no use; one that was is none of these."""
+    if worker.last_busy or worker.stillborn:
+        return
+    worker.stillborn = True
+    if worker.appeared_at < core.stillborn_until:
+        # It was bought before those told that were bought with it: ten at once are one mistake.
+        return
+    core.stillborn += 1
+    if core.stillborn == 1:
+        return
+    core.stillborn_until = core.holds.stillborn(count=core.stillborn, why=why, now=now)
+    core.timers.arm("hold", core.holds.next_end(now))
+
+
+def note_useful(core: PoolCore, now: float) -> None:
+    """End the row of instances of no use, and what it holds: an attempt was started."""
+    if core.stillborn:
+        core.stillborn = 0
+        core.holds.useful()
+        core.timers.arm("hold", core.holds.next_end(now))
+
+
+def unproven(core: PoolCore) -> bool:
+    """Return whether an instance bought since the last useless ones may yet be of use."""
+    return any(
+        worker.appeared_at >= core.stillborn_until
+        and worker.behavior is IdleBehavior.RUN
+        and worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING, WorkerState.IDLE)
+        and not worker.broken
+        and not worker.last_busy
+        for worker in core.workers.values()
+    )
