@@ -28,6 +28,7 @@ def note_useful(core: PoolCore, now: float) -> None:
     """End the row of instances of no use, and what it holds: an attempt was started."""
     if core.stillborn:
         core.stillborn = 0
+        core.stillborn_until = min(core.stillborn_until, now)
         core.holds.useful()
         core.timers.arm("hold", core.holds.next_end(now))
 

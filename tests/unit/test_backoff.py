@@ -89,7 +89,7 @@ def test_each_error_holds_the_types_that_it_speaks_of(
 ) -> None:
     cloud = Cloud(grouped=grouped)
     cloud.fail(error, at=0, began=0)
-    assert cloud.held(0.5) == held
+    assert cloud.held(0.4) == held
 
 
 def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market() -> None:
@@ -123,7 +123,7 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
 def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
     cloud = Cloud()
     cloud.fail(CloudAuthError("expired"), at=0, began=0)
-    found = cloud.hindrance("t1", 1)
+    found = cloud.hindrance("t1", 0.4)
     assert found is not None
     assert "mend" in found.message
     assert "expired" in found.message
@@ -144,7 +144,7 @@ def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
         (RateLimitError("r", retry_after_s=-5), [1, 1]),
         (RateLimitError("r", retry_after_s=float("nan")), [1, 1]),
         (RateLimitError("r", retry_after_s=1e9), [3600, 3600]),
-        (CloudError("e"), [5, 10, 20, 40, 60, 60]),
+        (CloudError("e"), [0.5, 1, 2, 4, 8, 16, 32, 60, 60]),
         (CapacityError("c"), [60, 120, 240, 480, 900, 900]),
         (CapacityError("c", scope=CapacityScope.GROUP), [60, 120, 240, 480, 900, 900]),
         (QuotaError("q"), [90, 90, 90]),
@@ -177,13 +177,13 @@ def test_a_shorter_hold_of_the_same_cause_shortens_none() -> None:
 
 def test_a_success_begins_the_delays_anew_but_not_one_that_began_before_the_failure() -> None:
     cloud = Cloud()
-    assert cloud.fail_in_a_row(CloudError("e"), 3) == [5, 10, 20]
-    cloud.holds.succeeded(T2, began_at=14)
-    cloud.fail(CloudError("e"), at=35, began=35)
-    assert cloud.holds.next_end(35) == 35 + 40
-    cloud.holds.succeeded(T2, began_at=75)
-    cloud.fail(CloudError("e"), at=80, began=80)
-    assert cloud.holds.next_end(80) == 80 + 5
+    assert cloud.fail_in_a_row(CloudError("e"), 3) == [0.5, 1, 2]
+    cloud.holds.succeeded(T2, began_at=1.4)
+    cloud.fail(CloudError("e"), at=3.5, began=3.5)
+    assert cloud.holds.next_end(3.5) == 3.5 + 4
+    cloud.holds.succeeded(T2, began_at=7.5)
+    cloud.fail(CloudError("e"), at=8, began=8)
+    assert cloud.holds.next_end(8) == 8 + 0.5
 
 
 def test_a_success_elsewhere_says_nothing_of_a_type_that_was_short() -> None:
@@ -274,13 +274,13 @@ def test_a_trial_after_a_quota_is_no_quota() -> None:
 def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
     cloud = Cloud()
     lengths, now = [], 0.0
-    for count in range(2, 11):
+    for count in range(2, 13):
         cloud.holds.stillborn(count=count, why="no python", now=now)
         end = cloud.holds.next_end(now)
         assert end is not None
         lengths.append(end - now)
         now = end
-    assert lengths == [10, 20, 40, 80, 160, 320, 640, 900, 900]
+    assert lengths == [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
     assert list(cloud.holds.trials(GPU, now)) == [EVERYTHING]
 
 
@@ -289,13 +289,13 @@ def test_each_cause_holds_on_its_own() -> None:
     cloud.fail(RateLimitError("r", retry_after_s=30), at=0, began=0)
     cloud.fail(CloudError("e"), at=0, began=0)
     cloud.fail(CapacityError("c"), at=0, began=0)
-    assert [h.cause for h in cloud.holds.active(4)] == [
+    assert [h.cause for h in cloud.holds.active(0.4)] == [
         HoldCause.CAPACITY,
         HoldCause.RATE_LIMIT,
         HoldCause.ERROR,
     ]
-    assert cloud.holds.next_end(4) == 5
-    assert [h.cause for h in cloud.holds.active(5)] == [HoldCause.CAPACITY, HoldCause.RATE_LIMIT]
+    assert cloud.holds.next_end(0.4) == 0.5
+    assert [h.cause for h in cloud.holds.active(0.5)] == [HoldCause.CAPACITY, HoldCause.RATE_LIMIT]
     assert cloud.held(30) == ["t1"]
 
 

@@ -328,7 +328,7 @@ def test_pending_creates_count_for_max_instances_and_for_concurrency() -> None:
 @pytest.mark.parametrize(
     ("error", "held_s", "code"),
     [
-        (CloudError("?"), 5, "creates_held"),
+        (CloudError("?"), 0.5, "creates_held"),
         (RateLimitError("slow", retry_after_s=30), 30, "creates_held"),
         (CapacityError("none", scope=CapacityScope.ALL), 45, "at_capacity"),
         (CapacityError("none"), 45, "at_capacity"),
@@ -343,7 +343,7 @@ def test_each_failure_holds_creates_for_its_own_time(
     (create,) = creating(rig, 1)
     refuse(rig, create, error)
     assert rig.engine.placing.reason("c-1").code == code  # type: ignore[union-attr]  # it waits
-    rig.advance(held_s - 0.5)
+    rig.advance(held_s - 0.1)
     assert count(rig, CreateInstance) == 1
     rig.advance(2)
     assert count(rig, CreateInstance) == 2

@@ -75,3 +75,14 @@ def test_one_instance_is_tried_at_a_time_until_one_is_of_use() -> None:
     assert "running" in rig.states().values()
     rig.advance(1)
     assert len(rig.created_types()) == bought + 5, "the other three get theirs at once"
+
+
+def test_useless_instances_bought_after_one_was_of_use_count_again() -> None:
+    rig = bought_at_once(4)
+    probed(rig, broken=3)
+    rig.advance(0.1)
+    bought = len(rig.created_types())
+    assert bought > 5
+    probed(rig, broken=bought)
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None, "the hold that would have gone on says nothing of these"
