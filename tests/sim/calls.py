@@ -45,6 +45,7 @@ class CloudSurroundings:
     timeout_s: float
     hanging: float
     late_addresses: bool
+    filters_tags: bool = True
     pace: float = 1.0
 
 
@@ -96,7 +97,8 @@ class VirtualCalls:
 
         def effect() -> PoolEvent:
             try:
-                shown = self._around.model.listing(CLUSTER_TAGS, self._around.timeline.now)
+                tags = CLUSTER_TAGS if self._around.filters_tags else {}
+                shown = self._around.model.listing(tags, self._around.timeline.now)
             except CloudError as error:
                 return ListingFailed(op_id=command.op_id, error=error)
             seen = tuple(self._seen(machine, tags) for machine, tags in shown)

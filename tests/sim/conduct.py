@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dispatcher.queue import ClassKey
-from drivers.errors import CapacityError, QuotaError, RateLimitError
+from drivers.errors import RateLimitError
 from pool.messages import (
+    AttemptStarted,
     Created,
     CreateFailed,
     CreateInstance,
@@ -51,29 +52,31 @@ class Bucket:
 class Conduct:
     """Looks at one process after the other; `wanted` is what admins asked of instances."""
 
-    def __init__(self, timeline: Timeline, truth: Truth, hosts: dict[str, Host]) -> None:
+    def __init__(
+        self, timeline: Timeline, truth: Truth, hosts: dict[str, Host], foreign: set[str]
+    ) -> None:
         self._timeline = timeline
         self._truth = truth
         self._hosts = hosts
+        self._foreign = foreign
         self.wanted: dict[str, IdleBehavior] = {}
         self.killed: set[str] = set()
         self._process: DispatcherProcess | None = None
-        self._create_held_until = 0.0
         self._listing_held_until = 0.0
         self._other_held_until = 0.0
 
     def handled(self, process: DispatcherProcess) -> None:
         """Look at what an event changed; the engine's own check has run."""
         if process is self._process:
-            self._shortages.look()
+            self._shortages.look(self._timeline.now)
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
         self._process = process
         self._ops = Bucket(settings.max_cloud_ops_per_second)
         self._probes = Bucket(settings.max_probes_per_second)
-        self._shortages = Shortages(process.engine)
-        self._create_held_until = self._listing_held_until = self._other_held_until = 0.0
+        self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
+        self._listing_held_until = self._other_held_until = 0.0
 
     # ---- what is decided ----
 
@@ -84,6 +87,9 @@ class Conduct:
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
+        if isinstance(command, DestroyInstance | SetTags):
+            ours = command.instance_id not in self._foreign
+            expect(ours, "foreign instances are untouched", f"{command}")
         match command:
             case ListInstances():
                 held = now < self._listing_held_until - SLACK
@@ -109,8 +115,6 @@ class Conduct:
         pool = process.engine.pool
         now = self._timeline.now
         expect(pool.listed_once, "nothing before the first listing", f"{command}")
-        held = now < self._create_held_until - SLACK
-        expect(not held, "no create during a hold", f"until {self._create_held_until}")
         self._shortages.created(command.op_id, command.instance_type, now)
         most = process.engine.settings.max_instances
         count = len(pool.workers) + len(pool.hoped_for())
@@ -181,6 +185,10 @@ class Conduct:
                 answered = self._shortages.answered(event.op_id)
                 if answered is not None:
                     self._shortages.had(*answered)
+            case AttemptStarted():
+                attempt = process.engine.pool.attempts.get(event.attempt_id)
+                if attempt is not None and attempt.start_op == event.op_id:
+                    self._shortages.of_use()
             case ListingFailed(error=RateLimitError() as error):
                 self._listing_held_until = now + _told_s(error)
             case (
@@ -196,15 +204,7 @@ class Conduct:
         if answered is None:
             return
         type_, began_at = answered
-        match event.error:
-            case RateLimitError() as error:
-                self._create_held_until = max(self._create_held_until, now + _told_s(error))
-            case CapacityError() as shortage:
-                self._shortages.short(type_, shortage.scope, began_at, now)
-            case QuotaError():
-                self._shortages.quota(type_, now)
-            case _:
-                pass
+        self._shortages.failed(type_, event.error, began_at, now)
 
 
 def _told_s(error: RateLimitError) -> float:

@@ -74,7 +74,11 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """One run. `limits_change_every_s` is how often quota and capacity change (0: never)."""
+    """One run. `limits_change_every_s` is how often quota and capacity change (0: never).
+
+    Of the cloud's calls, `hanging_calls` never answer. There are `foreign` instances of another
+    cluster in the account, which `unfiltered_listings` show too, and `unconfigured` ones of ours.
+    """
 
     seed: int
     safety_s: float
@@ -88,6 +92,9 @@ class SimOptions:
     hanging_calls: float = 0.0
     driver_verifies_keys: bool = False
     powers_off: bool = True
+    foreign: int = 0
+    unconfigured: int = 0
+    unfiltered_listings: bool = False
     pace: float = 1.0
 
     def described(self) -> str:
@@ -95,7 +102,15 @@ class SimOptions:
         lines = [f"seed {self.seed}, safety for {self.safety_s:.0f} s"]
         parts = ("demand", "hosts", "dispatcher", "cloud", "pool", "scheduler")
         lines += [f"  {name}: {getattr(self, name)}" for name in parts]
-        rest = ("limits_change_every_s", "hanging_calls", "driver_verifies_keys", "powers_off")
+        rest = (
+            "limits_change_every_s",
+            "hanging_calls",
+            "driver_verifies_keys",
+            "powers_off",
+            "foreign",
+            "unconfigured",
+            "unfiltered_listings",
+        )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
         return "\n".join(lines)
 
@@ -116,6 +131,9 @@ def options_of(seed: int) -> SimOptions:
         hanging_calls=_share(dice, 0.05),
         driver_verifies_keys=dice.falls(0.2),
         powers_off=dice.falls(0.8),
+        foreign=dice.whole(0, 2),
+        unconfigured=dice.whole(0, 2),
+        unfiltered_listings=dice.falls(0.5),
     )
 
 

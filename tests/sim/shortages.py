@@ -1,50 +1,71 @@
-"""What the cloud refused for lack of quota or capacity, and what may not be asked again yet."""
+"""What the cloud refused or was of no use, and for how long nothing may be created for it.
+
+An account of its own beside the pool's: after each event both must say the same.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from dispatcher.engine import Engine
-from drivers.errors import CapacityScope
+from drivers.errors import (
+    AmbiguousResult,
+    CapacityError,
+    CapacityScope,
+    CloudError,
+    QuotaError,
+    RateLimitError,
+)
 from drivers.interface import InstanceType
+from pool import backoff
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.transitions import Trigger
 from tests.sim.truth import expect
 
-LONGEST_S = 900.0
+FORGOTTEN_AFTER_S = 900.0
+LONGEST_TOLD_S = 3600.0
 SLACK = 1e-6
+CAPACITY, QUOTA, RATE_LIMIT, ERROR, STILLBORN = (
+    "capacity",
+    "quota",
+    "rate_limit",
+    "error",
+    "stillborn",
+)
 Scope = tuple[str, ...]
+Key = tuple[str, Scope]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Shortage:
+class _Account:
     until: float
-    repeats: int
-
-
-@dataclass(slots=True, kw_only=True)
-class _Quota:
-    until: float
-    instances: int
+    repeats: int = 0
+    instances: int = 0
 
 
 class Shortages:
-    """Keeps account for one process; scopes are tuples of names, () is everything."""
+    """Keeps account for one process; scopes are tuples of names, () is everything.
 
-    def __init__(self, engine: Engine) -> None:
+    `offset_s` is what the process's clock is ahead of the world's.
+    """
+
+    def __init__(self, engine: Engine, offset_s: float) -> None:
         self._engine = engine
+        self._offset_s = offset_s
         self._settings = engine.pool.settings
         self._groups = engine.pool.quota_groups
-        self._capacity: dict[Scope, _Shortage] = {}
-        self._quota: dict[Scope, _Quota] = {}
+        self._accounts: dict[Key, _Account] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
+        self._useless: set[str] = set()
+        self._useless_in_a_row = 0
+        self._useless_until = -inf
 
     def _market(self, type_: InstanceType) -> Scope:
         return ("market", self._groups.get(type_.name, ""), str(type_.preemptible))
 
     def _scopes(self, type_: InstanceType) -> tuple[Scope, ...]:
         return ((), self._market(type_), ("type", type_.name))
-
-    def _quota_scope(self, type_: InstanceType) -> Scope:
-        return self._market(type_) if any(self._groups.values()) else ()
 
     def _count(self, scope: Scope) -> int:
         workers = self._engine.pool.workers.values()
@@ -54,17 +75,26 @@ class Shortages:
 
     def created(self, op_id: int, type_: InstanceType, now: float) -> None:
         """Look at a create that is decided."""
-        for scope in self._scopes(type_):
-            shortage = self._capacity.get(scope)
-            if shortage is None:
+        for (cause, scope), account in self._accounts.items():
+            if scope not in self._scopes(type_) or now >= account.until + FORGOTTEN_AFTER_S:
                 continue
-            expect(now >= shortage.until - SLACK, "no create during a capacity hold", f"{scope}")
+            free = now >= account.until - SLACK
+            expect(free, f"no create during a hold: {cause}", f"{type_.name}: {scope} {account}")
             others = [t.name for t, _ in self._under_way.values() if scope in self._scopes(t)]
             expect(not others, "one trial create at a time", f"{scope}: {others}")
-        quota = self._quota.get(self._quota_scope(type_))
-        if quota is not None:
-            expect(now >= quota.until - SLACK, "no create during a quota hold", f"{type_.name}")
+            if cause == STILLBORN:
+                self._expect_none_unproven()
         self._under_way[op_id] = (type_, now)
+
+    def _expect_none_unproven(self) -> None:
+        unproven = [w.id for w in self._engine.pool.workers.values() if self._is_unproven(w)]
+        expect(not unproven, "one trial create at a time", f"{unproven} may yet be of use")
+
+    def _is_unproven(self, worker: Worker) -> bool:
+        young = worker.appeared_at - self._offset_s > self._useless_until + SLACK
+        able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.last_busy
+        coming = (WorkerState.UNKNOWN, WorkerState.BOOTING, WorkerState.IDLE)
+        return young and able and worker.state in coming
 
     def answered(self, op_id: int) -> tuple[InstanceType, float] | None:
         """Note that a create has an answer; return its type and when it was decided."""
@@ -72,34 +102,95 @@ class Shortages:
 
     def had(self, type_: InstanceType, began_at: float) -> None:
         """Note that an instance was had: what was short is not any more."""
-        for scope in self._scopes(type_):
-            shortage = self._capacity.get(scope)
-            if shortage is not None and began_at >= shortage.until - SLACK:
-                del self._capacity[scope]
+        for key, account in list(self._accounts.items()):
+            cause, scope = key
+            concerned = cause != STILLBORN and scope in self._scopes(type_)
+            if concerned and began_at >= account.until - SLACK:
+                del self._accounts[key]
 
-    def short(self, type_: InstanceType, scope: CapacityScope, began_at: float, now: float) -> None:
-        """Note a shortage, told to reach as far as `scope` says."""
-        reach = {
-            CapacityScope.TYPE: ("type", type_.name),
-            CapacityScope.GROUP: self._market(type_),
-            CapacityScope.ALL: (),
-        }[scope]
-        known = self._capacity.get(reach)
-        repeats = 0
-        if known is not None and now < known.until + LONGEST_S:
+    def failed(self, type_: InstanceType, error: CloudError, began_at: float, now: float) -> None:
+        """Note what a create call was refused for, and how long that holds."""
+        if isinstance(error, AmbiguousResult):
+            return
+        key = self._blamed(type_, error)
+        known = self._accounts.get(key)
+        repeats, until = 0, 0.0
+        if known is not None and now < known.until + FORGOTTEN_AFTER_S:
             repeats = known.repeats + (began_at >= known.until - SLACK)
-        hold_s = min(LONGEST_S, self._settings.capacity_hold_s * 2.0**repeats)
-        self._capacity[reach] = _Shortage(until=now + hold_s, repeats=repeats)
+            until = known.until
+        until = max(until, now + self._length_s(key[0], error, repeats))
+        count = self._count(key[1]) if key[0] == QUOTA else 0
+        self._accounts[key] = _Account(until=until, repeats=repeats, instances=count)
 
-    def quota(self, type_: InstanceType, now: float) -> None:
-        """Note that the account's limit was reached."""
-        scope = self._quota_scope(type_)
-        until = now + self._settings.quota_hold_s
-        self._quota[scope] = _Quota(until=until, instances=self._count(scope))
+    def _blamed(self, type_: InstanceType, error: CloudError) -> Key:
+        match error:
+            case CapacityError(scope=CapacityScope.TYPE):
+                return CAPACITY, ("type", type_.name)
+            case CapacityError(scope=CapacityScope.GROUP):
+                return CAPACITY, self._market(type_)
+            case CapacityError():
+                return CAPACITY, ()
+            case QuotaError():
+                return QUOTA, self._market(type_) if any(self._groups.values()) else ()
+            case RateLimitError():
+                return RATE_LIMIT, ()
+            case _:
+                return ERROR, ()
 
-    def look(self) -> None:
-        """End the quota holds in whose scope an instance has left."""
-        for scope in list(self._quota):
-            quota = self._quota[scope]
-            if quota.instances and self._count(scope) < quota.instances:
-                del self._quota[scope]
+    def _length_s(self, cause: str, error: CloudError, repeats: int) -> float:
+        told_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+        if told_s is not None:
+            return min(max(told_s, 1.0), LONGEST_TOLD_S)
+        first_s, most_s = {
+            CAPACITY: (self._settings.capacity_hold_s, 900.0),
+            QUOTA: (self._settings.quota_hold_s, self._settings.quota_hold_s),
+            RATE_LIMIT: (1.0, 60.0),
+            ERROR: (0.5, 60.0),
+        }[cause]
+        return float(min(most_s, first_s * 2.0**repeats))
+
+    # ---- instances ----
+
+    def of_use(self) -> None:
+        """Note that an instance works: the row of useless ones ends."""
+        self._useless_in_a_row = 0
+        self._accounts.pop((STILLBORN, ()), None)
+
+    def _note_useless(self, now: float) -> None:
+        for worker in self._engine.pool.workers.values():
+            given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
+            if worker.last_busy or not (given_up or worker.complaint) or worker.id in self._useless:
+                continue
+            self._useless.add(worker.id)
+            if worker.appeared_at - self._offset_s < self._useless_until - SLACK:
+                continue
+            self._useless_in_a_row += 1
+            if self._useless_in_a_row > 1:
+                hold_s = min(900.0, 2.0 * 2.0 ** (self._useless_in_a_row - 2))
+                self._useless_until = max(self._useless_until, now + hold_s)
+                self._accounts[STILLBORN, ()] = _Account(until=self._useless_until)
+
+    def look(self, now: float) -> None:
+        """Take in what became of instances, and compare the accounts."""
+        for (cause, scope), account in self._accounts.items():
+            left = cause == QUOTA and account.instances and self._count(scope) < account.instances
+            if left and now < account.until:
+                account.until = now
+        self._note_useless(now)
+        mine = {k: a.until for k, a in self._accounts.items() if a.until > now + SLACK}
+        pools = {
+            (hold.cause.value, self._named(hold.scope)): hold.until - self._offset_s
+            for hold in self._engine.pool.holds.active(now + self._offset_s)
+            if hold.until - self._offset_s > now + SLACK
+        }
+        for key in sorted(mine.keys() | pools.keys()):
+            same = abs(mine.get(key, now) - pools.get(key, now)) < SLACK
+            what = f"{key}: until {mine.get(key)}, the pool says {pools.get(key)}"
+            expect(same, "holds are as long as they must be", what)
+
+    def _named(self, scope: backoff.Scope) -> Scope:
+        if scope.type_name is not None:
+            return ("type", scope.type_name)
+        if scope.group is not None:
+            return ("market", scope.group, str(scope.preemptible))
+        return ()

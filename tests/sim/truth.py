@@ -38,6 +38,7 @@ class Truth:
         self.live: dict[str, Host] = {}
         self.exits: dict[str, AttemptExit | None] = {}
         self.ran_on: dict[str, Host] = {}
+        self.powered_off: set[str] = set()
         self.longest_still_s = 0.0
         self._forward_at = 0.0
         self.busy_s = 0.0
@@ -120,6 +121,7 @@ class Truth:
         expect(not running, "the lease spares what runs", f"{running} on {host.machine.id}")
         held = host.machine.tags.get(TAG) == "hold" and host.lease.suspended
         expect(not held, "held instances are untouched", f"{host.machine.id} powers off")
+        self.powered_off.add(host.machine.id)
 
     # ---- what is committed ----
 

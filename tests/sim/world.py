@@ -22,6 +22,7 @@ from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
 from tests.sim.options import DispatcherFaults, HostFaults, SimOptions
 from tests.sim.process import DispatcherProcess, Making
 from tests.sim.store import VirtualStore
+from tests.sim.strangers import Strangers
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.trouble import Trouble
 from tests.sim.truth import Truth, expect
@@ -29,6 +30,7 @@ from tests.sim.users import MakeContainer, Users, any_container
 
 Destiny = Callable[[int, InstanceType, float, Fate], Fate]
 
+GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
 EPOCH_S = 1_000_000.0
 
@@ -75,6 +77,7 @@ class World:
         self._dispatcher_faults = options.dispatcher
         self._numbers = 0
         self._cloud_armed_at = math.inf
+        self._last_final_at = 0.0
         self._dice = Dice(options.seed, "world")
         self._links_dice = Dice(options.seed, "links")
         self._calls_dice = Dice(options.seed, "calls")
@@ -89,7 +92,8 @@ class World:
             dice_of=lambda number: Dice(options.seed, f"instance {number}"),
             destiny=destiny,
         )
-        self.conduct = Conduct(self.timeline, self.truth, self.hosts)
+        self.strangers = Strangers(self.timeline, self.cloud, options)
+        self.conduct = Conduct(self.timeline, self.truth, self.hosts, self.strangers.foreign)
         self.trouble = Trouble(self)
         self.users = Users(
             timeline=self.timeline,
@@ -168,6 +172,7 @@ class World:
             timeout_s=self.options.pool.cloud_call_timeout_s,
             hanging=0.0 if self._calm else self.options.hanging_calls,
             late_addresses=self.options.hosts.late_addresses,
+            filters_tags=not self.options.unfiltered_listings,
             pace=self.options.pace,
         )
 
@@ -186,6 +191,11 @@ class World:
         self.store.crash()
         down_s = self._dice.between(0, self._dispatcher_faults.longest_down_s)
         self.timeline.after(down_s, self.start)
+
+    def abandon(self) -> None:
+        """Let the dispatcher die for good."""
+        self.crash("for good")
+        self.abandoned = True
 
     # ---- inspecting ----
 
@@ -274,13 +284,12 @@ class World:
     def run(self) -> Outcome:
         """Let faults happen, then none; everything must end, and end well."""
         safety_s = self.options.safety_s
-        self.users.begin(safety_s)
-        self.trouble.begin(safety_s)
-        self.start()
+        self.begin(safety_s)
         self.timeline.run(safety_s, lambda: False)
         self._calm_down()
         self.timeline.run(safety_s + LIVENESS_S, self._over)
         expect(self._over(), "everything ends", self.described())
+        self._expect_no_longer_than_needed(safety_s)
         self.truth.final()
         return Outcome(
             busy_s=self.truth.busy_s,
@@ -290,18 +299,33 @@ class World:
             ended=True,
         )
 
+    def begin(self, safety_s: float) -> None:
+        """Begin with strangers in the account, and with everything that is to happen."""
+        self.strangers.appear(self._appeared)
+        self._cloud_changed()
+        self.users.begin(safety_s)
+        self.trouble.begin(safety_s)
+        self.start()
+
+    def _expect_no_longer_than_needed(self, safety_s: float) -> None:
+        pool = self.options.pool
+        needed_s = pool.boot_timeout_s + pool.probe_timeout_s + pool.idle_timeout_s + GRACE_S
+        outlived_s = self.timeline.now - max(safety_s, self._last_final_at)
+        expect(outlived_s <= needed_s, "no instance outlives its use", f"by {outlived_s:.0f} s")
+
     def _calm_down(self) -> None:
         self._host_faults = HostFaults()
         self._dispatcher_faults = DispatcherFaults()
         self.store.faults = DispatcherFaults()
         self.cloud.faults = SimulatedFaults()
         limits = self.cloud.limits
-        limits.quota = max(1, limits.quota) if limits.quota else 0
+        limits.quota += len(self.strangers.foreign) if limits.quota else 0
         limits.capacity, limits.shortages = {}, {}
         for host in self.hosts.values():
             host.faults = HostFaults()
             host.frozen_until = min(host.frozen_until, self.timeline.now)
         self.crash("to begin anew in calm")
+        self.start()
         self._care()
 
     def _care(self) -> None:
@@ -319,12 +343,14 @@ class World:
 
     def _over(self) -> bool:
         store = self.store
+        if not all(container.state.final for container in store.containers.values()):
+            self._last_final_at = self.timeline.now
+            return False
         return (
             self.process is not None
             and not store.launches
-            and not self.cloud.machines
+            and self.cloud.machines.keys() <= self.strangers.foreign
             and all(instance.gone_at is not None for instance in store.instances.values())
-            and all(container.state.final for container in store.containers.values())
         )
 
     def described(self) -> str:

@@ -1,0 +1,53 @@
+"""What happens to instances when the dispatcher dies for good: their leases end them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sim.options import HostFaults, options_of
+from tests.sim.truth import TAG
+from tests.sim.world import World
+
+SEEDS = 40
+LONGEST_FREEZE_S = 1000.0
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_instance_outlives_a_dispatcher_that_is_gone(seed: int) -> None:
+    options = replace(options_of(seed), powers_off=True, foreign=0)
+    world = World(options)
+    world.begin(options.safety_s)
+    world.timeline.run(options.safety_s, lambda: False)
+    world.abandon()
+    for host in world.hosts.values():
+        host.faults = HostFaults()
+    lease_s = options.pool.orphan_timeout_s
+    patience_s = 3 * lease_s + options.demand.longest_run_s + LONGEST_FREEZE_S
+    world.timeline.run(options.safety_s + patience_s, lambda: False)
+    left = [
+        machine.id
+        for machine in world.cloud.machines.values()
+        if not machine.ended
+        and machine.booted
+        and not (machine.tags.get(TAG) == "hold" or world.hosts[machine.id].lease.suspended)
+    ]
+    assert left == []
+    assert world.truth.live == {}, "what ran was let run to its end"
+
+
+def test_a_held_instance_is_left_alone() -> None:
+    held = 0
+    for seed in range(SEEDS):
+        options = replace(options_of(seed), powers_off=True, foreign=0)
+        world = World(options)
+        world.begin(options.safety_s)
+        world.timeline.run(options.safety_s, lambda: False)
+        world.abandon()
+        suspended = {host.machine.id for host in world.hosts.values() if host.lease.suspended}
+        world.truth.powered_off.clear()
+        world.timeline.run(options.safety_s + 3 * options.pool.orphan_timeout_s, lambda: False)
+        assert not suspended & world.truth.powered_off
+        held += len(suspended)
+    assert held > 0, "no seed left a held instance behind"
