@@ -160,6 +160,7 @@ class Engine:
         What users asked for and an earlier process did not get done is taken up again.
         """
         reactor.begin(self.pool, now)
+        self.ledger.begin(now)
         for container_id in sorted(self.ledger.containers):
             container = self.ledger.containers[container_id]
             if container.cancel_requested:
@@ -361,7 +362,8 @@ class Engine:
         self.ledger.drop_unreleased(instance_id)
         record = self.records.pop(instance_id, None)
         if record is not None:
-            gone = replace(record, gone_at=now, gone_reason=reason)
+            gone_at = max(now, record.created_at)
+            gone = replace(record, gone_at=gone_at, gone_reason=reason)
             self.ledger.changes.append(SaveInstance(instance=gone))
             self._instance_news.append(
                 PublishInstance(worker_id=instance_id, state="gone", reason=reason, gone=gone)

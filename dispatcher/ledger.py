@@ -22,6 +22,7 @@ from dispatcher.model import (
     Reason,
 )
 from dispatcher.queue import Queue
+from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.model import AttemptExit, ExitKind, Worker
@@ -68,7 +69,7 @@ class Ledger:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
         self.queued_bytes += spec_bytes(container.spec)
-        since = max([container.created_at, *(a.finished_at or 0.0 for a in container.attempts)])
+        since = latest(container)
         if not container.has_open_attempt:
             self.wait(container, since)
             return
@@ -76,6 +77,11 @@ class Ledger:
         self.open_attempts[attempt.id] = container.id
         if attempt.started_at is None:
             self.waiting_since[container.id] = since
+
+    def begin(self, now: float) -> None:
+        """Let nobody wait since the future: the clock may have been set back since."""
+        for container_id, since in self.waiting_since.items():
+            self.waiting_since[container_id] = min(since, now)
 
     def wait(self, container: Container, now: float) -> None:
         """Let a container wait for a place, since `now`, unless its priority holds it back."""
@@ -156,7 +162,7 @@ class Ledger:
             replace(
                 container,
                 state=ContainerState.RUNNING,
-                started_at=container.started_at or now,
+                started_at=first_start(container, now),
                 attempts=(*container.attempts[:-1], attempt),
             ),
             attempt,
@@ -181,8 +187,8 @@ class Ledger:
             return
         container, attempt = found
         outcome, reason = self._judge(container, how)
-        started_at, finished_at = _when(attempt, how, now)
-        container = replace(container, started_at=container.started_at or started_at)
+        started_at, finished_at = when_it_ran(attempt, how, now)
+        container = replace(container, started_at=first_start(container, started_at))
         attempt = replace(
             attempt,
             started_at=started_at,
@@ -316,11 +322,20 @@ class Ledger:
         exit_code: int | None = None,
         last: Attempt | None = None,
     ) -> None:
-        """Bring a container to its final state and let go of it; it stays in the store."""
+        """Bring a container to its final state and let go of it; it stays in the store.
+
+        It ends no earlier than what is known of it, though a later process's clock was set back.
+        """
         self.queue.discard(container.id)
         self.waiting_since.pop(container.id, None)
         self.save(
-            replace(container, state=state, reason=reason, finished_at=now, exit_code=exit_code),
+            replace(
+                container,
+                state=state,
+                reason=reason,
+                finished_at=max(now, latest(container)),
+                exit_code=exit_code,
+            ),
             last,
         )
         del self.containers[container.id]
@@ -364,16 +379,3 @@ def spec_bytes(spec: ContainerSpec) -> int:
     texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
     pairs = sum(len(name) + len(value) for name, value in (*spec.env, *spec.labels))
     return _SPEC_BYTES + texts + pairs
-
-
-def _when(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, float]:
-    """Return when an attempt ran, by our clock.
-
-    An exit may be found long after it happened: how long it ran is the instance's to tell, as far
-    as that can be true. Nothing ends before it began, though a later process's clock was set back.
-    """
-    started_at = attempt.started_at or attempt.created_at
-    ran_s = how.finished_at - how.started_at
-    if how.started_at > 0 and 0 <= ran_s <= now - started_at:
-        return started_at, started_at + ran_s
-    return started_at, max(started_at, now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
@@ -129,6 +131,17 @@ def restore(core: PoolCore, launch: Launch) -> None:
     core.launches[launch.token] = PendingLaunch(
         launch=launch, in_flight=False, counted=True, lost_answer_at=launch.created_at
     )
+
+
+def begin(core: PoolCore, now: float) -> None:
+    """Let no restored launch lie in the future: the clock may have been set back since.
+
+    Else it would count as an instance to come, and be kept, until the clock has caught up.
+    """
+    for pending in core.launches.values():
+        created_at = min(pending.launch.created_at, now)
+        pending.launch = replace(pending.launch, created_at=created_at)
+        pending.lost_answer_at = created_at
 
 
 def after_listing(core: PoolCore, began_at: float, now: float) -> None:

@@ -97,14 +97,14 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     def ran_for_s(self, now: datetime | None = None) -> float | None:
         """Return how long its last attempt has been running, or ran, in seconds.
 
-        None when it never did, and while it waits.
+        None when it never did, and while it waits; 0 when the server's clock is ahead of ours.
         """
         began_at = self.attempt_started_at
         if began_at is None:
             return None
         ended_at = self.attempts[-1].finished_at if self.attempts else None
         ended_at = ended_at or self.finished_at or now or datetime.now(UTC)
-        return (ended_at - began_at).total_seconds()
+        return max(0.0, (ended_at - began_at).total_seconds())
 
     def note(self) -> str:
         """Return why it waits, else where it runs, else why it ended, in one line."""

@@ -157,6 +157,9 @@ class Truth:
     def _expect_sane(self, container: Container) -> None:
         """Look at times and costs, which a clock that was set must not turn round."""
         expect(container.cost_usd >= 0, "costs and times are sane", f"{container}")
+        told = (container.created_at, container.started_at, container.finished_at)
+        times = [at for at in told if at is not None]
+        expect(times == sorted(times), "costs and times are sane", f"{container}")
         for attempt_id in self.store.attempts_of[container.id]:
             attempt = self.store.attempts[attempt_id]
             if attempt.started_at is not None and attempt.finished_at is not None:

@@ -224,6 +224,7 @@ def at(seconds: float) -> str:
 LOST = {"number": 1, "started_at": at(0), "finished_at": at(10)}
 PLACED = {"number": 2}
 STARTED = {"number": 2, "started_at": at(100)}
+AHEAD = {"number": 2, "started_at": at(170)}
 ENDED = {"number": 2, "started_at": at(100), "finished_at": at(105)}
 
 
@@ -233,6 +234,7 @@ ENDED = {"number": 2, "started_at": at(100), "finished_at": at(105)}
         ("queued", [LOST], None, None, None),
         ("locked", [LOST, PLACED], None, None, None),
         ("running", [LOST, STARTED], None, 100, 60),
+        ("running", [LOST, AHEAD], None, 170, 0),
         ("succeeded", [LOST, ENDED], 105, 100, 5),
         ("cancelled", [LOST], 105, 0, 10),
         ("cancelled", [PLACED], 105, None, None),
