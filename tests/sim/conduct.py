@@ -27,6 +27,7 @@ from tests.sim.process import DispatcherProcess
 from tests.sim.shortages import Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
+from tests.sim.upkeep import Upkeep
 
 CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags)
 SLACK = 1e-6
@@ -69,6 +70,7 @@ class Conduct:
         """Look at what an event changed; the engine's own check has run."""
         if process is self._process:
             self._shortages.look(self._timeline.now)
+            self._upkeep.look(self._other_held_until, self._listing_held_until)
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -76,6 +78,7 @@ class Conduct:
         self._ops = Bucket(settings.max_cloud_ops_per_second)
         self._probes = Bucket(settings.max_probes_per_second)
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
+        self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._listing_held_until = self._other_held_until = 0.0
 
     # ---- what is decided ----
@@ -84,6 +87,7 @@ class Conduct:
         """Look at a command as the engine decided it."""
         if process is not self._process:
             self._begin(process)
+        self._upkeep.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
@@ -177,6 +181,7 @@ class Conduct:
         """Look at an event before the engine gets it: what it holds is known from now on."""
         if process is not self._process:
             self._begin(process)
+        self._upkeep.heard(event)
         now = self._timeline.now
         match event:
             case CreateFailed():

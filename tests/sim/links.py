@@ -71,8 +71,8 @@ class VirtualSession:
         self.link = link
         self.host = host
         self.alive = True
-        self.last_contact = around.epoch_now()
         self._around = around
+        self._silent_since: float | None = None
         self._arrives = 0.0
         self._returns = 0.0
         self._unanswered: dict[int, StartAttempt] = {}
@@ -160,7 +160,6 @@ class VirtualSession:
             if self.alive and self.host.frozen_until > around.timeline.now:
                 around.timeline.at(self.host.frozen_until, arrive)
             elif self.alive:
-                self.last_contact = around.epoch_now()
                 action()
 
         around.timeline.at(self._returns, arrive)
@@ -199,19 +198,26 @@ class VirtualSession:
 
     def silent(self) -> None:
         """Hear nothing more: heartbeats are missed after a while."""
+        if self._silent_since is None:
+            self._silent_since = self._around.epoch_now()
         self._around.timeline.after(HEARTBEAT_TIMEOUT_S * self._around.pace, self._missed)
 
     def _missed(self) -> None:
         if self.host.frozen_until > self._around.timeline.now or not self.host.up:
             self.lost("no heartbeat")
+        else:
+            self._silent_since = None
 
     def lost(self, reason: str) -> None:
         """End here with a word to the pool: starts without an answer first."""
         if not self.alive:
             return
         self.end()
+        now, silent_since = self._around.epoch_now(), self._silent_since
         event = SessionLost(
-            worker_id=self.link.worker_id, last_contact=self.last_contact, reason=reason
+            worker_id=self.link.worker_id,
+            last_contact=now if silent_since is None else silent_since,
+            reason=reason,
         )
         if self.link.probing:
             self.link.held_back = event

@@ -57,7 +57,7 @@ class Shortages:
         self._groups = engine.pool.quota_groups
         self._accounts: dict[Key, _Account] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
-        self._useless: set[str] = set()
+        self._useless: set[tuple[str, float]] = set()
         self._useless_in_a_row = 0
         self._useless_until = -inf
 
@@ -158,10 +158,11 @@ class Shortages:
 
     def _note_useless(self, now: float) -> None:
         for worker in self._engine.pool.workers.values():
+            known = (worker.id, worker.appeared_at)
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
-            if worker.last_busy or not (given_up or worker.complaint) or worker.id in self._useless:
+            if worker.last_busy or not (given_up or worker.complaint) or known in self._useless:
                 continue
-            self._useless.add(worker.id)
+            self._useless.add(known)
             if worker.appeared_at - self._offset_s < self._useless_until - SLACK:
                 continue
             self._useless_in_a_row += 1

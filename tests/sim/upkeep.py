@@ -1,0 +1,195 @@
+"""The checks of when instances are ended and looked at: not too early, and not too late."""
+
+from __future__ import annotations
+
+from drivers.interface import IDLE_BEHAVIOR_TAG
+from pool import idle
+from pool.messages import (
+    AttemptExited,
+    DestroyInstance,
+    Listed,
+    ListingFailed,
+    ListInstances,
+    PoolCommand,
+    PoolEvent,
+    Probe,
+    ProbeSucceeded,
+    SessionLost,
+    SetTags,
+    StartAttempt,
+)
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.transitions import Trigger
+from tests.sim.hosts import Host
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import Truth, expect
+
+SLACK = 1e-6
+PATIENCE_S = 60.0
+"""How long a call may wait for its turn, holds aside."""
+
+
+class Upkeep:
+    """Looks at one process: when it began, what it heard of whom, and what it did about it."""
+
+    def __init__(
+        self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
+    ) -> None:
+        self._process = process
+        self._pool = process.engine.pool
+        self._timeline = timeline
+        self._truth = truth
+        self._hosts = hosts
+        self._busy_at: dict[str, float] = {}
+        self._contact_at: dict[str, float] = {}
+        self._destroy_at: dict[str, float] = {}
+        self._tags_differ_at: dict[str, float] = {}
+        self._listing_at = timeline.now
+        self._listing = False
+
+    # ---- not too early ----
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        now = self._timeline.now
+        match command:
+            case ListInstances():
+                expect(not self._listing, "one listing at a time", f"{command}")
+                self._listing = True
+                self._listing_at = now
+            case StartAttempt():
+                self._busy_at[command.worker_id] = now
+            case SetTags():
+                self._tags_differ_at.pop(command.instance_id, None)
+            case DestroyInstance():
+                if command.instance_id not in self._destroy_at:
+                    self._on_first_destroy(command.instance_id, now)
+                self._destroy_at[command.instance_id] = now
+            case Probe():
+                self._on_probe(command)
+            case _:
+                pass
+
+    def _on_probe(self, command: Probe) -> None:
+        stored = self._truth.store.instances.get(command.worker_id)
+        pinned = stored.host_key if stored is not None else ""
+        what = f"{command.worker_id}: {command.host_key!r}, stored is {pinned!r}"
+        expect(not pinned or command.host_key == pinned, "a proven key is kept", what)
+        void = not (command.host_key and command.secret)
+        expect(void, "a proven key makes the secret void", command.worker_id)
+
+    def _on_first_destroy(self, worker_id: str, now: float) -> None:
+        worker = self._pool.workers.get(worker_id)
+        if worker is None:
+            return
+        settings = self._pool.settings
+        ended_by = {t for t in Trigger if worker.end_reason.startswith(t.value)}
+        busy_at = self._busy_at.get(worker_id, 0.0)
+        if Trigger.IDLE_TIMEOUT in ended_by:
+            early = now < busy_at + settings.idle_timeout_s - SLACK
+            expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
+            awaited = worker_id in self._pool.awaited
+            expect(not awaited, "nobody waits for what is idled out", worker_id)
+        if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
+            patient = now >= busy_at + settings.probe_timeout_s - SLACK
+            missing = sorted(worker.unreleased)
+            expect(not missing or patient, "logs are waited for", f"{worker_id}: {missing}")
+        if Trigger.BOOT_TIMEOUT in ended_by and worker_id in self._hosts:
+            end_at = self._hosts[worker_id].machine.created_at + settings.boot_timeout_s
+            expect(now >= end_at - SLACK, "no instance is ended early", f"{worker_id} may boot")
+        if Trigger.PROBE_TIMEOUT in ended_by:
+            self._expect_silence(worker_id)
+
+    def _expect_silence(self, worker_id: str) -> None:
+        link = self._process.links.links.get(worker_id)
+        silent = link is None or link.session is None
+        expect(silent, "no instance is ended early", f"{worker_id} has a session")
+        end_at = self._contact_at.get(worker_id, 0.0) + self._pool.settings.probe_timeout_s
+        early = self._process.now() < end_at - SLACK
+        expect(not early, "no instance is ended early", f"{worker_id} was heard of")
+
+    # ---- what is heard ----
+
+    def heard(self, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it."""
+        now = self._timeline.now
+        match event:
+            case Listed():
+                self._listing = False
+                self._compare_tags(event, now)
+            case ListingFailed():
+                self._listing = False
+            case ProbeSucceeded():
+                self._contact(event.worker_id, event.began_at)
+                if not event.boot_error:
+                    self._busy_at.setdefault(event.worker_id, now)
+            case SessionLost():
+                self._contact(event.worker_id, event.last_contact)
+            case AttemptExited():
+                attempt = self._pool.attempts.get(event.attempt_id)
+                worker = self._pool.workers.get(event.worker_id)
+                if attempt is not None and worker is not None and attempt.id in worker.attempts:
+                    self._busy_at[event.worker_id] = now
+            case _:
+                pass
+
+    def _contact(self, worker_id: str, at: float) -> None:
+        self._contact_at[worker_id] = max(at, self._contact_at.get(worker_id, at))
+
+    def _compare_tags(self, event: Listed, now: float) -> None:
+        for seen in event.instances:
+            worker = self._pool.workers.get(seen.id)
+            if worker is None or worker.state is WorkerState.SHUTDOWN:
+                continue
+            if dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
+                self._tags_differ_at.pop(seen.id, None)
+            else:
+                self._tags_differ_at.setdefault(seen.id, now)
+
+    # ---- not too late ----
+
+    def look(self, other_held_until: float, listing_held_until: float) -> None:
+        """Look at what is overdue after an event; holds excuse calls of the cloud's."""
+        now = self._timeline.now
+        listing_due = self._listing_at + self._pool.settings.sync_interval_s
+        late = not self._listing and now > max(listing_due, listing_held_until) + PATIENCE_S
+        expect(not late, "the listing goes on", f"the last was at {self._listing_at}")
+        for worker_id in sorted(self._pool.workers):
+            worker = self._pool.workers[worker_id]
+            if worker.state is WorkerState.SHUTDOWN:
+                self._tags_differ_at.pop(worker_id, None)
+                self._expect_repeated(worker, max(now - PATIENCE_S, 0.0), other_held_until)
+            elif worker.behavior is not IdleBehavior.HOLD:
+                self._expect_ended(worker)
+        for worker_id in sorted(self._tags_differ_at):
+            if worker_id not in self._pool.workers:
+                del self._tags_differ_at[worker_id]
+                continue
+            due = max(self._tags_differ_at[worker_id], other_held_until) + PATIENCE_S
+            expect(now <= due, "tags are what is wanted", f"{worker_id}: {due}")
+
+    def _expect_repeated(self, worker: Worker, latest: float, held_until: float) -> None:
+        """Expect that a destroy is asked for again until the instance is gone."""
+        shut_down_at = worker.state_since - self._process.now() + self._timeline.now
+        last = max(shut_down_at, self._destroy_at.get(worker.id, 0.0))
+        due = max(last + self._pool.settings.shutdown_timeout_s, held_until)
+        expect(latest <= due, "a destroy is repeated", f"{worker.id}: the last was at {last}")
+
+    def _expect_ended(self, worker: Worker) -> None:
+        """Expect that a worker would be shut down if it were overdue."""
+        settings, now = self._pool.settings, self._process.now() - 1.0
+        draining = idle.is_draining(worker)
+        ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+        if ready and not worker.session_up:
+            due = worker.last_contact + settings.probe_timeout_s
+            expect(now <= due, "no silent instance is kept", f"{worker.id}")
+        elif not ready and not draining:
+            due = worker.appeared_at + settings.boot_timeout_s
+            expect(now <= due, "no instance boots for ever", f"{worker.id}")
+        if worker.state is not WorkerState.IDLE or worker.unreleased:
+            return
+        kept = worker.id in self._pool.awaited
+        due = worker.state_since + settings.idle_timeout_s
+        expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
+        expect(not draining, "no drained instance is kept", f"{worker.id}")
