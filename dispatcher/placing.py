@@ -172,6 +172,9 @@ class Placing:
         claim = self.claims.get(container_id)
         if claim is not None:
             return claim
+        if not self.pool.listed_once:
+            message = "nothing is placed until the cloud's first complete listing is in"
+            return Reason(code="not_listed", message=message)
         request_class = self.ledger.queue.class_of(container_id)
         return self.waiting.get(request_class.key) if request_class is not None else None
 

@@ -155,13 +155,14 @@ class Performer:
                 )
             failure = str(error) or type(error).__name__
             reports.note_probe(command.worker_id, failure, boot=command.boot)
+            message = error.message if isinstance(error, ProbeStageError) else failure
             reports.probe_ends(
                 ProbeFailed(
                     op_id=command.op_id,
                     worker_id=command.worker_id,
                     revision=command.revision,
                     stage=stage,
-                    message=failure,
+                    message=message,
                 )
             )
             return

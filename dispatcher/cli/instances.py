@@ -38,7 +38,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        seen.broken or seen.last_error or "",
+        "; ".join(each for each in (seen.broken, seen.last_error) if each),
     )
 
 

@@ -31,6 +31,7 @@ def test_nothing_is_created_before_the_first_complete_listing() -> None:
     rig.submit(make_container(1))
     rig.advance(30)
     assert rig.kinds() == ["ListInstances"]
+    assert rig.engine.placing.reason("c-1").code == "not_listed"  # type: ignore[union-attr]  # it waits
     listing = last_commands(rig, ListInstances)[0]
     rig.list_now(listing.op_id)
     rig.settle()
