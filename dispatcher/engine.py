@@ -52,7 +52,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import AttemptPhase, PoolAttempt, PoolSettings, WorkerState
+from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, WorkerState
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,
@@ -66,6 +66,7 @@ from pool.notices import (
     WorkerChanged,
     WorkerGone,
 )
+from pool.tags import is_stand_in
 
 Publication = PublishContainer | PublishInstance
 NOTHING_TO_PLAN = (Destroyed, DestroyFailed, ListingFailed, ProbeFailed, TagsFailed, TagsSet)
@@ -124,6 +125,8 @@ class Engine:
             self.records[record.id] = record
             if record.host_key:
                 self.pool.pinned_keys[record.id] = record.host_key
+            if record.behavior:
+                self.pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
         for launch in recovered.launches:
             launching.restore(self.pool, launch)
         for container in recovered.containers:
@@ -332,16 +335,19 @@ class Engine:
         if worker is None:
             return
         old = self.records.get(worker_id)
+        type_name, price = worker.type.name, worker.type.price_usd_per_hour
+        if old is not None and not is_stand_in(old.type_name):
+            # It was bought as that, whatever the configuration says now.
+            type_name, price = old.type_name, old.price_usd_per_hour
         record = InstanceRecord(
             id=worker.id,
             token=worker.token,
-            type_name=old.type_name if old is not None else worker.type.name,
-            price_usd_per_hour=(
-                old.price_usd_per_hour if old is not None else worker.type.price_usd_per_hour
-            ),
+            type_name=type_name,
+            price_usd_per_hour=price,
             created_at=old.created_at if old is not None else worker.appeared_at,
             host_key=worker.host_key,
             address=worker.address,
+            behavior=worker.behavior.value if worker.untagged else "",
         )
         if record != old:
             self.records[worker_id] = record

@@ -178,7 +178,8 @@ class Container:
 class InstanceRecord:
     """What the store keeps of an instance, so that it can be trusted and billed after a restart.
 
-    `host_key` is "" until it is proven; `gone_at` is None while it may be billed.
+    `host_key` is "" until it is proven; `gone_at` is None while it may be billed. `behavior` is the
+    idle behavior that an admin gave it, until a listing has shown it in its tags; "" for none.
     """
 
     id: str
@@ -188,5 +189,6 @@ class InstanceRecord:
     created_at: float
     host_key: str = ""
     address: str = ""
+    behavior: str = ""
     gone_at: float | None = None
     gone_reason: str = ""

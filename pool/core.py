@@ -25,6 +25,7 @@ from pool.messages import (
 )
 from pool.model import (
     AttemptPhase,
+    IdleBehavior,
     InstanceSeen,
     PendingLaunch,
     PoolAttempt,
@@ -35,7 +36,7 @@ from pool.model import (
 )
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
 from pool.statistics import Statistics
-from pool.tags import behavior_from
+from pool.tags import behavior_from, is_unrecognised
 from pool.timers import Timers
 from pool.transitions import Removed, Trigger, next_state
 
@@ -74,6 +75,7 @@ class PoolCore:
         self.awaited: frozenset[str] = frozenset()
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
+        self.asked_behaviors: dict[str, IdleBehavior] = {}
         self.holds = CreateHolds(settings=settings, types=types, groups=quota_groups)
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
         self.probe_gate = ProbeGate(settings.max_probes_per_second)
@@ -133,7 +135,8 @@ class PoolCore:
             type=type_,
             token="",
             state=WorkerState.UNKNOWN,
-            behavior=behavior_from(tags),
+            behavior=self.asked_behaviors.get(seen.id, behavior_from(tags)),
+            untagged=seen.id in self.asked_behaviors,
             appeared_at=now,
             listed_at=now,
             state_since=now,
@@ -173,6 +176,19 @@ class PoolCore:
         pending.came_and_went = False
         if not worker.host_key:
             worker.secret = pending.launch.secret
+        type_ = self.types.get(pending.launch.type_name)
+        if type_ is not None:
+            self.learn_type(worker, type_)
+
+    def learn_type(self, worker: Worker, type_: InstanceType) -> None:
+        """Give a worker its type in place of a stand-in; one that has its type keeps it."""
+        if not is_unrecognised(worker.type) or type_ == worker.type:
+            return
+        worker.type = type_
+        worker.free = type_.allocatable
+        for resources in worker.attempts.values():
+            worker.free = worker.free.minus(resources)
+        self.note_changed(worker, f"its type is {type_.name}")
 
     def hoped_for(self) -> list[PendingLaunch]:
         """Return the launches, oldest first, that may still bring an instance not known here.

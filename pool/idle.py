@@ -27,10 +27,16 @@ _TAGS_AGAIN_S = 30.0
 
 
 def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: float) -> None:
-    """Give a worker another idle behavior, write it to its tags, and act on it at once."""
+    """Give a worker another idle behavior, write it to its tags, and act on it at once.
+
+    It is remembered until a listing shows it: a call may be lost, or come after a newer process has
+    read the old tags.
+    """
     if worker.behavior is not behavior:
         held = IdleBehavior.HOLD in (worker.behavior, behavior)
         worker.behavior = behavior
+        worker.untagged = True
+        core.asked_behaviors[worker.id] = behavior
         if held and worker.session_up:
             set_lease(core, worker)
         worker.revision += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
 from pool import idle, launching, probing
 from pool.core import PoolCore
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
@@ -83,21 +83,28 @@ def _schedule(core: PoolCore, now: float) -> None:
 
 
 def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> None:
+    tags = dict(seen.tags)
     worker = core.workers.get(seen.id)
     if worker is None:
-        worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
-    token = dict(seen.tags).get(TOKEN_TAG, "")
+        worker = core.add_worker(seen, type_from(tags, core.types), now=now)
+    # A listing may show an instance earlier than its tags.
+    if TYPE_TAG in tags:
+        core.learn_type(worker, type_from(tags, core.types))
+    token = tags.get(TOKEN_TAG, "")
     if token and not worker.token:
-        # A listing may show an instance earlier than its tags.
         core.bind_launch(worker, token)
     worker.listed = True
     worker.listed_at = max(worker.listed_at, began_at)
     if seen.address and seen.address != worker.address:
         worker.address = seen.address
         worker.revision += 1
+    if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
+        worker.untagged = False
+        core.asked_behaviors.pop(worker.id, None)
+        core.note_changed(worker, f"its tags say {worker.behavior.value}")
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
-        _keep_tags(core, worker, dict(seen.tags), now)
+        _keep_tags(core, worker, tags, now)
         idle.review(core, worker, now)
 
 

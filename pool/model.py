@@ -151,7 +151,8 @@ class Worker:
     that hold resources here, `unreleased` those that ended but whose log is not complete yet.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
-    `listed` says whether a listing has ever shown it; `strikes` counts starts in a row that failed
+    `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
+    behavior that an admin gave it; `strikes` counts starts in a row that failed
     for a cause that lies with the instance; `stillborn` that it was of no use before its first
     attempt; `end_reason` why it is being shut down. `broken_at` is when it became broken, 0.0 for
     never; `launched_here` says that this process asked for it, `reached` that a probe got past the
@@ -173,6 +174,7 @@ class Worker:
     last_contact: float = 0.0
     last_busy: float = 0.0
     listed: bool = False
+    untagged: bool = False
     strikes: int = 0
     stillborn: bool = False
     launched_here: bool = False

@@ -91,6 +91,7 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
         elif kind == "key":
             if subject not in core.workers:
                 core.pinned_keys.pop(subject, None)
+                core.asked_behaviors.pop(subject, None)
         elif kind == "signal":
             attempts.on_signal_due(core, subject, now)
         else:

@@ -159,6 +159,7 @@ def instance_values(instance: InstanceRecord) -> Values:
         "address": instance.address,
         "gone_at": instance.gone_at,
         "gone_reason": instance.gone_reason,
+        "behavior": instance.behavior,
     }
 
 
@@ -174,6 +175,7 @@ def instance_from_row(row: Row[Any]) -> InstanceRecord:
         address=row.address,
         gone_at=row.gone_at,
         gone_reason=row.gone_reason,
+        behavior=row.behavior,
     )
 
 

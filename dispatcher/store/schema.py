@@ -20,7 +20,7 @@ def migrate(engine: Engine) -> None:
     when a newer Longshore wrote the store.
     """
     with engine.begin() as connection:
-        config = _config(connection)
+        config = config_for(connection)
         script = ScriptDirectory.from_config(config)
         current = MigrationContext.configure(connection).get_current_revision()
         if current == script.get_current_head():
@@ -35,7 +35,8 @@ def migrate(engine: Engine) -> None:
         command.upgrade(config, "head")
 
 
-def _config(connection: Connection) -> Config:
+def config_for(connection: Connection) -> Config:
+    """Return Alembic's settings for the store behind an open connection."""
     config = Config()
     config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection

@@ -97,6 +97,7 @@ instances = Table(
     Column("address", Text, nullable=False),
     Column("gone_at", Double),
     Column("gone_reason", Text, nullable=False),
+    Column("behavior", Text, nullable=False),
 )
 Index("instances_by_gone", instances.c.gone_at)
 

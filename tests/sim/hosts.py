@@ -93,12 +93,12 @@ class Host:
     broken: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
     listener: Listener | None = None
-    contacted: bool = False
+    rekeyed: int = 0
 
     @property
     def key(self) -> str:
         """Return its host key."""
-        return f"ssh-ed25519 {self.machine.id}"
+        return f"ssh-ed25519 {self.machine.id}-{self.rekeyed}"
 
     @property
     def up(self) -> bool:
@@ -121,7 +121,6 @@ class Host:
     def contact(self) -> None:
         """Note that a dispatcher was heard."""
         self.lease.contact_at = self.timeline.now
-        self.contacted = True
         self._arm_lease()
 
     def _arm_lease(self) -> None:

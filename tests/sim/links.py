@@ -185,7 +185,8 @@ class VirtualSession:
             if attempt_id in self.link.allowed:
                 self._around.post(event)
 
-        self._push(complete, delay_s=LOG_S)
+        if not self._around.dice.falls(self._around.faults.lost_logs):
+            self._push(complete, delay_s=LOG_S)
 
     def broken(self, message: str) -> None:
         """Push that the runner finds its instance broken, or mended ("")."""

@@ -19,10 +19,12 @@ class HostFaults:
 
     A mean time of 0 is never. `drops` cut a session, `freezes` silence an instance for up to
     `longest_freeze_s`, `runner_crashes` kill the runner (and, half the time, a supervisor);
-    `slow_answers` come after the request's time limit, `repeats` of exits are told twice, some
-    starts are `refused` (half of them for a fault of the request), some processes are
-    `deaf` to TERM, and some `immortal` even to KILL; some supervisors are `lost_supervisors` and
-    leave no exit, some exits are `late_exits`, recorded a while after the process is gone;
+    `rekeys` change an instance's host key; the end of a log never comes while the session lives
+    for `lost_logs` of attempts; `slow_answers` come after the request's time limit, `repeats` of
+    exits are told twice, some starts are `refused` (half of them for a fault of the request), some
+    processes are `deaf` to TERM, and some `immortal` even to KILL; some supervisors are
+    `lost_supervisors` and leave no exit, some exits are `late_exits`, recorded a while after the
+    process is gone;
     `sick_boots` never pass the boot probe, `late_addresses` are not known before the boot.
     """
 
@@ -30,6 +32,8 @@ class HostFaults:
     freezes_every_s: float = 0.0
     longest_freeze_s: float = 60.0
     runner_crashes_every_s: float = 0.0
+    rekeys_every_s: float = 0.0
+    lost_logs: float = 0.0
     slow_answers: float = 0.0
     repeats: float = 0.0
     refused: float = 0.0
@@ -190,6 +194,8 @@ def _hosts(dice: Dice) -> HostFaults:
         freezes_every_s=_every(dice, 80),
         longest_freeze_s=60.0 if dice.falls(0.7) else 900.0,
         runner_crashes_every_s=_every(dice, 120),
+        rekeys_every_s=_every(dice, 300),
+        lost_logs=_share(dice, 0.2),
         slow_answers=_share(dice, 0.2),
         repeats=_share(dice, 0.3),
         refused=_share(dice, 0.15),

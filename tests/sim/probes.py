@@ -53,9 +53,10 @@ class VirtualProbe:
 
     def _proven(self, host: Host) -> bool:
         command = self._command
-        if command.host_key:
-            return command.host_key == host.key
-        return self._around.verifies_keys or bool(command.secret and command.secret == host.secret)
+        if self._around.verifies_keys or command.host_key == host.key:
+            return True
+        knows = command.secret and command.secret == host.secret
+        return bool(knows) and not command.host_key
 
     def _look(self) -> None:
         host = self._host

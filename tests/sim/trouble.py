@@ -61,6 +61,12 @@ class Trouble:
         if host is not None:
             host.crash_runner()
 
+    def _rekey(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            host.rekeyed += 1
+            host.drop("its SSH server began anew")
+
     def _freeze(self) -> None:
         host = self._any_host()
         if host is not None:
@@ -93,6 +99,7 @@ class Trouble:
         plans = (
             (hosts.drops_every_s, self._drop),
             (hosts.freezes_every_s, self._freeze),
+            (hosts.rekeys_every_s, self._rekey),
             (hosts.runner_crashes_every_s, self._crash_runner),
             (dispatcher.crashes_every_s, self._plan_crash),
             (dispatcher.stalls_every_s, self._world.store.stall),

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -198,12 +199,13 @@ def test_a_second_dispatcher_is_refused(tmp_path: Path) -> None:
 def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     Store.open(url_in(tmp_path)).close()
     database = sqlite3.connect(tmp_path / "longshore.db")
+    (known,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
     database.execute("UPDATE alembic_version SET version_num = '9999'")
     database.commit()
     with pytest.raises(StoreUnusable, match="has schema 9999, but this Longshore knows only"):
         Store.open(url_in(tmp_path))
     assert database.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
-    database.execute("UPDATE alembic_version SET version_num = '0001'")
+    database.execute("UPDATE alembic_version SET version_num = ?", (known,))
     database.commit()
     database.close()
     Store.open(url_in(tmp_path)).close()
@@ -266,6 +268,20 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
     engine.dispose()
     script = ScriptDirectory(str(ROOT / "dispatcher" / "store" / "migrations"))
     assert len(script.get_heads()) == 1
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    engine = sqlite.writing_engine(tmp_path / "longshore.db")
+    with engine.begin() as connection:
+        command.upgrade(schema.config_for(connection), "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO instances VALUES ('i-1', 't', 't1', '0.1', 1.0, 'k', 'a:22', NULL, '')"
+        )
+    engine.dispose()
+    store = Store.open(url_in(tmp_path))
+    (instance,) = store.recover().instances
+    assert (instance.id, instance.host_key, instance.behavior) == ("i-1", "k", "")
+    store.close()
 
 
 def test_what_is_withdrawn_while_the_disk_is_full_is_never_written(tmp_path: Path) -> None:

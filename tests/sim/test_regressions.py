@@ -1,0 +1,42 @@
+"""What the simulation found, each as the shortest story that leads there."""
+
+from __future__ import annotations
+
+from dispatcher.messages import BehaviorRequested
+from drivers.interface import IDLE_BEHAVIOR_TAG
+from pool.messages import SetTags, StartAttempt
+from pool.model import IdleBehavior
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container
+
+
+def test_no_attempt_ends_before_it_began_when_the_clock_is_set_back() -> None:
+    """Seed 0, on the first day: a newer process's clock was two hours behind."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.now -= 7200
+    rig.crash()
+    rig.exit("c-1-1")
+    attempt = rig.attempts["c-1-1"]
+    assert attempt.started_at is not None
+    assert attempt.finished_at is not None
+    assert attempt.finished_at >= attempt.started_at
+
+
+def test_a_hold_whose_tags_are_late_survives_a_crash() -> None:
+    """Seed 88: the tags came after a newer process had read the old ones, and were written over."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.silent.add(SetTags)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    rig.crash()
+    assert rig.engine.pool.workers["i-001"].behavior is IdleBehavior.HOLD
+    rig.silent.discard(SetTags)
+    rig.advance(60)
+    assert dict(rig.cloud["i-001"].tags)[IDLE_BEHAVIOR_TAG] == "hold"
+    rig.advance(60)
+    assert rig.instances["i-001"].behavior == "", "the tags say it now"
+    rig.exit("c-1-1")
+    rig.advance(3600)
+    assert "i-001" in rig.cloud
+    assert len(last_commands(rig, StartAttempt)) == 0, "since the crash"
