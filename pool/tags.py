@@ -24,7 +24,7 @@ def launch_tags(cluster: str, launch: Launch) -> tuple[tuple[str, str], ...]:
 
 
 def tags_of(cluster: str, worker: Worker) -> tuple[tuple[str, str], ...]:
-    """Return the tags that a worker's instance should carry now, sorted by key."""
+    """Return the tags that a worker's instance should carry now, as far as known, sorted by key."""
     type_name = worker.type.name.removesuffix(_UNRECOGNISED_SUFFIX)
     return _sorted_tags(cluster, type_name, worker.token, worker.behavior)
 
@@ -32,7 +32,9 @@ def tags_of(cluster: str, worker: Worker) -> tuple[tuple[str, str], ...]:
 def _sorted_tags(
     cluster: str, type_name: str, token: str, behavior: IdleBehavior
 ) -> tuple[tuple[str, str], ...]:
-    tags = {CLUSTER_TAG: cluster, TYPE_TAG: type_name, IDLE_BEHAVIOR_TAG: behavior.value}
+    tags = {CLUSTER_TAG: cluster, IDLE_BEHAVIOR_TAG: behavior.value}
+    if type_name:
+        tags[TYPE_TAG] = type_name
     if token:
         tags[TOKEN_TAG] = token
     return tuple(sorted(tags.items()))
@@ -62,4 +64,9 @@ def without_room(name: str) -> InstanceType:
 
 def is_unrecognised(type_: InstanceType) -> bool:
     """Return whether a type is the stand-in of one that is not configured."""
-    return type_.name.endswith(_UNRECOGNISED_SUFFIX)
+    return is_stand_in(type_.name)
+
+
+def is_stand_in(type_name: str) -> bool:
+    """Return whether a name is that of a stand-in (see `without_room`)."""
+    return type_name.endswith(_UNRECOGNISED_SUFFIX)
