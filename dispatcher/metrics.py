@@ -43,4 +43,4 @@ class Metrics:
         yield from leak_metrics(self._engine, self._now)
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
-        yield from metrics_scheduling.families(self._engine, self._now)
+        yield from metrics_scheduling.families(self._engine)

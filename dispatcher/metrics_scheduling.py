@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from dispatcher.engine import Engine
-from pool import launching
 
 
-def families(engine: Engine, now: float) -> Iterator[Metric]:
-    """Yield the families; `now` in seconds since the epoch."""
+def families(engine: Engine) -> Iterator[Metric]:
+    """Yield the families, as of the last pass."""
     pool = engine.pool
     yield CounterMetricFamily(
         "longshore_planning_passes",
@@ -25,8 +24,8 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "longshore_at_quota",
-        "1 while a quota holds creates.",
-        value=float(launching.at_quota(pool, now)),
+        "1 while a quota holds creates, or max_instances keeps something waiting.",
+        value=float(engine.placing.at_quota),
     )
     limit = GaugeMetricFamily(
         "longshore_concurrency_limit",

@@ -237,9 +237,10 @@ class CloudCalls:
             listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
             seen = tuple(self._seen(instance) for instance in listed)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
-            log.warning("listing failed", error=f"{type(error).__name__}: {error}")
+            self._note_failure(command, error)
             outcome.tell(self._failed(command, _as_cloud_error(error)))
             return
+        self._note_failure(command, None)
         self._keep(listed, seen, forget=known_before)
         outcome.tell(Listed(op_id=command.op_id, began_at=began_at, instances=seen))
 
@@ -307,14 +308,15 @@ class CloudCalls:
         self._note_failure(command, None)
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
 
-    def _note_failure(self, command: DestroyInstance | SetTags, error: Exception | None) -> None:
+    def _note_failure(self, command: CloudCommand, error: Exception | None) -> None:
         """Log that a call failed, None for that it did not, unless it was so the last time."""
         about = _about(command)
-        key = (about["call"], about["instance"])
+        instance_id = about.get("instance", "")
+        key = (about["call"], instance_id)
         failure = "" if error is None else f"{type(error).__name__}: {error}"
         with self._lock:
             before = self._failures.pop(key, "")
-            if failure and command.instance_id in self._instances:
+            if failure and (not instance_id or instance_id in self._instances):
                 self._failures[key] = failure
         if failure and failure != before:
             log.warning("a driver call failed", **about, error=failure)

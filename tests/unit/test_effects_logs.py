@@ -38,10 +38,11 @@ class Vm:
 
 
 class Cloud:
-    """A driver with the given instances."""
+    """A driver with the given instances; its listings fail with `error`, if that is set."""
 
     def __init__(self, *vms: Vm) -> None:
         self.vms = list(vms)
+        self.error: Exception | None = None
 
     def create(
         self,
@@ -57,6 +58,8 @@ class Cloud:
 
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         del tags
+        if self.error is not None:
+            raise self.error
         return self.vms
 
     def close(self) -> None:
@@ -99,7 +102,9 @@ DESTROY = DestroyInstance(op_id=2, instance_id="i-1")
 TAGS = SetTags(op_id=3, instance_id="i-1", tags=())
 
 
-def told(site: Site, command: DestroyInstance | SetTags) -> list[tuple[object, ...]]:
+def told(
+    site: Site, command: ListInstances | DestroyInstance | SetTags
+) -> list[tuple[object, ...]]:
     """Carry a call out; return what was logged: level, event, call, instance and error."""
     with capture_logs() as entries:
         site.perform(command)
@@ -122,6 +127,19 @@ def test_a_call_that_fails_is_logged_once_until_that_changes(
     assert told(site, command) == []
     site.vm.error = CloudError("no")
     assert len(told(site, command)) == 1
+
+
+def test_listings_that_fail_are_logged_once_until_that_changes(site: Site) -> None:
+    failed = ("warning", "a driver call failed", "ListInstances", None)
+    site.cloud.error = CloudError("no")
+    assert told(site, ListInstances(op_id=4)) == [(*failed, "CloudError: no")]
+    assert told(site, ListInstances(op_id=5)) == []
+    site.cloud.error = CloudError("never")
+    assert told(site, ListInstances(op_id=6)) == [(*failed, "CloudError: never")]
+    site.cloud.error = None
+    again = ("info", "a driver call succeeds again", "ListInstances", None, None)
+    assert told(site, ListInstances(op_id=7)) == [again]
+    assert told(site, ListInstances(op_id=8)) == []
 
 
 def test_nothing_is_kept_of_an_instance_that_is_gone(site: Site) -> None:

@@ -159,6 +159,17 @@ def test_at_quota_only_while_the_quota_holds() -> None:
     assert value(rig, "longshore_containers_not_allocated_over_quota") == 0
 
 
+def test_max_instances_reached_counts_as_quota_while_something_waits_for_it() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
+    rig.submit(make_container(1))
+    assert value(rig, "longshore_at_quota") == 0, "nobody wants more"
+    rig.submit(make_container(2))
+    assert value(rig, "longshore_at_quota") == 1
+    rig.exit("c-1-1")
+    assert rig.states()["c-2"] == "running"
+    assert value(rig, "longshore_at_quota") == 0
+
+
 def test_the_concurrency_limit_has_a_sample_only_at_quota() -> None:
     rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
     rig.submit(make_container(1))
