@@ -18,7 +18,7 @@ from drivers.errors import (
     RateLimitError,
 )
 from drivers.interface import InstanceType
-from pool.delays import doubled_s, rate_limited_s, sentence
+from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
 from pool.model import PoolSettings
 
 _ERROR_FIRST_S = 0.5
@@ -182,7 +182,7 @@ class CreateHolds:
             EVERYTHING,
             now=now,
             length_s=doubled_s(_STILLBORN_FIRST_S, count - 2, _STILLBORN_MOST_S),
-            reason=f"the last {count} instances were of no use: {why}",
+            reason=f"the last {count} instances were of no use: {why}"[:REASON_LENGTH],
         )
 
     def useful(self) -> None:

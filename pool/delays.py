@@ -12,7 +12,7 @@ from drivers.errors import CloudAuthError, CloudError, RateLimitError
 _RATE_LIMIT_FIRST_S = 1.0
 _RATE_LIMIT_MOST_S = 60.0
 _TOLD_MOST_S = 3600.0
-_REASON_LENGTH = 500
+REASON_LENGTH = 500
 
 
 class CallHold:
@@ -52,7 +52,7 @@ def rate_limited_s(error: CloudError, repeats: int) -> float:
 
 def sentence(error: CloudError) -> str:
     """Return what an error said, cut, with the remedy where we know one."""
-    said = str(error)[:_REASON_LENGTH] or type(error).__name__
+    said = str(error)[:REASON_LENGTH] or type(error).__name__
     if isinstance(error, CloudAuthError):
         return f"the cloud refuses our credentials, mend them and it goes on by itself: {said}"
     return said

@@ -284,6 +284,15 @@ def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
     assert list(cloud.holds.trials(GPU, now)) == [EVERYTHING]
 
 
+def test_what_a_useless_instance_says_of_itself_is_cut() -> None:
+    cloud = Cloud()
+    cloud.holds.stillborn(count=2, why="x" * 4096, now=0)
+    hold = cloud.holds.of(HoldCause.STILLBORN, 0)
+    assert hold is not None
+    assert hold.reason.startswith("the last 2 instances were of no use: xxx")
+    assert len(hold.reason) == 500, "every waiting container shows it"
+
+
 def test_each_cause_holds_on_its_own() -> None:
     cloud = Cloud()
     cloud.fail(RateLimitError("r", retry_after_s=30), at=0, began=0)
