@@ -72,7 +72,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
     pending.in_flight = False
     if isinstance(event.error, AmbiguousResult):
         if not pending.instance_id:
-            pending.lost_answer_at = now
+            pending.lost_answer_at = created_at
             core.timers.soonest("list", "", now + _LISTING_AFTER_DOUBT_S)
         return
     worker = core.workers.get(pending.instance_id)
@@ -134,14 +134,16 @@ def restore(core: PoolCore, launch: Launch) -> None:
 
 
 def begin(core: PoolCore, now: float) -> None:
-    """Let no restored launch lie in the future: the clock may have been set back since.
+    """Let the doubt about restored launches begin now, whatever the clock was when they were made.
 
-    Else it would count as an instance to come, and be kept, until the clock has caught up.
+    The first listing may lack an instance that is new, however long ago the launch seems to be; and
+    one that seems to lie in the future would count as an instance to come until the clock has
+    caught up.
     """
     for pending in core.launches.values():
         created_at = min(pending.launch.created_at, now)
         pending.launch = replace(pending.launch, created_at=created_at)
-        pending.lost_answer_at = created_at
+        pending.lost_answer_at = now
 
 
 def after_listing(core: PoolCore, began_at: float, now: float) -> None:

@@ -28,6 +28,7 @@ from tests.sim.timeline import Dice, Timeline
 
 CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags
 CLUSTER_TAGS = {"longshore-cluster": "sim"}
+NEW_S = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class CloudSurroundings:
     hanging: float
     late_addresses: bool
     filters_tags: bool = True
+    flickers: float = 0.0
     pace: float = 1.0
 
 
@@ -56,6 +58,10 @@ class VirtualCalls:
         self._around = around
         self._busy: set[tuple[str, str]] = set()
         self._known: set[str] = set()
+
+    def calm_down(self) -> None:
+        """Let what goes wrong with calls end."""
+        self._around.hanging = self._around.flickers = 0.0
 
     def begin(self, command: CloudCommand) -> None:
         """Begin a call; its outcome is posted later, exactly one."""
@@ -70,12 +76,16 @@ class VirtualCalls:
                 assert_never(command)
 
     def _call(
-        self, effect: Callable[[], PoolEvent], too_late: Callable[[CloudError], PoolEvent]
+        self,
+        effect: Callable[[], PoolEvent],
+        too_late: Callable[[CloudError], PoolEvent],
+        *,
+        takes_s: float = 0.0,
     ) -> None:
         """Let `effect` happen in the cloud a little later, and its outcome come back."""
         around, dice = self._around, self._around.dice
         there_s = dice.between(0, 0.3) * around.pace
-        back_s = dice.between(0, 0.3) * around.pace
+        back_s = dice.between(0, 0.3) * around.pace + takes_s
         hangs = dice.falls(around.hanging)
         if hangs:
             there_s *= 60
@@ -101,7 +111,9 @@ class VirtualCalls:
                 shown = self._around.model.listing(tags, self._around.timeline.now)
             except CloudError as error:
                 return ListingFailed(op_id=command.op_id, error=error)
-            seen = tuple(self._seen(machine, tags) for machine, tags in shown)
+            seen = tuple(
+                self._seen(machine, tags) for machine, tags in shown if not self._flickers(machine)
+            )
             self._known.update(instance.id for instance in seen)
             return Listed(op_id=command.op_id, began_at=began_at, instances=seen)
 
@@ -128,7 +140,12 @@ class VirtualCalls:
             seen = self._seen(made.machine, made.machine.tags)
             return Created(op_id=command.op_id, token=token, instance=seen)
 
-        self._call(effect, failed)
+        self._call(effect, failed, takes_s=self._around.model.parameters.create_delay_s)
+
+    def _flickers(self, machine: Machine) -> bool:
+        """Return whether a listing lacks an instance that is new, though an earlier one had it."""
+        young = self._around.timeline.now < machine.created_at + NEW_S
+        return young and not machine.booted and self._around.dice.falls(self._around.flickers)
 
     def _alone(self, command: DestroyInstance | SetTags) -> None:
         """Begin a call unless the same is under way for this instance, which is told as such."""

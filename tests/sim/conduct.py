@@ -22,9 +22,10 @@ from pool.messages import (
 )
 from pool.model import IdleBehavior, WorkerState
 from pool.transitions import Trigger
+from tests.sim.doubts import Doubts
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
-from tests.sim.shortages import Shortages
+from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
@@ -70,6 +71,7 @@ class Conduct:
         """Look at what an event changed; the engine's own check has run."""
         if process is self._process:
             self._shortages.look(self._timeline.now)
+            self._doubts.look()
             self._upkeep.look(self._other_held_until, self._listing_held_until)
 
     def _begin(self, process: DispatcherProcess) -> None:
@@ -79,6 +81,7 @@ class Conduct:
         self._probes = Bucket(settings.max_probes_per_second)
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
+        self._doubts = Doubts(process, self._timeline)
         self._listing_held_until = self._other_held_until = 0.0
 
     # ---- what is decided ----
@@ -121,7 +124,8 @@ class Conduct:
         expect(pool.listed_once, "nothing before the first listing", f"{command}")
         self._shortages.created(command.op_id, command.instance_type, now)
         most = process.engine.settings.max_instances
-        count = len(pool.workers) + len(pool.hoped_for())
+        self._doubts.created(command)
+        count = len(pool.workers) + self._doubts.count()
         expect(count <= most, "max_instances", f"{count} of {most}")
         in_flight = sum(1 for p in pool.launches.values() if p.in_flight)
         at_once = pool.settings.max_concurrent_creates
@@ -187,6 +191,7 @@ class Conduct:
             case CreateFailed():
                 self._on_create_failed(event, now)
             case Created():
+                self._doubts.answered(event)
                 answered = self._shortages.answered(event.op_id)
                 if answered is not None:
                     self._shortages.had(*answered)
@@ -205,6 +210,7 @@ class Conduct:
                 pass
 
     def _on_create_failed(self, event: CreateFailed, now: float) -> None:
+        self._doubts.answered(event)
         answered = self._shortages.answered(event.op_id)
         if answered is None:
             return
@@ -213,4 +219,5 @@ class Conduct:
 
 
 def _told_s(error: RateLimitError) -> float:
-    return error.retry_after_s if error.retry_after_s is not None else LEAST_RATE_LIMIT_S
+    told_s = error.retry_after_s if error.retry_after_s is not None else LEAST_RATE_LIMIT_S
+    return min(max(told_s, LEAST_RATE_LIMIT_S), LONGEST_TOLD_S)

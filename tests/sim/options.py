@@ -80,8 +80,11 @@ class Demand:
 class SimOptions:
     """One run. `limits_change_every_s` is how often quota and capacity change (0: never).
 
-    Of the cloud's calls, `hanging_calls` never answer. There are `foreign` instances of another
-    cluster in the account, which `unfiltered_listings` show too, and `unconfigured` ones of ours.
+    Of the cloud's calls, `hanging_calls` never answer; sights of new instances are missing from
+    listings though earlier ones had them (`flickers`, a share); somebody else changes an instance's
+    tags (`meddled_every_s`). There are `foreign` instances of another cluster in the account, which
+    `unfiltered_listings` show too, and `unconfigured` ones of ours. When nothing goes wrong any
+    more the dispatcher goes on with its memory, unless it `restarts_in_calm`.
     """
 
     seed: int
@@ -99,6 +102,9 @@ class SimOptions:
     foreign: int = 0
     unconfigured: int = 0
     unfiltered_listings: bool = False
+    flickers: float = 0.0
+    meddled_every_s: float = 0.0
+    restarts_in_calm: bool = True
     pace: float = 1.0
 
     def described(self) -> str:
@@ -114,6 +120,9 @@ class SimOptions:
             "foreign",
             "unconfigured",
             "unfiltered_listings",
+            "flickers",
+            "meddled_every_s",
+            "restarts_in_calm",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
         return "\n".join(lines)
@@ -121,15 +130,15 @@ class SimOptions:
 
 def options_of(seed: int) -> SimOptions:
     """Return the run that a seed stands for: each fault is there in some runs, mixed at random."""
-    dice = Dice(seed, "options")
+    dice, rarer = Dice(seed, "options"), Dice(seed, "rarer options")
     return SimOptions(
         seed=seed,
         safety_s=dice.between(150, 700),
         demand=_demand(dice),
         hosts=_hosts(dice),
         dispatcher=_dispatcher(dice),
-        cloud=_cloud(dice),
-        pool=_pool(dice),
+        cloud=_cloud(dice, rarer),
+        pool=_pool(dice, rarer),
         scheduler=_scheduler(dice),
         limits_change_every_s=_every(dice, 80),
         hanging_calls=_share(dice, 0.05),
@@ -138,6 +147,9 @@ def options_of(seed: int) -> SimOptions:
         foreign=dice.whole(0, 2),
         unconfigured=dice.whole(0, 2),
         unfiltered_listings=dice.falls(0.5),
+        flickers=_share(rarer, 0.3),
+        meddled_every_s=_every(rarer, 100),
+        restarts_in_calm=rarer.falls(0.5),
     )
 
 
@@ -218,7 +230,7 @@ def _dispatcher(dice: Dice) -> DispatcherFaults:
     )
 
 
-def _cloud(dice: Dice) -> SimulatedParameters:
+def _cloud(dice: Dice, rarer: Dice) -> SimulatedParameters:
     faults = SimulatedFaults(
         create_errors=_share(dice, 0.2),
         destroy_errors=_share(dice, 0.3),
@@ -241,6 +253,8 @@ def _cloud(dice: Dice) -> SimulatedParameters:
         without_runner=_share(dice, 0.15),
         breaking=_share(dice, 0.2),
     )
+    if rarer.falls(0.05):
+        faults = msgspec.structs.replace(faults, retry_after_s=rarer.between(3_000, 40_000))
     grouped = dice.falls(0.4)
     return SimulatedParameters(
         boot_time_s=dice.between(1, 30),
@@ -250,13 +264,14 @@ def _cloud(dice: Dice) -> SimulatedParameters:
         quota_groups={"p1": "small", "p2": "small", "p2s": "small", "p4": "big"} if grouped else {},
         group_quotas={"small": dice.whole(1, 4), "small/spot": 2, "big": 2} if grouped else {},
         capacity={"p1": dice.whole(0, 3)} if dice.falls(0.3) else {},
+        create_delay_s=_share(rarer, 20),
         destroy_delay_s=dice.between(0, 20),
         faults=faults,
     )
 
 
-def _pool(dice: Dice) -> PoolSettings:
-    return PoolSettings(
+def _pool(dice: Dice, rarer: Dice) -> PoolSettings:
+    settings = PoolSettings(
         boot_timeout_s=dice.between(60, 300),
         probe_timeout_s=dice.between(60, 300),
         idle_timeout_s=dice.between(5, 60),
@@ -272,6 +287,8 @@ def _pool(dice: Dice) -> PoolSettings:
         max_probes_per_second=dice.between(0.5, 10),
         cloud_call_timeout_s=30.0,
     )
+    slow = {"max_cloud_ops_per_second": rarer.between(0.3, 1.0)} if rarer.falls(0.15) else {}
+    return msgspec.structs.replace(settings, **slow)
 
 
 def _scheduler(dice: Dice) -> SchedulerSettings:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drivers.errors import CapacityScope
+from pool.model import IdleBehavior
 from tests.sim.hosts import Host
 from tests.sim.links import VirtualSession
 from tests.sim.process import Crashed
 from tests.sim.timeline import Dice
+from tests.sim.truth import TAG
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -83,6 +85,13 @@ class Trouble:
         if self.crash_in_steps:
             self._world.crash("with nothing to do")
 
+    def _meddle(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            behaviors = [behavior.value for behavior in IdleBehavior]
+            host.machine.tags[TAG] = behaviors[self._dice.whole(0, len(behaviors) - 1)]
+            self._world.conduct.wanted.pop(host.machine.id, None)
+
     def _change_limits(self) -> None:
         limits, dice = self._world.cloud.limits, self._dice
         limits.quota = dice.whole(1, 8) if dice.falls(0.5) else 0
@@ -104,6 +113,7 @@ class Trouble:
             (dispatcher.crashes_every_s, self._plan_crash),
             (dispatcher.stalls_every_s, self._world.store.stall),
             (self._world.options.limits_change_every_s, self._change_limits),
+            (self._world.options.meddled_every_s, self._meddle),
         )
         for mean_s, action in plans:
             when = 0.0

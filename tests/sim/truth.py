@@ -5,7 +5,7 @@ A check that fails raises `Violation`, which names the promise that was broken.
 
 from __future__ import annotations
 
-from dispatcher.messages import Change, SaveAttempt
+from dispatcher.messages import Change, DeleteLaunch, SaveAttempt
 from dispatcher.model import AttemptOutcome, Container, ContainerState
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
@@ -35,6 +35,7 @@ class Truth:
     def __init__(self) -> None:
         self.store: VirtualStore
         self.acknowledged: set[str] = set()
+        self.hosts: dict[str, Host] = {}
         self.live: dict[str, Host] = {}
         self.exits: dict[str, AttemptExit | None] = {}
         self.ran_on: dict[str, Host] = {}
@@ -125,8 +126,20 @@ class Truth:
 
     # ---- what is committed ----
 
+    def _on_launch_forgotten(self, token: str) -> None:
+        """Look at a launch that is forgotten: without its secret no key can be proven."""
+        for host in self.hosts.values():
+            if host.machine.token != token or host.machine.ended:
+                continue
+            stored = self.store.instances.get(host.machine.id)
+            proven = stored is not None and stored.host_key
+            what = f"{token} is forgotten, and the key of {host.machine.id} is not proven"
+            expect(bool(proven), "a launch is kept until its key is proven", what)
+
     def committed(self, change: Change) -> None:
         """Look at a change as it is committed."""
+        if isinstance(change, DeleteLaunch):
+            self._on_launch_forgotten(change.token)
         if not isinstance(change, SaveAttempt) or change.attempt.outcome is None:
             return
         attempt = change.attempt

@@ -85,6 +85,7 @@ class World:
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
         self.truth.store = self.store
+        self.truth.hosts = self.hosts
         self.cloud = CloudModel(
             options.cloud,
             name="v",
@@ -173,6 +174,7 @@ class World:
             hanging=0.0 if self._calm else self.options.hanging_calls,
             late_addresses=self.options.hosts.late_addresses,
             filters_tags=not self.options.unfiltered_listings,
+            flickers=0.0 if self._calm else self.options.flickers,
             pace=self.options.pace,
         )
 
@@ -324,7 +326,12 @@ class World:
         for host in self.hosts.values():
             host.faults = HostFaults()
             host.frozen_until = min(host.frozen_until, self.timeline.now)
-        self.crash("to begin anew in calm")
+        if self.process is None or self.options.restarts_in_calm:
+            self.crash("to begin anew in calm")
+        else:
+            self.trouble.crash_in_steps = 0
+            self.process.calls.calm_down()
+            self.process.links.calm_down()
         self.start()
         self._care()
 

@@ -63,6 +63,15 @@ def test_the_journal_of_a_launch_that_came_to_nothing_ends_in_time() -> None:
     assert token not in rig.launches
 
 
+def test_the_first_listing_after_a_clock_was_set_forward_forgets_no_launch() -> None:
+    rig = unanswered()
+    [token] = rig.launches
+    rig.now += SET_BACK_S
+    rig.crash()
+    assert token in rig.launches, "its instance may be too new to be listed"
+    assert len(rig.engine.pool.hoped_for()) == 1
+
+
 def test_an_early_sight_stands_for_a_launch_of_before() -> None:
     rig = unanswered()
     tags = ((CLUSTER_TAG, CLUSTER), (TYPE_TAG, "t1"))
