@@ -72,7 +72,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
     pending.in_flight = False
     if isinstance(event.error, AmbiguousResult):
         if not pending.instance_id:
-            pending.lost_answer_at = created_at
+            pending.lost_answer_at = now
             core.timers.soonest("list", "", now + _LISTING_AFTER_DOUBT_S)
         return
     worker = core.workers.get(pending.instance_id)
