@@ -63,3 +63,7 @@ class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the tax
         super().__init__(f"container {container_id} has {state.value} already")
         self.container_id = container_id
         self.state = state
+
+
+class OutOfOrder(StoreError):  # noqa: N818 - it says what would have come of it
+    """A change builds on one that was refused: it is not written either. Start again."""

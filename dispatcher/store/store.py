@@ -122,7 +122,9 @@ class Store:
         order of their making; an accepted one is written even when nobody waits for it any more.
 
         With `wait` the call queues however much is pending: for the engine, whose decisions are
-        made already. Without it, `StoreBusy` is raised when too much is. Raises `StoreClosed`.
+        made already. Each such call builds on those before it: once one is refused, the later ones
+        fail with `OutOfOrder`. Without it, `StoreBusy` is raised when too much is. Raises
+        `StoreClosed`.
         """
         return self._writer.write(changes, wait=wait)
 

@@ -1,8 +1,9 @@
 """The one thread that writes: it commits whatever is pending as one group, again and again.
 
-Each call is atomic by a savepoint, so that one that is refused takes no other with it. A failure
-of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the same group
-is tried again, in the same order, until it is committed or the writer is closed.
+Each call is atomic by a savepoint, so that one that is refused takes no other with it; but each of
+the engine's builds on those before it, so that after a refused one none of these is written. A
+failure of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the
+same group is tried again, in the same order, until it is committed or the writer is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.messages import Change, InsertContainers
 from dispatcher.store.changes import apply_changes
-from dispatcher.store.errors import StoreBusy, StoreClosed, Withdrawn
+from dispatcher.store.errors import OutOfOrder, StoreBusy, StoreClosed, Withdrawn
 from dispatcher.store.sqlite import is_passing
 
 MAX_PENDING = 20_000
@@ -34,7 +35,7 @@ _log = structlog.get_logger("longshore.store")
 class _Call:
     changes: tuple[Change, ...]
     weight: int
-    counted: bool
+    builds: bool
     future: Future[None]
     refusal: Exception | None = None
     withdrawn: bool = False
@@ -67,6 +68,7 @@ class Writer:
         self._give_up_at: float | None = None
         self._connection: Connection | None = None
         self._problem = ""
+        self._broken = False
         self.abandoned = False
         # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -87,7 +89,7 @@ class Writer:
         call = _Call(
             changes=tuple(changes),
             weight=sum(_weight(change) for change in changes),
-            counted=not wait,
+            builds=wait,
             future=Future(),
         )
         # Whoever stops waiting does not take back what was accepted: it cannot be cancelled.
@@ -160,8 +162,13 @@ class Writer:
         connection = self._connection
         try:
             with connection.begin():
+                broken = self._broken
                 for call in group:
+                    if call.builds and broken:
+                        call.refusal = OutOfOrder("a change that it builds on was refused")
+                        continue
                     call.refusal = self._apply(connection, call, alone=len(group) == 1)
+                    broken = broken or (call.builds and call.refusal is not None)
         except Exception:
             if connection.invalidated or connection.in_transaction():
                 self._drop_connection()
@@ -197,6 +204,7 @@ class Writer:
             _log.info("store_writable_again")
             self._problem = ""
         self._count_off(group)
+        self._broken = self._broken or any(c.builds and c.refusal is not None for c in group)
         for call in group:
             if call.refusal is None:
                 call.future.set_result(None)

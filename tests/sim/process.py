@@ -154,7 +154,7 @@ class DispatcherProcess:
                 return
             self._guarded(lambda: self._begin(self._outflow.committed(write.ticket)))
 
-        self._making.store.write(write.changes, done)
+        self._making.store.write(write.changes, done, builds=True)
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:

@@ -30,6 +30,7 @@ COMMIT_S = 0.004
 class _Pending:
     changes: Sequence[Change]
     done: Callable[[bool], None]
+    builds: bool
 
 
 class VirtualStore:
@@ -49,10 +50,16 @@ class VirtualStore:
         self._life = 0
         self._planned = False
         self._stalled_until = 0.0
+        self._refuses = False
 
-    def write(self, changes: Sequence[Change], done: Callable[[bool], None]) -> None:
-        """Commit changes in their turn, then call `done` with whether they were not refused."""
-        self._pending.append(_Pending(changes=changes, done=done))
+    def write(
+        self, changes: Sequence[Change], done: Callable[[bool], None], *, builds: bool = False
+    ) -> None:
+        """Commit changes in their turn, then call `done` with whether they were not refused.
+
+        One that `builds` on those before it is refused when such a one was.
+        """
+        self._pending.append(_Pending(changes=changes, done=done, builds=builds))
         self._plan()
 
     def stall(self) -> None:
@@ -63,11 +70,11 @@ class VirtualStore:
 
     def crash(self) -> None:
         """Lose what is not committed; of what is being written the dice decide."""
-        if self._pending and self._dice.falls(0.5):
+        if self._pending and not self._refuses and self._dice.falls(0.5):
             for change in self._pending[0].changes:
                 self._commit(change)
         self._pending.clear()
-        self._planned = False
+        self._planned = self._refuses = False
         self._life += 1
 
     def _plan(self) -> None:
@@ -86,7 +93,8 @@ class VirtualStore:
             self._plan()
             return
         pending = self._pending.popleft()
-        refused = self._dice.falls(self.faults.refusals)
+        refused = self._refuses or self._dice.falls(self.faults.refusals)
+        self._refuses = refused and pending.builds
         if not refused:
             for change in pending.changes:
                 self._commit(change)

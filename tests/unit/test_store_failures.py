@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +21,17 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from dispatcher.messages import InsertContainers, SaveContainer
+from dispatcher.model import ContainerState
 from dispatcher.queries import ContainerFilter
 from dispatcher.store import schema, sqlite
-from dispatcher.store.errors import StoreBusy, StoreClosed, StoreUnusable, Withdrawn
+from dispatcher.store.errors import (
+    NoSuchContainer,
+    OutOfOrder,
+    StoreBusy,
+    StoreClosed,
+    StoreUnusable,
+    Withdrawn,
+)
 from dispatcher.store.store import Store
 from dispatcher.store.tables import metadata
 from tests.small_disk import fill, small_disk
@@ -140,6 +149,28 @@ def test_closing_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
         errors = [call.exception(0) for call in calls]
         assert all(isinstance(error, StoreClosed) for error in errors)
         assert "disk is full" in str(errors[0])
+
+
+def test_what_builds_on_a_refused_change_is_not_written(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    known, stranger = container(1), container(2)
+    insert(store, known)
+    locked = replace(known, state=ContainerState.LOCKED)
+    store.write([SaveContainer(container=locked)], wait=True)
+    first = store.write([SaveContainer(container=stranger)], wait=True)
+    second = store.write([SaveContainer(container=known)], wait=True)
+    with pytest.raises(NoSuchContainer):
+        first.result()
+    with pytest.raises(OutOfOrder):
+        second.result()
+    with pytest.raises(OutOfOrder):
+        store.write([SaveContainer(container=known)], wait=True).result()
+    insert(store, container(3))
+    assert [c.state for c in store.recover().containers] == [
+        ContainerState.LOCKED,
+        ContainerState.QUEUED,
+    ]
+    store.close()
 
 
 def test_a_failing_group_is_not_half_written(tmp_path: Path) -> None:
