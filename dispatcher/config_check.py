@@ -109,6 +109,16 @@ def _check_ssh(config: Config, problems: Problems) -> None:
         )
 
 
+def _check_pool(config: Config, problems: Problems) -> None:
+    pool = config.pool
+    if pool.orphan_timeout_s <= pool.boot_timeout_s:
+        problems.add(
+            "pool.orphan_timeout_s",
+            f"must be longer than boot_timeout_s ({pool.boot_timeout_s:g}), or an instance that"
+            " boots slowly powers itself off; three times it is a good choice",
+        )
+
+
 def _check_driver(config: Config, problems: Problems) -> None:
     try:
         wanted = driver(config.driver.name).parameters
@@ -175,6 +185,7 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "store": _check_store,
     "data_dir": _check_directories,
     "ssh": _check_ssh,
+    "pool": _check_pool,
     "driver": _check_driver,
     "instance_types": _check_instance_types,
 }

@@ -10,7 +10,7 @@ import pytest
 from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.sshd_host import require_sshd
 
-ORPHAN_TIMEOUT_S = 3
+ORPHAN_TIMEOUT_S = 6
 
 
 def _config(**pool: Any) -> dict[str, Any]:
@@ -23,7 +23,12 @@ def _config(**pool: Any) -> dict[str, Any]:
         },
         "engine": {"name": "process"},
         "scheduler": {"max_instances": 2},
-        "pool": {"idle_timeout_s": 300, "orphan_timeout_s": ORPHAN_TIMEOUT_S, **pool},
+        "pool": {
+            "idle_timeout_s": 300,
+            "boot_timeout_s": ORPHAN_TIMEOUT_S - 0.1,
+            "orphan_timeout_s": ORPHAN_TIMEOUT_S,
+            **pool,
+        },
     }
 
 

@@ -64,6 +64,8 @@ def small(**changes: object) -> dict[str, Any]:
         ({"pool": {"idle_timeout_s": -1}}, "pool.idle_timeout_s", "must be at least 0.01"),
         ({"pool": {"idle_timeout_s": float("nan")}}, "pool.idle_timeout_s", "finite"),
         ({"pool": {"boot_probe_command": True}}, "pool.boot_probe_command", "must be text"),
+        ({"pool": {"boot_timeout_s": 1800}}, "pool.orphan_timeout_s", "must be longer than boot"),
+        ({"pool": {"orphan_timeout_s": 600}}, "pool.orphan_timeout_s", "three times it is a good"),
         ({"scheduler": {"profile": "x"}}, "scheduler.profile", "must be one of"),
         ({"cluster": "Upper"}, "cluster", "must be 1 to 40 of a-z"),
         ({"listen": "0.0.0.0:80"}, "listen", "open mode is loopback only"),
