@@ -123,6 +123,7 @@ class Engine:
     def _restore(self, recovered: Recovered) -> None:
         for record in recovered.instances:
             self.records[record.id] = record
+            self.pool.missing.add(record.id)
             if record.host_key:
                 self.pool.pinned_keys[record.id] = record.host_key
             if record.behavior:
@@ -194,9 +195,9 @@ class Engine:
                 self._on_admin_event(event, now)
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
-                first = not self.pool.listed_once
+                settled = self.pool.settled
                 reactor.on_event(self.pool, event, now)
-                if first and self.pool.listed_once:
+                if self.pool.settled and not settled:
                     self._take_notices(now)
                     self._record_instances_not_listed(now)
         self._take_notices(now)
@@ -360,7 +361,7 @@ class Engine:
         self._forget_instance(notice.worker_id, notice.reason, now)
 
     def _record_instances_not_listed(self, now: float) -> None:
-        """After the first listing: what an earlier process knew and the cloud does not is gone."""
+        """What an earlier process knew and the cloud does not show is gone."""
         for instance_id in sorted(self.records.keys() - self.pool.workers.keys()):
             self._forget_instance(instance_id, "gone while no dispatcher ran", now)
 

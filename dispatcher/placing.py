@@ -75,7 +75,7 @@ class Placing:
         unproven = stillborn.unproven(pool)
         creates_left = launching.creates_left(pool)
         limits = Limits(
-            instances=len(pool.workers) + len(pool.hoped_for()),
+            instances=len(pool.workers) + len(pool.hoped_for()) + len(pool.missing),
             max_instances=self.settings.max_instances,
             creates_left=creates_left,
             tokens_left=pool.cloud_gate.creates_left(now, creates_left),

@@ -80,7 +80,10 @@ class PoolCore:
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
         self.probe_gate = ProbeGate(settings.max_probes_per_second)
         self.timers = Timers()
+        self.began_at = 0.0
         self.listed_once = False
+        self.missing: set[str] = set()
+        self.settled = False
         self.listed_at = 0.0
         self.listing_op = 0
         self.listing_failures = 0
@@ -145,6 +148,7 @@ class PoolCore:
             free=type_.allocatable,
         )
         self.workers[seen.id] = worker
+        self.missing.discard(seen.id)
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
@@ -333,5 +337,5 @@ class PoolCore:
                 raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")
         for attempt in self.attempts.values():
             known = self.workers.get(attempt.worker_id)
-            if known is None and self.listed_once:
+            if known is None and self.settled:
                 raise BugError(f"{attempt.id}: on a worker that is not known")

@@ -39,9 +39,9 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         if worker.id not in present and event.began_at > _may_be_gone_after(worker):
             core.move(worker, Trigger.GONE, now)
     launching.after_listing(core, event.began_at, now)
-    if not core.listed_once:
-        core.listed_once = True
-        _lose_attempts_without_instance(core)
+    core.listed_once = True
+    if not core.settled:
+        _settle(core, event.began_at)
     _schedule(core, now)
 
 
@@ -76,6 +76,8 @@ def _schedule(core: PoolCore, now: float) -> None:
         for worker in core.workers.values()
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
+    if not core.settled:
+        core.timers.soonest("list", "", core.began_at + _NEW_INSTANCE_GRACE_S)
     interval_s = core.settings.sync_interval_s
     if expecting:
         interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
@@ -115,8 +117,15 @@ def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float)
         core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted), now)
 
 
-def _lose_attempts_without_instance(core: PoolCore) -> None:
-    """After the first complete listing: what was on an instance that is gone is lost."""
+def _settle(core: PoolCore, began_at: float) -> None:
+    """Give up what an earlier process knew and listings do not show, once they had the time.
+
+    What was new when that process ended may be missing from the first listings.
+    """
+    if core.missing and began_at < core.began_at + _NEW_INSTANCE_GRACE_S:
+        return
+    core.settled = True
+    core.missing.clear()
     for attempt in sorted(core.attempts.values(), key=lambda a: a.id):
         if attempt.worker_id not in core.workers:
             launching.lose(core, attempt)

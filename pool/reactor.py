@@ -118,5 +118,6 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: str, now: float) -> Non
 
 def begin(core: PoolCore, now: float) -> None:
     """Ask for the first listing; until it is in, nothing is concluded and nothing created."""
+    core.began_at = now
     launching.begin(core, now)
     listing.request_listing(core, now)

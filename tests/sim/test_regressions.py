@@ -40,3 +40,19 @@ def test_a_hold_whose_tags_are_late_survives_a_crash() -> None:
     rig.advance(3600)
     assert "i-001" in rig.cloud
     assert len(last_commands(rig, StartAttempt)) == 0, "since the crash"
+
+
+def test_an_instance_too_new_for_the_listings_survives_a_crash_with_what_runs_there() -> None:
+    """Seed 427: the first listing of the next process lacked it, and its container ran twice."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    new = rig.cloud.pop("i-001")
+    rig.crash()
+    rig.advance(20)
+    rig.cloud["i-001"] = new
+    rig.advance(20)
+    assert rig.attempts["c-1-1"].outcome is None
+    assert rig.engine.pool.workers["i-001"].host_key, "its key is still known"
+    rig.exit("c-1-1")
+    assert rig.states() == {"c-1": "succeeded"}
+    assert len(rig.attempts) == 1

@@ -141,9 +141,13 @@ def test_no_pass_before_the_first_listing_and_none_when_nothing_changed() -> Non
 
 def test_a_wish_that_changes_nothing_writes_nothing_to_the_store() -> None:
     rig = started(Rig())
-    event = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD)
+    event = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.RUN)
     kinds = [type(command) for command in rig.engine.handle(event, rig.now)]
-    assert kinds == [SetLease, SetTags, PublishInstance]
+    assert kinds == [SetTags]
+    hold = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD)
+    (commit,) = rig.engine.handle(hold, rig.now)
+    assert isinstance(commit, Commit), "what is to be remembered is"
+    assert [type(command) for command in commit.then] == [SetLease, SetTags, PublishInstance]
 
 
 # ---- what is told and kept ------------------------------------------------------------
