@@ -151,9 +151,10 @@ class Shortages:
 
     # ---- instances ----
 
-    def of_use(self) -> None:
-        """Note that an instance works: the row of useless ones ends."""
+    def of_use(self, now: float) -> None:
+        """Note that an instance works: the row of useless ones ends, with what it holds."""
         self._useless_in_a_row = 0
+        self._useless_until = min(self._useless_until, now)
         self._accounts.pop((STILLBORN, ()), None)
 
     def _note_useless(self, now: float) -> None:
