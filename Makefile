@@ -2,12 +2,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench clean
+.PHONY: help demo check test sim bench clean
+
+SEEDS ?= 2000
 
 help:
 	@echo 'make demo    install what it takes to run, and watch Longshore at work'
-	@echo 'make check   the fast loop: style, types, layers, unit and property tests'
+	@echo 'make check   the fast loop: style, types, layers, unit and property tests, simulation'
 	@echo 'make test    everything that is tested, with the Debian packages that it takes (as root)'
+	@echo 'make sim     many seeds of the simulation, then chaos: make sim SEEDS=20000 [JOBS=4]'
 	@echo 'make bench   run the benchmarks'
 	@echo 'make clean   delete what these targets made'
 
@@ -23,6 +26,10 @@ test:
 	@tools/setup.sh packages
 	@tools/setup.sh dev
 	@.venv/bin/python tools/checks.py test
+
+sim:
+	@tools/setup.sh dev
+	@.venv/bin/python tools/checks.py sim --seeds $(SEEDS) $(if $(JOBS),--jobs $(JOBS))
 
 bench:
 	@tools/setup.sh dev

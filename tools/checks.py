@@ -1,4 +1,4 @@
-"""Runs the checks of `make check`, `make test` or `make bench` and says at the end how they went.
+"""Runs the checks of `make check`, `test`, `sim` or `bench` and says at the end how they went.
 
 Every step runs, also after one has failed, so that one run tells all that is wrong. Output passes
 through as it comes; the summary repeats what each test run said of itself.
@@ -23,7 +23,10 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 FOLDERS = ("dispatcher", "pool", "drivers", "tests", "tools", "benchmarks")
-TIME_LIMIT_S = {"check": 300.0, "test": 900.0, "bench": 1800.0}
+TIME_LIMIT_S = {"check": 400.0, "test": 900.0, "sim": 86400.0, "bench": 1800.0}
+SIMULATED_SEEDS = 2000
+CHAOS_SEEDS = 1000
+NOT_IN_THE_FAST_LOOP = ("tests/sim/test_chaos.py", "tests/sim/test_mutants.py")
 GRACE_S = 15.0
 TAIL_BYTES = 65536
 
@@ -73,17 +76,30 @@ def pytest_command(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", color, *arguments)
 
 
+def steps_of_sim(seeds: int, jobs: int) -> list[Step]:
+    """Return the steps of `make sim`: random faults, then the chaos scenario."""
+    simulation = (sys.executable, "-m", "tests.sim.run", f"--seeds={seeds}", f"--jobs={jobs}")
+    chaos = pytest_command(f"-n{jobs}", "tests/sim/test_chaos.py")
+    return [
+        Step(name="simulation", command=simulation),
+        Step(name="chaos", command=("env", f"LONGSHORE_CHAOS_SEEDS={CHAOS_SEEDS}", *chaos)),
+    ]
+
+
 def steps_of(kind: str) -> list[Step]:
-    """Return the steps of `make KIND`."""
+    """Return the steps of `make KIND`, but for `make sim`."""
     if kind == "bench":
         scripts = sorted(ROOT.joinpath("benchmarks").glob("[!_]*.py"))
         return [Step(name=each.stem, command=(sys.executable, str(each))) for each in scripts]
     if kind == "check":
-        folders = [
-            each for each in ("tests/unit", "tests/property") if ROOT.joinpath(each).is_dir()
+        left_out = [f"--ignore={each}" for each in NOT_IN_THE_FAST_LOOP]
+        quick = pytest_command("-n2", "-m", "not alone", "tests/unit", "tests/property")
+        simulated = pytest_command("-n2", *left_out, "tests/sim")
+        return [
+            *static_steps(),
+            Step(name="unit and property tests", command=quick),
+            Step(name="simulation", command=simulated),
         ]
-        tests = pytest_command("-n2", "-m", "not alone", *folders)
-        return [*static_steps(), Step(name="unit and property tests", command=tests)]
     return [
         *static_steps(),
         Step(
@@ -174,16 +190,28 @@ def print_summary(kind: str, results: Sequence[Result]) -> None:
         print(f"\nAll {len(results)} steps passed in {total_s:.0f} s.")
 
 
-def main() -> int:
+def at_least_one(text: str) -> int:
+    """Return a whole number from 1; raises `ValueError` for any other text."""
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
+def main(arguments: Sequence[str]) -> int:
     """Run the steps of one kind; return 0 when all passed, 1 when not, 130 when interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=sorted(TIME_LIMIT_S))
-    kind = parser.parse_args().kind
+    of_sim = parser.add_argument_group("sim")
+    of_sim.add_argument("--seeds", type=at_least_one, default=SIMULATED_SEEDS)
+    of_sim.add_argument("--jobs", type=at_least_one, default=os.cpu_count() or 1)
+    given = parser.parse_args(arguments)
+    kind = given.kind
+    steps = steps_of_sim(given.seeds, given.jobs) if kind == "sim" else steps_of(kind)
     deadline = time.monotonic() + TIME_LIMIT_S[kind]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a step never outlives us
     results: list[Result] = []
     try:
-        for step in steps_of(kind):
+        for step in steps:
             results.append(run(step, deadline))  # noqa: PERF401 - an interruption keeps the rest
     except KeyboardInterrupt:
         print("\ninterrupted")
@@ -196,4 +224,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""What the make targets run: `tools/checks.py`, and the Makefile that calls it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import checks
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = ROOT.joinpath("Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z]+):$", MAKEFILE, re.MULTILINE))
+
+
+def command_of(steps: list[checks.Step], name: str) -> list[str]:
+    [step] = [each for each in steps if each.name == name]
+    return list(step.command)
+
+
+def test_every_target_is_phony_explained_and_in_the_table_of_development() -> None:
+    [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert set(phony.split()) == TARGETS
+    assert set(re.findall(r"@echo 'make ([a-z]+) ", MAKEFILE)) == TARGETS - {"help"}
+    rows = re.findall(
+        r"^\| `make ([a-z]+)` \|", ROOT.joinpath("docs/development.md").read_text(), re.MULTILINE
+    )
+    assert set(rows) == TARGETS - {"help"}
+
+
+def test_the_makefile_asks_for_kinds_that_there_are() -> None:
+    asked = re.findall(r"tools/checks\.py ([a-z]+)", MAKEFILE)
+    assert sorted(asked) == sorted(checks.TIME_LIMIT_S)
+
+
+def test_the_fast_loop_simulates_but_plants_no_defects_and_makes_no_chaos() -> None:
+    command = command_of(checks.steps_of("check"), "simulation")
+    assert command[-1] == "tests/sim"
+    left_out = {each.removeprefix("--ignore=") for each in command if each.startswith("--ignore=")}
+    assert left_out == {"tests/sim/test_chaos.py", "tests/sim/test_mutants.py"}
+    assert all(ROOT.joinpath(each).is_file() for each in left_out)
+    assert ROOT.joinpath("tests/sim/test_seeds.py").is_file()
+
+
+def test_everything_is_tested_in_the_end() -> None:
+    for name in ("tests that run alone", "all other tests"):
+        command = command_of(checks.steps_of("test"), name)
+        assert command[-1] == "tests"
+        assert not any("ignore" in each for each in command)
+
+
+def test_the_simulation_runs_as_many_seeds_as_asked_and_then_chaos() -> None:
+    simulation, chaos = checks.steps_of_sim(20_000, 3)
+    assert simulation.command == (
+        sys.executable,
+        "-m",
+        "tests.sim.run",
+        "--seeds=20000",
+        "--jobs=3",
+    )
+    assert chaos.command[:3] == ("env", "LONGSHORE_CHAOS_SEEDS=1000", sys.executable)
+    assert chaos.command[-2:] == ("-n3", "tests/sim/test_chaos.py")
+    assert "LONGSHORE_CHAOS_SEEDS" in ROOT.joinpath("tests/sim/test_chaos.py").read_text()
+
+
+@pytest.mark.parametrize("bad", [["--seeds", "0"], ["--seeds", "many"], ["--jobs", "-1"]])
+def test_a_number_that_makes_no_sense_is_refused(
+    bad: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        checks.main(["sim", *bad])
+    assert caught.value.code == 2
+    assert bad[0] in capsys.readouterr().err
