@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool import idle, launching, probing
+from pool import idle, launching, probing, stillborn
 from pool.core import PoolCore
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from pool.model import InstanceSeen, Worker, WorkerState
@@ -37,6 +37,8 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
         if worker.id not in present and event.began_at > _may_be_gone_after(worker):
+            if worker.state is WorkerState.BOOTING:
+                stillborn.note(core, worker, "it was gone before it was ready", now)
             core.move(worker, Trigger.GONE, now)
     launching.after_listing(core, event.began_at, now)
     core.listed_once = True

@@ -57,6 +57,7 @@ class Shortages:
         self._groups = engine.pool.quota_groups
         self._accounts: dict[Key, _Account] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
+        self._booting: dict[str, float] = {}
         self._useless: set[tuple[str, float]] = set()
         self._useless_in_a_row = 0
         self._useless_until = -inf
@@ -158,19 +159,28 @@ class Shortages:
         self._accounts.pop((STILLBORN, ()), None)
 
     def _note_useless(self, now: float) -> None:
-        for worker in self._engine.pool.workers.values():
-            known = (worker.id, worker.appeared_at)
+        workers = self._engine.pool.workers
+        for worker_id in sorted(self._booting.keys() - workers.keys()):
+            self._note_one(worker_id, self._booting[worker_id], now)
+        self._booting = {
+            w.id: w.appeared_at for w in workers.values() if w.state is WorkerState.BOOTING
+        }
+        for worker in workers.values():
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
-            if worker.last_busy or not (given_up or worker.complaint) or known in self._useless:
-                continue
-            self._useless.add(known)
-            if worker.appeared_at - self._offset_s < self._useless_until - SLACK:
-                continue
-            self._useless_in_a_row += 1
-            if self._useless_in_a_row > 1:
-                hold_s = min(900.0, 2.0 * 2.0 ** (self._useless_in_a_row - 2))
-                self._useless_until = max(self._useless_until, now + hold_s)
-                self._accounts[STILLBORN, ()] = _Account(until=self._useless_until)
+            if not worker.last_busy and (given_up or worker.complaint):
+                self._note_one(worker.id, worker.appeared_at, now)
+
+    def _note_one(self, worker_id: str, appeared_at: float, now: float) -> None:
+        if (worker_id, appeared_at) in self._useless:
+            return
+        self._useless.add((worker_id, appeared_at))
+        if appeared_at - self._offset_s < self._useless_until - SLACK:
+            return
+        self._useless_in_a_row += 1
+        if self._useless_in_a_row > 1:
+            hold_s = min(900.0, 2.0 * 2.0 ** (self._useless_in_a_row - 2))
+            self._useless_until = max(self._useless_until, now + hold_s)
+            self._accounts[STILLBORN, ()] = _Account(until=self._useless_until)
 
     def look(self, now: float) -> None:
         """Take in what became of instances, and compare the accounts."""
