@@ -54,7 +54,7 @@ class Inspector(Protocol):
 @dataclass(slots=True, kw_only=True)
 class Making:
     """What a process is made of; `step` is called between any two commands and may raise
-    `Crashed`."""
+    `Crashed`; the engine's own check runs after `check_every` events."""
 
     timeline: Timeline
     store: VirtualStore
@@ -62,6 +62,7 @@ class Making:
     step: Callable[[], None]
     crashed: Callable[[str], None]
     clock_offset_s: float
+    check_every: int = 1
 
 
 class DispatcherProcess:
@@ -76,6 +77,7 @@ class DispatcherProcess:
         self._outflow = Outflow()
         self._armed = 0
         self._moment = -1.0
+        self._since_check = 0
         self._handled = 0
 
     def now(self) -> float:
@@ -101,7 +103,10 @@ class DispatcherProcess:
         except Crashed as crash:
             self._making.crashed(str(crash))
             return
-        self.engine.check()
+        self._since_check += 1
+        if self._since_check >= self._making.check_every:
+            self._since_check = 0
+            self.engine.check()
         self._making.inspector.handled(self)
         self._arm()
 

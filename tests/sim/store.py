@@ -39,6 +39,7 @@ class VirtualStore:
     def __init__(self, timeline: Timeline, dice: Dice, watch: Callable[[Change], None]) -> None:
         self.faults = DispatcherFaults()
         self.containers: dict[str, Container] = {}
+        self.unfinished: set[str] = set()
         self.attempts: dict[str, Attempt] = {}
         self.attempts_of: dict[str, list[str]] = {}
         self.launches: dict[str, Launch] = {}
@@ -101,12 +102,13 @@ class VirtualStore:
         pending.done(not refused)
         self._plan()
 
-    def _commit(self, change: Change) -> None:  # noqa: C901 - a table
+    def _commit(self, change: Change) -> None:  # noqa: C901, PLR0912 - a table
         self._watch(change)
         match change:
             case InsertContainers():
                 for container in change.containers:
                     self.containers[container.id] = container
+                    self.unfinished.add(container.id)
                     self.attempts_of[container.id] = []
             case RequestCancel():
                 stored = self.containers[change.container_id]
@@ -118,6 +120,8 @@ class VirtualStore:
                     self.containers[stored.id] = replace(stored, priority=change.priority)
             case SaveContainer():
                 stored = self.containers[change.container.id]
+                if change.container.state.final:
+                    self.unfinished.discard(stored.id)
                 self.containers[stored.id] = replace(
                     change.container,
                     priority=stored.priority,
@@ -138,7 +142,7 @@ class VirtualStore:
 
     def recover(self) -> Recovered:
         """Return what a new process finds."""
-        unfinished = [c for c in self.containers.values() if not c.state.final]
+        unfinished = [c for c in self.containers.values() if c.id in self.unfinished]
         return Recovered(
             containers=tuple(
                 replace(c, attempts=tuple(self.attempts[a] for a in self.attempts_of[c.id]))

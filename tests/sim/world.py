@@ -55,6 +55,8 @@ class Outcome:
 class World:
     """One run of one seed."""
 
+    check_every = 1
+
     def __init__(
         self,
         options: SimOptions,
@@ -123,6 +125,7 @@ class World:
             step=self.trouble.step,
             crashed=self.crash,
             clock_offset_s=EPOCH_S + self._dice.between(-steps_s, steps_s),
+            check_every=self.check_every,
         )
         groups = {t.name: self.cloud.group_of(t) for t in self.types.values()}
         engine = Engine(
@@ -350,7 +353,7 @@ class World:
 
     def _over(self) -> bool:
         store = self.store
-        if not all(container.state.final for container in store.containers.values()):
+        if store.unfinished:
             self._last_final_at = self.timeline.now
             return False
         return (
