@@ -19,6 +19,8 @@ from pool.idle import given_up
 from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 from pool.tags import is_unrecognised
 
+_LEAST_PATIENCE_S = 300.0
+"""Real clouds list an instance that is ending for minutes."""
 _SHUTDOWN_TIMEOUTS = 3
 """After how many repetitions of the destroy call an instance should have left the listing."""
 _REFUSALS = 2
@@ -109,7 +111,7 @@ def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
 
 
 def _patience_s(core: PoolCore) -> float:
-    return _SHUTDOWN_TIMEOUTS * core.settings.shutdown_timeout_s
+    return max(_LEAST_PATIENCE_S, _SHUTDOWN_TIMEOUTS * core.settings.shutdown_timeout_s)
 
 
 def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:

@@ -152,12 +152,12 @@ class Worker:
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
     `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
-    behavior that an admin gave it; `strikes` counts starts in a row that failed
-    for a cause that lies with the instance; `stillborn` that it was of no use before its first
-    attempt; `end_reason` why it is being shut down. `broken_at` is when it became broken, 0.0 for
-    never; `launched_here` says that this process asked for it, `reached` that a probe got past the
-    proof of its key; `destroy_failures` counts the destroy calls in a row that failed,
-    `destroy_error` is what the last of them said.
+    behavior that an admin gave it; `strikes` counts starts in a row that failed for a cause that
+    lies with the instance, `flaps` sessions in a row that were lost soon after `attached_at`;
+    `stillborn` says that it was of no use before its first attempt, `end_reason` why it is being
+    shut down. `broken_at` is when it became broken, 0.0 for never; `launched_here` says that this
+    process asked for it, `reached` that a probe got past the proof of its key; `destroy_failures`
+    counts the destroy calls in a row that failed, `destroy_error` is what the last of them said.
     """
 
     id: str
@@ -172,6 +172,8 @@ class Worker:
     host_key: str = ""
     secret: str = field(default="", repr=False)
     last_contact: float = 0.0
+    attached_at: float = 0.0
+    flaps: int = 0
     last_busy: float = 0.0
     listed: bool = False
     untagged: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pool import attempts, idle, stillborn
 from pool.core import PoolCore
+from pool.delays import doubled_s
 from pool.messages import (
     BrokenReported,
     CloseSession,
@@ -21,6 +22,8 @@ from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
+_FLAP_S = 30.0
+_FLAP_FIRST_WAIT_S = 0.5
 
 
 def ensure(core: PoolCore, worker: Worker, now: float) -> None:
@@ -98,6 +101,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     core.timers.clear("offline", worker.id)
     _pin(core, worker, event.host_key, now)
     if reattached:
+        worker.attached_at = now
         # Later on it is heartbeats that say so, and they may be ahead of a list.
         _hear_complaint(core, worker, event.report.broken, now)
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
@@ -200,7 +204,11 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
 
 
 def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
-    """The session is gone: reconnect at once, and count the silence from its last word."""
+    """The session is gone: reconnect, and count the silence from its last word.
+
+    At once, unless it was lost soon after it was attached, again and again: an instance whose
+    session flaps must not keep us shaking hands.
+    """
     worker = core.workers.get(event.worker_id)
     if worker is None or worker.state is WorkerState.SHUTDOWN:
         return
@@ -212,7 +220,9 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     core.timers.set("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
     core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
     core.note_changed(worker, f"its session is lost: {event.reason}")
-    core.timers.soonest("probe", worker.id, now)
+    worker.flaps = worker.flaps + 1 if now - worker.attached_at < _FLAP_S else 0
+    wait_s = doubled_s(_FLAP_FIRST_WAIT_S, worker.flaps - 2, settings.probe_interval_s)
+    core.timers.soonest("probe", worker.id, now + (wait_s if worker.flaps > 1 else 0.0))
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:

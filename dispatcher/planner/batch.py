@@ -162,8 +162,9 @@ class _Pass:
         hindrances = [hindrance for _, hindrance in self._hindrances(request_class)]
         if all(h is not None and h.kind is HindranceKind.CAPACITY for h in hindrances):
             message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
-            if any(h is not None and h.until is None for h in hindrances):
-                message += "; one create is being tried"
+            end = _first_end([hindrance for hindrance in hindrances if hindrance is not None])
+            trying = "one create is being tried"
+            message += f"; {trying if end is None else f'tried again at {_clock(end)}'}"
             return Reason(code="at_capacity", message=message)
         return None
 
@@ -209,14 +210,25 @@ def _behind(container_id: str, why: str) -> Reason:
 def _why_held(hindrances: Sequence[Hindrance]) -> Reason:
     """Return why none of a class's types may be created: what ends first, a quota last."""
     remaining = [h for h in hindrances if h.kind is not HindranceKind.CAPACITY]
-    others = [h for h in remaining if h.kind is not HindranceKind.QUOTA]
-    if not others:
-        message = f"no creates now: {remaining[0].message}"
-        return Reason(code="at_quota", message=message)
-    trial = next((h for h in others if h.until is None), None)
-    if trial is not None:
-        return Reason(code="creating", message=trial.message)
-    return Reason(code="creates_held", message=f"no creates now: {others[0].message}")
+    told = [h for h in remaining if h.kind is not HindranceKind.QUOTA] or remaining
+    end = _first_end(told)
+    first = next(h for h in told if h.until == end)
+    if end is None:
+        return Reason(code="creating", message=first.message)
+    code = "at_quota" if first.kind is HindranceKind.QUOTA else "creates_held"
+    return Reason(code=code, message=f"no creates before {_clock(end)}: {first.message}")
+
+
+def _first_end(hindrances: Sequence[Hindrance]) -> float | None:
+    """Return when the first of them ends, None when a create is being tried: it may end now."""
+    ends = [h.until for h in hindrances if h.until is not None]
+    return min(ends) if len(ends) == len(hindrances) else None
+
+
+def _clock(at: float) -> str:
+    """Return a time, in seconds since the epoch, as people read it."""
+    seconds = int(at) % 86400
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
 
 
 def plan(view: View) -> Plan:

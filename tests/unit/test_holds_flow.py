@@ -49,6 +49,12 @@ def waits_for(rig: Rig, container_id: str) -> str:
     return reason.code
 
 
+def told(rig: Rig, container_id: str) -> str:
+    reason = rig.engine.placing.reason(container_id)
+    assert reason is not None
+    return reason.message
+
+
 # ---- creates -------------------------------------------------------------------------------------
 
 
@@ -144,6 +150,19 @@ def test_while_a_trial_is_under_way_no_second_create_begins_in_its_scope() -> No
     rig.create_now(last_commands(rig, CreateInstance)[-1])
     rig.settle()
     assert rig.created_types() == ["t1", "gpu", "t1", "t1", "t1"]
+
+
+def test_while_a_quota_is_tried_again_the_rest_waits_for_that_and_is_told_so() -> None:
+    rig = Rig(settings=EXCLUSIVE, pool=PoolSettings(sync_interval_s=100_000, quota_hold_s=300))
+    rig.create_error = lambda _command: QuotaError("8 at most")
+    rig.submit(make_container(1), make_container(2))
+    assert waits_for(rig, "c-2") == "at_quota"
+    assert told(rig, "c-2") == "no creates before 00:21:40 UTC: 8 at most"
+    rig.silent.add(CreateInstance)
+    rig.advance(300)
+    assert rig.states()["c-1"] == "locked"
+    assert waits_for(rig, "c-2") == "creating"
+    assert told(rig, "c-2") == "one create is being tried, after: 8 at most"
 
 
 def test_at_quota_the_concurrency_limit_counts_containers() -> None:
@@ -319,12 +338,12 @@ def test_repeated_probes_are_spread_by_the_dice() -> None:
     rig = Rig(pool=PoolSettings(sync_interval_s=100_000, max_probes_per_second=1000))
     rig.submit(make_container(1))
     rig.silent.add(Probe)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="?"))
     delays = []
-    due: float | None = None
+    delay_s = 0.0
     for roll in (0.0, 0.5, 1.0):
         rig.engine.pool.dice = lambda roll=roll: roll  # type: ignore[misc]  # bound in this round
-        for _ in range(12):
-            rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="?"))
+        for _ in range(8):
             probe = last_commands(rig, Probe)[-1]
             rig.send(
                 ProbeFailed(
@@ -336,7 +355,8 @@ def test_repeated_probes_are_spread_by_the_dice() -> None:
                 )
             )
             due = rig.engine.pool.timers.due("probe", "i-001")
-        assert due is not None
-        delays.append(round(due - rig.now, 6))
-        rig.advance(delays[-1])
+            assert due is not None
+            delay_s = due - rig.now
+            rig.advance(delay_s)
+        delays.append(round(delay_s, 6))
     assert delays == [9, 10, 11]

@@ -22,7 +22,14 @@ from pool.messages import (
     Probe,
     ProbeSucceeded,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, ProbeReport
+from pool.model import (
+    AttemptExit,
+    AttemptReport,
+    ExitKind,
+    IdleBehavior,
+    PoolSettings,
+    ProbeReport,
+)
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -44,9 +51,9 @@ def hold(rig: Rig) -> None:
     rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
 
 
-def used() -> Rig:
+def used(pool: PoolSettings | None = None) -> Rig:
     """Return a rig whose instance i-001 has just become idle."""
-    rig = Rig(make_type(1))
+    rig = Rig(make_type(1), pool=pool)
     rig.submit(make_container(1))
     rig.exit("c-1-1")
     return rig
@@ -73,11 +80,11 @@ def test_a_launch_of_an_earlier_process_is_not_judged_before_the_first_listing()
 
 
 def test_a_listing_that_takes_its_time_is_no_reason_to_doubt_an_end() -> None:
-    rig = used()
+    rig = used(PoolSettings(sync_interval_s=600))
     rig.advance(1)
     rig.silent |= {DestroyInstance, ListInstances}
     rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
-    rig.advance(100)
+    rig.advance(400)
     assert leak_report(rig.engine, rig.now).complete
     assert kinds(rig) == []
     fail_listing(rig)
@@ -92,7 +99,7 @@ def test_doubt_begins_with_the_last_listing_that_came() -> None:
     rig.silent.add(ListInstances)
     rig.advance(3)
     fail_listing(rig)
-    rig.advance(20)
+    rig.advance(290)
     assert kinds(rig) == []
     rig.advance(10)
     assert kinds(rig) == [LeakKind.UNCONFIRMED]
@@ -256,7 +263,7 @@ def test_a_lost_answer_is_told_also_while_no_listing_comes() -> None:
     rig.send(
         CreateFailed(op_id=create.op_id, token=create.launch.token, error=AmbiguousResult("?"))
     )
-    rig.advance(29)
+    rig.advance(299)
     assert kinds(rig) == []
     rig.advance(1)
     assert kinds(rig) == [LeakKind.LAUNCH_UNANSWERED]

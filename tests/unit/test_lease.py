@@ -64,6 +64,7 @@ def test_a_probe_says_whether_the_lease_is_suspended(rig: Rig) -> None:
     lose_session(rig)
     assert last_commands(rig, Probe)[-1].suspend_lease
     behave(rig, IdleBehavior.RUN)
+    rig.advance(60)
     lose_session(rig)
     assert not last_commands(rig, Probe)[-1].suspend_lease
 

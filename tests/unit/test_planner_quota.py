@@ -79,7 +79,7 @@ def test_a_quota_of_one_group_stops_what_needs_it_and_nothing_else() -> None:
     assert [s.type.name for s in decided.creates] == ["gpu"]
     assert codes(decided) == ["at_quota", "behind"]
     first, second = decided.waiting.values()
-    assert first.message == "no creates now: 32 vcpus at most"
+    assert first.message == "no creates before 00:00:09 UTC: 32 vcpus at most"
     assert "behind c-1" in second.message
     assert decided.next_in_line == ["c-1"]
 
@@ -213,6 +213,47 @@ def test_a_rate_limit_keeps_nobody_from_the_room_that_is_left() -> None:
     decided = decide(queue, slot("a", T1), limits=limits(1, held=held))
     assert placed(decided) == {"c-2": "a"}
     assert codes(decided) == ["creates_held"]
+
+
+EVENING = 1_700_075_710.75  # 2023-11-15T19:15:10Z
+
+
+def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again() -> None:
+    ends = {"t1": EVENING + 3600, "t2": EVENING, "t4": EVENING + 60}
+    for kind, message in (
+        (QUOTA, "no creates before 19:15:10 UTC: of t2"),
+        (HindranceKind.RATE, "no creates before 19:15:10 UTC: of t2"),
+        (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 19:15:10 UTC"),
+    ):
+        held = {
+            name: make_hindrance(kind, f"of {name}", name, until=end) for name, end in ends.items()
+        }
+        decided = decide(queue_of((9, 1, only(*ends))), limits=limits(0, hindrances=held))
+        assert [reason.message for reason in decided.waiting.values()] == [message]
+
+
+def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
+    held = {
+        "t1": make_hindrance(QUOTA, "8 at most", "t1", until=EVENING),
+        "t2": make_hindrance(HindranceKind.RATE, "slow down", "t2", until=EVENING + 5),
+    }
+    decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
+    assert codes(decided) == ["creates_held"]
+    (reason,) = decided.waiting.values()
+    assert reason.message == "no creates before 19:15:15 UTC: slow down"
+
+
+def test_a_type_that_is_being_tried_is_told_of_before_those_that_are_held() -> None:
+    for kind in (QUOTA, HindranceKind.OTHER):
+        held = {
+            "t1": make_hindrance(kind, "8 at most", "t1", until=EVENING),
+            "t2": make_hindrance(kind, "one create is being tried", "t2", until=None),
+        }
+        decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
+        assert codes(decided) == ["creating"]
+        (reason,) = decided.waiting.values()
+        assert reason.message == "one create is being tried"
+        assert decided.next_in_line == [], "a trial is no refusal"
 
 
 def test_without_tokens_creates_wait_and_say_so() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dispatcher.messages import InstanceKillRequested
 from pool.backoff import HoldCause
 from pool.messages import Probe, ProbeSucceeded
-from pool.model import ProbeReport
+from pool.model import PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -86,3 +87,50 @@ def test_useless_instances_bought_after_one_was_of_use_count_again() -> None:
     probed(rig, broken=bought)
     hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
     assert hold is not None, "the hold that would have gone on says nothing of these"
+
+
+def test_instances_that_vanish_while_they_boot_are_not_bought_without_end() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    for _ in range(1800):
+        if any(worker.listed for worker in rig.engine.pool.workers.values()):
+            rig.cloud.clear()
+        rig.advance(1)
+    bought = len(rig.created_types())
+    assert 2 < bought < 30, "half an hour, with a hold that doubles after each"
+    assert rig.engine.pool.stillborn >= bought - 1
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None
+    assert "it was gone before it was ready" in hold.reason
+
+
+def test_an_instance_that_vanishes_once_it_was_ready_says_nothing_of_the_next() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(sync_interval_s=10, idle_timeout_s=3600))
+    for number in (1, 2, 3):
+        rig.silent.add(Probe)
+        rig.submit(make_container(number))
+        rig.cancel(f"c-{number}")
+        rig.silent.clear()
+        rig.probe_now(last_commands(rig, Probe)[-1])
+        rig.settle()
+        assert set(rig.worker_states().values()) == {"idle"}
+        rig.cloud.clear()
+        rig.advance(60)
+        assert rig.worker_states() == {}
+    assert rig.engine.pool.stillborn == 0
+    assert len(rig.created_types()) == 3
+
+
+def test_an_instance_that_an_admin_ends_while_it_boots_was_not_of_no_use() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    for number in (1, 2, 3):
+        rig.submit(make_container(number))
+        rig.cancel(f"c-{number}")
+        assert set(rig.worker_states().values()) == {"booting"}
+        rig.send(InstanceKillRequested(worker_id=f"i-00{number}", reason=""))
+        rig.advance(60)
+        assert rig.worker_states() == {}
+    assert rig.engine.pool.stillborn == 0
+    assert len(rig.created_types()) == 3
