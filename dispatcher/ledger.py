@@ -230,7 +230,15 @@ class Ledger:
             return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
         return self._judge_exit(container, how)
 
-    def missing(self, attempt_id: str, message: str, now: float, *, refused: bool) -> None:
+    def missing(
+        self,
+        attempt_id: str,
+        message: str,
+        now: float,
+        *,
+        refused: bool,
+        may_have_run: bool = False,
+    ) -> None:
         """Note that an attempt is not where it was placed: refused, never begun, or lost."""
         found = self.of_attempt(attempt_id)
         if found is None:
@@ -246,13 +254,13 @@ class Ledger:
             reason = Reason(code="held", message=message)
             self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
         else:
-            code = "lost" if attempt.started_at else "never_started"
+            code = "lost" if may_have_run or attempt.started_at else "never_started"
             reason = Reason(code=code, message=message)
             self._close(container, attempt, AttemptOutcome.LOST, reason, now)
 
     def lost(self, attempt_id: str, message: str, now: float) -> None:
-        """Note that an attempt's instance is gone."""
-        self.missing(attempt_id, message, now, refused=False)
+        """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
+        self.missing(attempt_id, message, now, refused=False, may_have_run=True)
 
     def _close(
         self,

@@ -56,3 +56,14 @@ def test_an_instance_too_new_for_the_listings_survives_a_crash_with_what_runs_th
     rig.exit("c-1-1")
     assert rig.states() == {"c-1": "succeeded"}
     assert len(rig.attempts) == 1
+
+
+def test_what_may_have_run_is_not_tried_again_where_a_loss_is_final() -> None:
+    """Seed 1: a start had no answer, its instance went, and "never started" was a guess."""
+    rig = Rig()
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1, retry_lost=False))
+    assert len(last_commands(rig, StartAttempt)) == 1
+    rig.cloud.clear()
+    rig.advance(120)
+    assert rig.states() == {"c-1": "failed"}
