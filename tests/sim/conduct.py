@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.queue import ClassKey
+from dispatcher.model import Container
 from drivers.errors import RateLimitError
 from pool.messages import (
     AttemptStarted,
@@ -29,6 +29,7 @@ from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
+from tests.sim.work import Work
 
 CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags)
 SLACK = 1e-6
@@ -73,6 +74,7 @@ class Conduct:
             self._shortages.look(self._timeline.now)
             self._doubts.look()
             self._upkeep.look(self._other_held_until, self._listing_held_until)
+            self._work.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -81,6 +83,7 @@ class Conduct:
         self._probes = Bucket(settings.max_probes_per_second)
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
+        self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._doubts = Doubts(process, self._timeline)
         self._listing_held_until = self._other_held_until = 0.0
 
@@ -91,6 +94,7 @@ class Conduct:
         if process is not self._process:
             self._begin(process)
         self._upkeep.decided(command)
+        self._work.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
@@ -161,13 +165,11 @@ class Conduct:
         expect(not worker.broken, "only ready instances get work", f"{worker}")
         container = engine.ledger.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
-        key = ClassKey(resources=container.spec.resources, constraints=container.spec.constraints)
         own = (-container.priority, container.sequence)
-        for request_class in engine.ledger.queue.classes():
-            if request_class.key == key:
-                first = request_class.first()
-                overtaken = first is not None and first[0] < own
-                expect(not overtaken, "no lower one starts before a higher", f"{own}: {first}")
+        for other in engine.ledger.containers.values():
+            if other.id in engine.ledger.queue and _is_alike(other, container):
+                overtaken = (-other.priority, other.sequence) < own
+                expect(not overtaken, "no lower one starts before a higher", f"{own}: {other.id}")
 
     # ---- what is begun, and heard ----
 
@@ -186,6 +188,7 @@ class Conduct:
         if process is not self._process:
             self._begin(process)
         self._upkeep.heard(event)
+        self._work.heard(event)
         now = self._timeline.now
         match event:
             case CreateFailed():
@@ -216,6 +219,13 @@ class Conduct:
             return
         type_, began_at = answered
         self._shortages.failed(type_, event.error, began_at, now)
+
+
+def _is_alike(one: Container, other: Container) -> bool:
+    return (one.spec.resources, one.spec.constraints) == (
+        other.spec.resources,
+        other.spec.constraints,
+    )
 
 
 def _told_s(error: RateLimitError) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -13,17 +14,24 @@ from tests.sim.timeline import Dice, Timeline
 
 SIGNAL_CODES = {"TERM": 143, "KILL": 137}
 START_S = 0.003
+LONGEST_DEATH_S = 12.0
 LEASE_TICK_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Process:
     """One attempt on an instance: `exit` is what is recorded, None until it is, though it be
-    `gone`."""
+    `gone`.
+
+    Signals do not end an `immortal` one, nor does anything else once it is `stuck` in one; a
+    `stray` is none that anybody asked for.
+    """
 
     order: AttemptOrder
-    deaf: bool
-    immortal: bool
+    deaf: bool = False
+    immortal: bool = False
+    stuck: bool = False
+    stray: bool = False
     gone: bool = False
     exit: AttemptExit | None = None
 
@@ -61,6 +69,10 @@ class Watcher(Protocol):
         """Look at an exit that is forgotten."""
         ...
 
+    def forgotten(self, host: Host, attempt_id: str) -> None:
+        """Look at an attempt of which the instance knows nothing any more."""
+        ...
+
     def powers_off(self, host: Host) -> None:
         """Look at an instance that ends itself."""
         ...
@@ -89,6 +101,10 @@ class Host:
     watcher: Watcher
     lease: Lease
     sick: bool = False
+    refuses: bool = False
+    clock_jump_s: float = 0.0
+    dead: bool = False
+    boots: int = 1
     frozen_until: float = 0.0
     broken: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
@@ -113,7 +129,10 @@ class Host:
         """Return what the runner lists."""
         reports = [self.processes[key].report() for key in sorted(self.processes)]
         return ProbeReport(
-            attempts=tuple(reports), boot_id=self.machine.id, engine="process", broken=self.broken
+            attempts=tuple(reports),
+            boot_id=f"{self.machine.id}-{self.boots}",
+            engine="process",
+            broken=self.broken,
         )
 
     # ---- the lease ----
@@ -137,7 +156,7 @@ class Host:
     def _lease_due(self) -> None:
         lease = self.lease
         lease.armed = False
-        if self.machine.ended:
+        if self.machine.ended or self.dead:
             return
         running = any(process.exit is None for process in self.processes.values())
         if self.listener is not None or running or lease.suspended:
@@ -166,20 +185,18 @@ class Host:
         if self.dice.falls(self.faults.lost_supervisors):
             run_s, exit_ = run_s * self.dice.random(), AttemptExit(kind=ExitKind.LOST, code=None)
         began = self.timeline.now
-        self.timeline.after(
-            run_s,
-            lambda: self._finish(
-                process, replace(exit_, started_at=began, finished_at=self.timeline.now)
-            ),
-        )
+        self.timeline.after(run_s, lambda: self._finish(process, exit_, began))
 
     def signal(self, attempt_id: str, name: str) -> None:
         """Let a process end by a signal, if it heeds that one."""
         process = self.processes.get(attempt_id)
-        if process is None or process.immortal or (process.deaf and name == "TERM"):
+        if process is None or (process.deaf and name == "TERM"):
             return
+        process.stuck = process.immortal
         exit_ = AttemptExit(kind=ExitKind.EXITED, code=SIGNAL_CODES[name])
-        self.timeline.after(START_S, lambda: self._finish(process, exit_))
+        slow = self.dice.falls(self.faults.slow_deaths)
+        dies_s = self.dice.between(0, LONGEST_DEATH_S) if slow else START_S
+        self.timeline.after(dies_s, lambda: self._finish(process, exit_, 0.0))
 
     def release(self, attempt_id: str) -> None:
         """Forget an attempt that has ended."""
@@ -188,17 +205,23 @@ class Host:
             self.watcher.released(self, attempt_id)
             del self.processes[attempt_id]
 
-    def _finish(self, process: Process, exit_: AttemptExit) -> None:
-        if process.gone or self.machine.ended:
+    def _finish(self, process: Process, exit_: AttemptExit, began: float) -> None:
+        """Let a process end; `began` is what its exit will say, 0.0 for nothing."""
+        if process.gone or process.stuck or self.machine.ended:
             return
         process.gone = True
         self.watcher.ended(self, process, exit_)
-        late = self.dice.falls(self.faults.late_exits)
-        late_s = self.dice.between(0, 2 * run_s_of(exit_)) if late else 0.0
+        now = self.timeline.now
+        late_s = 0.0
+        if began > 0:
+            exit_ = replace(exit_, started_at=began, finished_at=now + self.clock_jump_s)
+            late = self.dice.falls(self.faults.late_exits)
+            late_s = self.dice.between(0, 2 * (now - began)) if late else 0.0
         self.timeline.after(late_s, lambda: self._record(process, exit_))
 
     def _record(self, process: Process, exit_: AttemptExit) -> None:
-        if process.exit is not None or self.machine.ended:
+        known = self.processes.get(process.order.attempt_id) is process
+        if process.exit is not None or self.machine.ended or self.dead or not known:
             return
         process.exit = exit_
         if self.listener is not None:
@@ -216,6 +239,33 @@ class Host:
                 self.watcher.ended(self, process, process.exit)
         self.drop("the runner died")
 
+    def stray(self, attempt_id: str, exit_: AttemptExit | None) -> None:
+        """Run what nobody asked for until it is killed; with an exit, it has ended already."""
+        if attempt_id in self.processes:
+            return
+        order = AttemptOrder(attempt_id=attempt_id, container_id="", image="", command=())
+        process = Process(order=order, stray=True, gone=exit_ is not None)
+        self.processes[attempt_id] = process
+        if exit_ is not None:
+            self._record(process, exit_)
+
+    def reboot(self, down_s: float) -> None:
+        """Begin anew: nothing runs, and no exit is known any more."""
+        self._end_all()
+        for attempt_id in sorted(self.processes):
+            self.watcher.forgotten(self, attempt_id)
+        self.processes.clear()
+        self.boots += 1
+        self.lease.suspended = False
+        self.frozen_until = self.timeline.now + down_s
+        self.drop("it reboots")
+
+    def die(self) -> None:
+        """Be silent for good, though the cloud sees nothing of it."""
+        self._end_all()
+        self.dead = True
+        self.frozen_until = math.inf
+
     def drop(self, reason: str) -> None:
         """Let the session end."""
         listener, self.listener = self.listener, None
@@ -225,12 +275,11 @@ class Host:
 
     def power_cut(self) -> None:
         """Note that the machine ended: nothing runs any more, and nobody is told."""
+        self._end_all()
+
+    def _end_all(self) -> None:
         for attempt_id in sorted(self.processes):
             process = self.processes[attempt_id]
             if not process.gone:
+                process.gone = True
                 self.watcher.ended(self, process, None)
-
-
-def run_s_of(exit_: AttemptExit) -> float:
-    """Return how long an attempt ran by its exit, in seconds."""
-    return exit_.finished_at - exit_.started_at

@@ -101,8 +101,10 @@ class VirtualSession:
 
     def _start_there(self, command: StartAttempt) -> None:
         around, order = self._around, command.order
-        if order.attempt_id not in self.host.processes and around.dice.falls(around.faults.refused):
-            code = "invalid" if around.dice.falls(0.5) else "system"
+        known = order.attempt_id in self.host.processes
+        if not known and (self.host.refuses or around.dice.falls(around.faults.refused)):
+            ours = not self.host.refuses and around.dice.falls(0.5)
+            code = "invalid" if ours else "system"
             self._answer(command, lambda: self._refused(command, code))
             return
         run_s, exit_code = around.plan_of(order.container_id)

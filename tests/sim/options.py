@@ -26,6 +26,10 @@ class HostFaults:
     `lost_supervisors` and leave no exit, some exits are `late_exits`, recorded a while after the
     process is gone;
     `sick_boots` never pass the boot probe, `late_addresses` are not known before the boot.
+
+    `reboots` lose all that an instance knows, `deaths` silence it for good, `strays` are processes
+    that nobody asked for; `late_lists` of what runs arrive after later news, `slow_deaths` take
+    a while after the signal, some instances are `refusing` every start, some have `wrong_clocks`.
     """
 
     drops_every_s: float = 0.0
@@ -43,6 +47,13 @@ class HostFaults:
     late_exits: float = 0.0
     sick_boots: float = 0.0
     late_addresses: bool = False
+    reboots_every_s: float = 0.0
+    deaths_every_s: float = 0.0
+    strays_every_s: float = 0.0
+    late_lists: float = 0.0
+    slow_deaths: float = 0.0
+    refusing: float = 0.0
+    wrong_clocks: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +228,13 @@ def _hosts(dice: Dice) -> HostFaults:
         late_exits=_share(dice, 0.2),
         sick_boots=_share(dice, 0.2),
         late_addresses=dice.falls(0.3),
+        reboots_every_s=_every(dice, 200),
+        deaths_every_s=_every(dice, 300),
+        strays_every_s=_every(dice, 100),
+        late_lists=_share(dice, 0.3),
+        slow_deaths=_share(dice, 0.3),
+        refusing=_share(dice, 0.2),
+        wrong_clocks=_share(dice, 0.3),
     )
 
 
@@ -297,5 +315,6 @@ def _scheduler(dice: Dice) -> SchedulerSettings:
         profile=Profile.OPTIMIZE_UTILIZATION if dice.falls(0.7) else Profile.DISTRIBUTE_LOAD,
         max_instances=dice.whole(1, 8),
         max_price_factor=dice.between(1, 3),
-        max_lost_attempts=100,
+        max_lost_attempts=dice.whole(1, 4) if dice.falls(0.3) else 100,
+        max_containers_per_instance=dice.whole(1, 3) if dice.falls(0.3) else 256,
     )

@@ -11,6 +11,7 @@ from tests.sim.links import LATENCY_S, Link, VirtualLinks, VirtualSession, probe
 CONNECT_TIMEOUT_S = 15.0
 COMMAND_TIMEOUT_S = 30.0
 STEP_S = 0.05
+LONGEST_LIST_S = 5.0
 
 
 class VirtualProbe:
@@ -102,8 +103,10 @@ class VirtualProbe:
             report=host.report(),
             boot_error=self._boot_error,
         )
+        late = self._around.dice.falls(self._around.faults.late_lists)
+        longest_s = LONGEST_LIST_S * self._around.pace if late else 4 * LATENCY_S
         self._around.timeline.after(
-            LATENCY_S * self._around.dice.between(0, 4), lambda: self._end(event)
+            self._around.dice.between(0, longest_s), lambda: self._end(event)
         )
 
     def _fail(self, stage: str, message: str) -> None:

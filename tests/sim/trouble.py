@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drivers.errors import CapacityScope
-from pool.model import IdleBehavior
+from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
 from tests.sim.links import VirtualSession
 from tests.sim.process import Crashed
@@ -69,13 +69,41 @@ class Trouble:
             host.rekeyed += 1
             host.drop("its SSH server began anew")
 
+    def _reboot(self) -> None:
+        host = self._any_host()
+        if host is not None and not host.dead:
+            host.reboot(self._dice.between(5, 30))
+
+    def _die(self) -> None:
+        host = self._any_host()
+        if host is not None:
+            host.die()
+            self._silence(host)
+
+    def _stray(self) -> None:
+        """Let an instance run, or have run, what nobody asked for, by any name."""
+        host = self._any_host()
+        if host is None:
+            return
+        attempts = self._world.store.attempts
+        elsewhere = sorted(a for a in attempts if attempts[a].instance_id != host.machine.id)
+        name = f"stray-{self._dice.whole(0, 1_000_000)}"
+        if elsewhere and self._dice.falls(0.5):
+            name = elsewhere[self._dice.whole(0, len(elsewhere) - 1)]
+        ended = AttemptExit(kind=ExitKind.EXITED, code=0) if self._dice.falls(0.5) else None
+        host.stray(name, ended)
+
+    def _silence(self, host: Host) -> None:
+        if isinstance(host.listener, VirtualSession):
+            host.listener.silent()
+
     def _freeze(self) -> None:
         host = self._any_host()
         if host is not None:
             longest_s = self._world.options.hosts.longest_freeze_s
-            host.frozen_until = self._world.timeline.now + self._dice.between(1, longest_s)
-            if isinstance(host.listener, VirtualSession):
-                host.listener.silent()
+            until = self._world.timeline.now + self._dice.between(1, longest_s)
+            host.frozen_until = max(host.frozen_until, until)
+            self._silence(host)
 
     def _plan_crash(self) -> None:
         self.crash_in_steps = self._dice.whole(1, CRASH_WITHIN_STEPS)
@@ -110,6 +138,9 @@ class Trouble:
             (hosts.freezes_every_s, self._freeze),
             (hosts.rekeys_every_s, self._rekey),
             (hosts.runner_crashes_every_s, self._crash_runner),
+            (hosts.reboots_every_s, self._reboot),
+            (hosts.deaths_every_s, self._die),
+            (hosts.strays_every_s, self._stray),
             (dispatcher.crashes_every_s, self._plan_crash),
             (dispatcher.stalls_every_s, self._world.store.stall),
             (self._world.options.limits_change_every_s, self._change_limits),

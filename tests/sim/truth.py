@@ -9,10 +9,12 @@ from dispatcher.messages import Change, DeleteLaunch, SaveAttempt
 from dispatcher.model import AttemptOutcome, Container, ContainerState
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
-from tests.sim.hosts import Host, Process
+from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.store import VirtualStore
 
 TAG = "longshore-idle-behavior"
+LONGEST_S = 86_400.0
+"""Longer than any run takes, a clock that is set in between included."""
 
 
 class Violation(AssertionError):  # noqa: N818 - it is the finding, not an error of the simulation
@@ -39,6 +41,7 @@ class Truth:
         self.live: dict[str, Host] = {}
         self.exits: dict[str, AttemptExit | None] = {}
         self.ran_on: dict[str, Host] = {}
+        self.unknown: set[str] = set()
         self.powered_off: set[str] = set()
         self.longest_still_s = 0.0
         self._forward_at = 0.0
@@ -88,7 +91,7 @@ class Truth:
     def _expect_room(self, host: Host) -> None:
         used = Resources()
         for process in host.processes.values():
-            if not process.gone:
+            if not process.gone and not process.stray:
                 spec = self.store.containers[process.order.container_id].spec
                 used = used.plus(spec.resources)
         room = host.machine.type.allocatable
@@ -102,7 +105,7 @@ class Truth:
         """Look at a process that ended, or whose instance did (its exit is None then)."""
         attempt_id = process.order.attempt_id
         self.came_forward(host.timeline.now)
-        if self.live.pop(attempt_id, None) is not None:
+        if not process.stray and self.live.pop(attempt_id, None) is not None:
             self.exits[attempt_id] = exit_
             self.busy_s += host.timeline.now - self._since.pop(attempt_id)
 
@@ -115,6 +118,13 @@ class Truth:
                 "an exit is kept until it is committed",
                 f"{attempt_id} is released while its outcome is not stored",
             )
+            kept = stored.log_complete or stored.outcome is AttemptOutcome.LOST
+            expect(kept, "a log is kept until it is complete", f"{stored}")
+
+    def forgotten(self, host: Host, attempt_id: str) -> None:
+        """Note that a reboot lost what an instance knew of an attempt."""
+        if self.ran_on.get(attempt_id) is host:
+            self.unknown.add(attempt_id)
 
     def powers_off(self, host: Host) -> None:
         """Look at an instance that ends itself."""
@@ -143,6 +153,9 @@ class Truth:
         if not isinstance(change, SaveAttempt) or change.attempt.outcome is None:
             return
         attempt = change.attempt
+        before = self.store.attempts[attempt.id].outcome
+        same = before in (None, attempt.outcome)
+        expect(same, "an attempt ends once", f"{attempt.id}: {before}, then {attempt.outcome}")
         expect(
             attempt.id not in self.live,
             "no attempt is given up while it runs",
@@ -150,8 +163,12 @@ class Truth:
         )
         exit_ = self.exits.get(attempt.id)
         if attempt.outcome is AttemptOutcome.LOST and exit_ is not None:
-            known = exit_.kind is not ExitKind.LOST and not self.ran_on[attempt.id].machine.ended
+            there = not self.ran_on[attempt.id].machine.ended and attempt.id not in self.unknown
+            known = exit_.kind is not ExitKind.LOST and there
             expect(not known, "no exit is lost", f"{attempt.id} ended with {exit_} and is lost")
+        if attempt.outcome is AttemptOutcome.FAILED and exit_ is not None:
+            ours = exit_.code in SIGNAL_CODES.values()
+            expect(not ours, "outcomes are true", f"{attempt.id} failed, but we ended it")
         if attempt.outcome is AttemptOutcome.SUCCEEDED:
             ok = exit_ is not None and exit_.kind is ExitKind.EXITED and exit_.code == 0
             expect(ok, "outcomes are true", f"{attempt.id} succeeded, but its exit is {exit_}")
@@ -176,7 +193,7 @@ class Truth:
         for attempt_id in self.store.attempts_of[container.id]:
             attempt = self.store.attempts[attempt_id]
             if attempt.started_at is not None and attempt.finished_at is not None:
-                right = attempt.finished_at >= attempt.started_at
+                right = 0 <= attempt.finished_at - attempt.started_at <= LONGEST_S
                 expect(right, "costs and times are sane", f"{attempt}")
 
     def _expect_true(self, container_id: str, state: ContainerState) -> None:

@@ -37,6 +37,7 @@ def any_container(number: int, dice: Dice) -> Container:
         cpus=dice.whole(0, 3) + dice.whole(0, 1) * 0.5 + 0.5,
         priority=dice.whole(0, 4) * 100,
         constraints=Constraints(preemptible=preemptible),
+        retry_lost=dice.falls(0.8),
     )
 
 
@@ -135,9 +136,15 @@ class Users:
         self._store.write([RequestCancel(container_id=container_id)], done)
 
     def _prioritise(self) -> None:
+        """Ask for some priority; who holds a container back may want it after all, soon after."""
         container = self._any_unfinished()
-        if container is not None:
-            self.set_priority(container.id, self._dice.whole(0, 4) * 100)
+        if container is None:
+            return
+        priority = self._dice.whole(0, 4) * 100
+        self.set_priority(container.id, priority)
+        if priority == 0 and self._dice.falls(0.5):
+            soon_s = self._dice.between(0, 20)
+            self._timeline.after(soon_s, lambda: self.set_priority(container.id, 100))
 
     def set_priority(self, container_id: str, priority: int) -> None:
         """Ask for a container's priority."""

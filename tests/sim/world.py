@@ -32,6 +32,7 @@ Destiny = Callable[[int, InstanceType, float, Fate], Fate]
 
 GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
+CLOCK_JUMP_S = 1_000_000.0
 EPOCH_S = 1_000_000.0
 
 SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
@@ -242,7 +243,10 @@ class World:
             watcher=self.truth,
             lease=Lease(timeout_s=lease_s, power_off=self._power_off),
             sick=dice.falls(self._host_faults.sick_boots),
+            refuses=dice.falls(self._host_faults.refusing),
         )
+        if dice.falls(self._host_faults.wrong_clocks):
+            host.clock_jump_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
         self.hosts[machine.id] = host
 
     def _power_off(self, machine: Machine) -> None:
@@ -328,7 +332,8 @@ class World:
         limits.capacity, limits.shortages = {}, {}
         for host in self.hosts.values():
             host.faults = HostFaults()
-            host.frozen_until = min(host.frozen_until, self.timeline.now)
+            if not host.dead:
+                host.frozen_until = min(host.frozen_until, self.timeline.now)
         if self.process is None or self.options.restarts_in_calm:
             self.crash("to begin anew in calm")
         else:

@@ -1,0 +1,274 @@
+"""The checks of what the dispatcher does with attempts: where they start, and how they end."""
+
+from __future__ import annotations
+
+from dispatcher.model import AttemptOutcome, Container, ContainerState, Placement, Preemptible
+from dispatcher.queue import RequestClass
+from pool.backoff import HindranceKind
+from pool.messages import (
+    AttemptStarted,
+    BrokenReported,
+    CreateInstance,
+    PoolCommand,
+    PoolEvent,
+    ProbeSucceeded,
+    SignalAttempt,
+    StartAttempt,
+    StartRefused,
+)
+from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from tests.sim.hosts import Host
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import Truth, expect
+
+SLACK = 1e-6
+MOST_REFUSALS = 3
+LEASE_KNOWN_S = 40.0
+"""How long a session is up until what was said of the lease has arrived for sure."""
+
+FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
+
+
+class Work:
+    """Looks at one process: what it was told of instances, and what it did with containers."""
+
+    def __init__(
+        self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
+    ) -> None:
+        self._process = process
+        self._engine = process.engine
+        self._pool = process.engine.pool
+        self._ledger = process.engine.ledger
+        self._timeline = timeline
+        self._truth = truth
+        self._hosts = hosts
+        self._passes = 0
+        self._complaints: dict[str, str] = {}
+        self._refused: set[str] = set()
+        self._refusals: dict[str, int] = {}
+        self._judged: set[str] = set()
+        self._first_signals: dict[tuple[str, str], float] = {}
+        self._held_since: dict[str, float] = {}
+
+    # ---- what is decided ----
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        match command:
+            case StartAttempt():
+                self._on_start(command)
+            case SignalAttempt():
+                self._on_signal(command)
+            case CreateInstance():
+                self._on_create(command)
+            case _:
+                pass
+
+    def _on_start(self, command: StartAttempt) -> None:
+        worker = self._pool.workers[command.worker_id]
+        container = self._ledger.containers[command.order.container_id]
+        complaint = self._complaints.get(worker.id, "")
+        refusals = self._refusals.get(worker.id, 0)
+        ready = worker.session_up and not complaint and refusals < MOST_REFUSALS
+        expect(ready, "only ready instances get work", f"{worker}: {complaint!r}, {refusals}")
+        sick = worker.id in self._hosts and self._hosts[worker.id].sick
+        expect(not sick, "only ready instances get work", f"{worker.id} fails its boot probe")
+        expect(not container.cancel_requested, "what is cancelled does not start", container.id)
+        refused = container.id in self._refused
+        expect(not refused, "what is refused for its own fault is not tried again", container.id)
+        self._expect_may_try(container)
+        self._expect_may_share(worker, container)
+        for other in self._ledger.containers.values():
+            if self._waits_before(other, container):
+                self._expect_not_overtaken(other, container, worker)
+
+    def _expect_may_try(self, container: Container) -> None:
+        lost = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
+        most = self._engine.settings.max_lost_attempts
+        expect(len(lost) < most, "what is lost too often fails", f"{container.id}: {len(lost)}")
+        truth = self._truth
+        ran = [a.id for a in lost if a.id in truth.ran_on and a.id not in truth.unknown]
+        allowed = container.spec.retry_lost or not ran
+        expect(allowed, "what may not be tried again is not", f"{container.id}: {ran}")
+
+    def _expect_may_share(self, worker: Worker, container: Container) -> None:
+        settings, count = self._engine.settings, len(worker.attempts)
+        alone = settings.placement is not Placement.EXCLUSIVE or count == 1
+        expect(alone, "exclusive instances run one container", f"{worker.id}: {worker.attempts}")
+        few = count <= settings.max_containers_per_instance
+        expect(few, "max_containers_per_instance", f"{worker.id}: {worker.attempts}")
+        forbidden = container.spec.constraints.preemptible is Preemptible.FORBIDDEN
+        allowed = not (forbidden and worker.type.preemptible)
+        expect(allowed, "containers run only where they may", f"{container.id} on {worker.type}")
+
+    # ---- the order of priority ----
+
+    def _waits_before(self, other: Container, container: Container) -> bool:
+        """Return whether `other` comes first and has no place at all."""
+        return (
+            other.id in self._ledger.queue
+            and other.id not in self._engine.placing.claims
+            and (-other.priority, other.sequence) < (-container.priority, container.sequence)
+        )
+
+    def _expect_not_overtaken(self, other: Container, container: Container, worker: Worker) -> None:
+        request_class = self._ledger.queue.class_of(other.id)
+        assert request_class is not None
+        if worker.type in request_class.types:
+            room = worker.free.plus(container.spec.resources)
+            fits = other.spec.resources.fits_in(room)
+            expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
+        closed = self._closed_by(request_class)
+        overtaken = closed is not None and (not closed or worker.type.name in closed)
+        what = f"{container.id} on {worker.id}"
+        expect(not overtaken, "nothing below a quota gets a place", what)
+
+    def _closed_by(self, request_class: RequestClass) -> set[str] | None:
+        """Return the types whose quota keeps a class waiting: () for all, None for no quota."""
+        placing = self._engine.placing
+        reason = placing.waiting.get(request_class.key)
+        if reason is None or reason.code != "at_quota":
+            return None
+        if "max_instances" in reason.message:
+            return set()
+        hindrance = placing.view(self._process.now()).limits.hindrance
+        found = [h for h in map(hindrance, request_class.types) if h is not None]
+        quotas = [h for h in found if h.kind is HindranceKind.QUOTA]
+        if not quotas:
+            return None
+        everywhere = any(h.everywhere for h in quotas)
+        return set() if everywhere else {name for h in quotas for name in h.covers}
+
+    # ---- creating ----
+
+    def _on_create(self, command: CreateInstance) -> None:
+        """Expect that each empty instance of a type that comes is one that somebody waits for."""
+        name = command.instance_type.name
+        coming = sum(1 for p in self._pool.hoped_for() if p.launch.type_name == name)
+        coming += sum(
+            1
+            for w in self._pool.workers.values()
+            if w.type.name == name
+            and w.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)
+            and w.behavior is IdleBehavior.RUN
+            and not w.attempts
+            and not w.broken
+        )
+        wanted = sum(
+            len(c) for c in self._ledger.queue.classes() if command.instance_type in c.types
+        )
+        what = f"{coming} of {name} for {wanted}"
+        expect(coming <= wanted, "no more is created than is waited for", what)
+
+    # ---- ending attempts ----
+
+    def _on_signal(self, command: SignalAttempt) -> None:
+        key, now = (command.worker_id, command.attempt_id), self._timeline.now
+        attempt = self._pool.find_attempt(*key)
+        again = attempt is not None and attempt.killed_at != self._process.now()
+        first = self._first_signals.get(key) if again else None
+        term_timeout_s = self._pool.settings.term_timeout_s
+        if command.signal == "KILL":
+            patient = first is not None and now >= first + term_timeout_s - SLACK
+            expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
+        else:
+            late = first is not None and now > first + term_timeout_s + SLACK
+            expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
+        self._first_signals[key] = now if first is None else first
+
+    # ---- what is heard ----
+
+    def heard(self, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it."""
+        match event:
+            case StartRefused():
+                attempt = self._pool.attempts.get(event.attempt_id)
+                if attempt is not None and attempt.start_op == event.op_id:
+                    self._on_refused(event)
+            case AttemptStarted():
+                self._refusals[event.worker_id] = 0
+            case BrokenReported():
+                self._complaints[event.worker_id] = event.message
+            case ProbeSucceeded():
+                worker = self._pool.workers.get(event.worker_id)
+                if worker is not None and not worker.session_up:
+                    self._complaints[event.worker_id] = event.report.broken
+            case _:
+                pass
+
+    def _on_refused(self, event: StartRefused) -> None:
+        if event.code in FAULTS_OF_THE_REQUEST:
+            self._refused.add(event.attempt_id.rpartition("-")[0])
+        else:
+            self._refusals[event.worker_id] = self._refusals.get(event.worker_id, 0) + 1
+
+    # ---- what is known after an event ----
+
+    def look(self) -> None:
+        """Look at what holds after every event, and at a pass when there was one."""
+        for attempt_id, container_id in self._ledger.open_attempts.items():
+            self._expect_ending(attempt_id, self._ledger.containers[container_id])
+        for attempt in self._pool.attempts.values():
+            if attempt.kill_wanted and attempt.phase is not AttemptPhase.ENDED:
+                worker = self._pool.workers.get(attempt.worker_id)
+                up = worker is not None and worker.session_up
+                due = self._pool.timers.due("signal", attempt.id)
+                expect(not up or due is not None, "signals go on", attempt.id)
+        for worker in self._pool.workers.values():
+            self._look_at(worker)
+        if self._pool.listed_once:
+            forgotten = sorted(self._ledger.unreleased.keys() - self._pool.attempts.keys())
+            expect(not forgotten, "no log is awaited that cannot come", f"{forgotten}")
+        if self._engine.placing.passes != self._passes:
+            self._passes = self._engine.placing.passes
+            self._look_at_pass()
+
+    def _expect_ending(self, attempt_id: str, container: Container) -> None:
+        last = container.attempts[-1]
+        if container.cancel_requested or container.priority == 0 or last.ending is not None:
+            attempt = self._pool.attempts.get(attempt_id)
+            ending = attempt is not None and attempt.kill_wanted
+            expect(ending, "what is to end is ended", f"{attempt_id} of {container}")
+
+    def _look_at(self, worker: Worker) -> None:
+        now = self._timeline.now
+        if worker.behavior is IdleBehavior.HOLD and worker.session_up:
+            known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
+            suspended = worker.id not in self._hosts or self._hosts[worker.id].lease.suspended
+            expect(suspended or not known, "a held instance's lease is suspended", worker.id)
+        else:
+            self._held_since.pop(worker.id, None)
+        if "starts in a row were refused" in worker.verdict and worker.id not in self._judged:
+            self._judged.add(worker.id)
+            count = self._refusals.get(worker.id, 0)
+            fair = count >= MOST_REFUSALS
+            expect(fair, "no instance is judged too soon", f"{worker.id}: {count} in a row")
+
+    def _look_at_pass(self) -> None:
+        """Expect that claims are what is journalled, and that nobody idles while others wait."""
+        placing = self._engine.placing
+        for container in self._ledger.containers.values():
+            if container.has_open_attempt:
+                continue
+            locked = container.state is ContainerState.LOCKED
+            claimed = container.id in placing.claims
+            expect(locked or not claimed, "claims are journalled", f"{container.id}")
+            known = container.id in placing.locked
+            expect(known or not locked, "claims are given up", f"{container.id} is locked")
+        idle = any(w.state is WorkerState.IDLE for w in self._pool.workers.values())
+        for request_class in self._ledger.queue.classes() if idle else ():
+            closed = self._closed_by(request_class)
+            if closed is not None:
+                self._expect_nobody_idles(closed)
+
+    def _expect_nobody_idles(self, closed: set[str]) -> None:
+        for worker in self._pool.workers.values():
+            idle = (
+                worker.state is WorkerState.IDLE
+                and worker.behavior is IdleBehavior.RUN
+                and worker.session_up
+                and not worker.unreleased
+                and (not closed or worker.type.name in closed)
+            )
+            expect(not idle, "no idle instance uses up a quota", worker.id)
