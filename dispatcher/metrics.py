@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from dispatcher import metrics_cloud, metrics_containers, metrics_instances, metrics_scheduling
+from dispatcher import (
+    metrics_cloud,
+    metrics_containers,
+    metrics_instances,
+    metrics_leaks,
+    metrics_scheduling,
+)
 from dispatcher.engine import Engine
-from dispatcher.metrics_leaks import leak_metrics
 
 
 class Metrics:
@@ -40,7 +45,7 @@ class Metrics:
         yield from metrics_instances.by_category(pool)
         yield from metrics_instances.probe_ages(pool, self._heard_at, self._now)
         yield from metrics_instances.lives(pool.statistics)
-        yield from leak_metrics(self._engine, self._now)
+        yield from metrics_leaks.families(self._engine, self._now)
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
         yield from metrics_scheduling.families(self._engine)

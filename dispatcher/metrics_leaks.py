@@ -13,7 +13,7 @@ from dispatcher.views import leak_report
 from pool.leaks import LeakKind
 
 
-def leak_metrics(engine: Engine, now: float) -> Iterator[Metric]:
+def families(engine: Engine, now: float) -> Iterator[Metric]:
     """Yield the metric families of leaks at `now`, in seconds since the epoch.
 
     Every kind has its series, so that an alert has something to look at before the first leak.

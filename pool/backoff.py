@@ -40,18 +40,17 @@ class HoldCause(Enum):
 
 
 class HindranceKind(Enum):
-    """What kind of thing keeps a type from being created."""
+    """What kind of thing keeps a type from being created, as far as a plan depends on it."""
 
     QUOTA = "quota"
     CAPACITY = "capacity"
-    RATE = "rate"
     OTHER = "other"
 
 
 _KINDS = {
     HoldCause.CAPACITY: HindranceKind.CAPACITY,
     HoldCause.QUOTA: HindranceKind.QUOTA,
-    HoldCause.RATE_LIMIT: HindranceKind.RATE,
+    HoldCause.RATE_LIMIT: HindranceKind.OTHER,
     HoldCause.ERROR: HindranceKind.OTHER,
     HoldCause.STILLBORN: HindranceKind.OTHER,
 }

@@ -44,7 +44,14 @@ _KEY_KEPT_S = 3600.0
 
 
 class PoolCore:
-    """All that the pool knows, with the outboxes of its reactors."""
+    """All that the pool knows, with the outboxes of its reactors.
+
+    Of what an earlier process knew, `missing` are the instances that no listing has shown yet; they
+    count as there until the pool is `settled`. `pinned_keys` and `asked_behaviors` (what admins
+    asked for, until tags show it) are by instance, and outlive its worker for an hour. `awaited`
+    are the workers that a claim waits for. `stillborn` is how many instances in a row were of no
+    use; those bought before `stillborn_until` add nothing to it.
+    """
 
     def __init__(
         self,
@@ -290,12 +297,8 @@ class PoolCore:
         self.timers.arm("hold", self.holds.next_end(now))
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
-            self.forget_attempt(attempt.id)
-            if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
-                message = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
-                self.notices.append(
-                    AttemptLost(attempt_id=attempt.id, worker_id=worker.id, message=message)
-                )
+            why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
+            self.lose_attempt(attempt, why)
         self._let_go_of_launch(worker)
         self.notices.append(
             WorkerGone(
@@ -304,6 +307,14 @@ class PoolCore:
                 reason=worker.end_reason or trigger.value,
             )
         )
+
+    def lose_attempt(self, attempt: PoolAttempt, why: str) -> None:
+        """Give up an attempt whose instance is gone."""
+        self.forget_attempt(attempt.id)
+        if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
+            self.notices.append(
+                AttemptLost(attempt_id=attempt.id, worker_id=attempt.worker_id, message=why)
+            )
 
     def forget_attempt(self, attempt_id: str) -> None:
         """Drop an attempt's record and its timers; unknown is no error."""

@@ -20,7 +20,6 @@ class CallHold:
 
     def __init__(self) -> None:
         self.until = -inf
-        self.reason = ""
         self._failures = 0
 
     def failed(self, error: CloudError, now: float) -> None:
@@ -28,10 +27,9 @@ class CallHold:
         if now >= self.until:
             self._failures += 1
         self.until = max(self.until, now + rate_limited_s(error, max(0, self._failures - 1)))
-        self.reason = sentence(error)
 
     def succeeded(self, now: float) -> None:
-        """Let the next delay be a short one, unless this call began before the hold did."""
+        """Let the next delay be a short one; while the hold is on, a success says nothing."""
         if now >= self.until:
             self._failures = 0
 

@@ -10,8 +10,8 @@ from pool import idle, probing
 from pool.backoff import HoldCause
 from pool.core import PoolCore
 from pool.messages import Created, CreateFailed, CreateInstance
-from pool.model import AttemptPhase, Launch, PendingLaunch, PoolAttempt, WorkerState
-from pool.notices import AttemptLost, LaunchMade
+from pool.model import Launch, PendingLaunch, WorkerState
+from pool.notices import LaunchMade
 from pool.tags import launch_tags, without_room
 from pool.transitions import Trigger
 
@@ -159,16 +159,3 @@ def after_listing(core: PoolCore, began_at: float, now: float) -> None:
             pending.counted = False
         if now - pending.lost_answer_at >= core.settings.boot_timeout_s:
             core.end_launch(token)
-
-
-def lose(core: PoolCore, attempt: PoolAttempt) -> None:
-    """Give up an attempt whose instance the cloud does not list."""
-    core.forget_attempt(attempt.id)
-    if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
-        core.notices.append(
-            AttemptLost(
-                attempt_id=attempt.id,
-                worker_id=attempt.worker_id,
-                message=f"its instance {attempt.worker_id} is not in the cloud's listing",
-            )
-        )

@@ -130,4 +130,5 @@ def _settle(core: PoolCore, began_at: float) -> None:
     core.missing.clear()
     for attempt in sorted(core.attempts.values(), key=lambda a: a.id):
         if attempt.worker_id not in core.workers:
-            launching.lose(core, attempt)
+            why = f"its instance {attempt.worker_id} is not in the cloud's listing"
+            core.lose_attempt(attempt, why)

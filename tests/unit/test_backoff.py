@@ -117,7 +117,7 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
     cloud.fail(RateLimitError("slow"), at=20, began=9, type_name="gpu")
     found = cloud.hindrance("gpu", 20)
     assert found is not None
-    assert (found.kind, found.until, found.everywhere) == (HindranceKind.RATE, 21, True)
+    assert (found.kind, found.until, found.everywhere) == (HindranceKind.OTHER, 21, True)
 
 
 def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:

@@ -57,7 +57,7 @@ def decide(
     limits = make_limits(
         instances=len(slots),
         max_instances=max_instances,
-        held=((HindranceKind.QUOTA if at_quota else HindranceKind.RATE), held) if held else None,
+        held=((HindranceKind.QUOTA if at_quota else HindranceKind.OTHER), held) if held else None,
     )
     rules = Rules(
         placement=Placement.PACKED,

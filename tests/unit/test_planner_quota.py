@@ -209,7 +209,7 @@ def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
 
 def test_a_rate_limit_keeps_nobody_from_the_room_that_is_left() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")))
-    held = (HindranceKind.RATE, "slow down")
+    held = (HindranceKind.OTHER, "slow down")
     decided = decide(queue, slot("a", T1), limits=limits(1, held=held))
     assert placed(decided) == {"c-2": "a"}
     assert codes(decided) == ["creates_held"]
@@ -222,7 +222,7 @@ def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again
     ends = {"t1": EVENING + 3600, "t2": EVENING, "t4": EVENING + 60}
     for kind, message in (
         (QUOTA, "no creates before 19:15:10 UTC: of t2"),
-        (HindranceKind.RATE, "no creates before 19:15:10 UTC: of t2"),
+        (HindranceKind.OTHER, "no creates before 19:15:10 UTC: of t2"),
         (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 19:15:10 UTC"),
     ):
         held = {
@@ -235,7 +235,7 @@ def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again
 def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
     held = {
         "t1": make_hindrance(QUOTA, "8 at most", "t1", until=EVENING),
-        "t2": make_hindrance(HindranceKind.RATE, "slow down", "t2", until=EVENING + 5),
+        "t2": make_hindrance(HindranceKind.OTHER, "slow down", "t2", until=EVENING + 5),
     }
     decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
     assert codes(decided) == ["creates_held"]
