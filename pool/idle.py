@@ -203,16 +203,15 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
         worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     worker.session_up = False
-    for kind in ("boot", "probe", "silence", "idle", "offline"):
+    for kind in ("probe", "silence", "idle", "offline", "tags"):
         core.timers.clear(kind, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)
 
 
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:
-    """Ask the cloud to destroy, and again after shutdown_timeout, until it is gone."""
+    """Ask the cloud to destroy; from its sending on it is repeated (see `release_cloud`)."""
     core.ask_cloud(DestroyInstance(op_id=core.next_op(), instance_id=worker.id), now)
-    core.timers.set("destroy", worker.id, now + core.settings.shutdown_timeout_s)
     core.timers.soonest("list", "", now + _LISTING_WHILE_DESTROYING_S)
 
 

@@ -242,7 +242,9 @@ def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) ->
     worker.complaint = message
     worker.revision += 1
     if message:
-        stillborn.note(core, worker, message, now)
+        # What ran there when this process began shows that it was of use.
+        if not worker.attempts:
+            stillborn.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
     worker.broken_at = worker.broken_at if worker.verdict else 0.0

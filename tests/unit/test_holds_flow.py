@@ -313,6 +313,18 @@ def test_tags_that_are_limited_are_not_forgotten() -> None:
     assert count(rig, SetTags) == 2
 
 
+def test_nobody_writes_tags_that_failed_again_while_the_instance_is_being_destroyed() -> None:
+    rig = Rig(pool=PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000))
+    rig.submit(make_container(1))
+    rig.silent |= {SetTags, DestroyInstance}
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    (command,) = last_commands(rig, SetTags)
+    rig.send(TagsFailed(op_id=command.op_id, instance_id="i-001", error=CloudError("broken")))
+    rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
+    rig.advance(60)
+    assert count(rig, SetTags) == 1
+
+
 # ---- probes --------------------------------------------------------------------------------------
 
 

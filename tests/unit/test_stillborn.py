@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dispatcher.messages import InstanceKillRequested
+from dispatcher.model import Placement, SchedulerSettings
 from pool.backoff import HoldCause
 from pool.messages import Probe, ProbeSucceeded
-from pool.model import PoolSettings, ProbeReport
+from pool.model import AttemptReport, PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -134,3 +135,32 @@ def test_an_instance_that_an_admin_ends_while_it_boots_was_not_of_no_use() -> No
         assert rig.worker_states() == {}
     assert rig.engine.pool.stillborn == 0
     assert len(rig.created_types()) == 3
+
+
+def test_an_instance_that_was_of_use_to_an_earlier_process_says_nothing_of_the_next() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(placement=Placement.EXCLUSIVE))
+    rig.submit(*(make_container(number) for number in (1, 2, 3)))
+    rig.advance(60)
+    assert set(rig.worker_states().values()) == {"running"}
+    rig.silent.add(Probe)
+    rig.crash()
+    for probe in last_commands(rig, Probe):
+        reports = tuple(
+            AttemptReport(attempt_id=attempt_id, container_id="")
+            for attempt_id in sorted(rig.on_instance[probe.worker_id])
+        )
+        assert reports
+        rig.send(
+            ProbeSucceeded(
+                op_id=probe.op_id,
+                worker_id=probe.worker_id,
+                revision=probe.revision,
+                began_at=rig.now,
+                host_key=probe.host_key,
+                report=ProbeReport(attempts=reports, boot_id="b", broken="the disk is full"),
+            )
+        )
+    assert [worker.broken for worker in rig.engine.pool.workers.values()] == [
+        "the disk is full"
+    ] * 3
+    assert rig.engine.pool.stillborn == 0
