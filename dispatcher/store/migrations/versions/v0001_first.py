@@ -107,9 +107,3 @@ def _idempotency() -> None:
         sa.PrimaryKeyConstraint("user", "key"),
     )
     op.create_index("idempotency_by_age", "idempotency", ["created_at"])
-
-
-def downgrade() -> None:
-    """Drop every table, which loses everything."""
-    for table in ("idempotency", "instances", "launches", "attempts", "containers"):
-        op.drop_table(table)

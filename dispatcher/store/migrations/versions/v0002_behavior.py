@@ -14,8 +14,3 @@ depends_on = None
 def upgrade() -> None:
     """Add the column; nothing was asked of the instances that are known."""
     op.add_column("instances", sa.Column("behavior", sa.Text, nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Forget what was asked."""
-    op.drop_column("instances", "behavior")
