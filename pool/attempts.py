@@ -79,7 +79,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
-    stillborn.note_useful(core, now)
+        stillborn.note_useful(core, worker, now)
     _running(core, attempt)
     signal_if_wanted(core, attempt, now)
 

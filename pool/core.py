@@ -50,7 +50,7 @@ class PoolCore:
     count as there until the pool is `settled`. `pinned_keys` and `asked_behaviors` (what admins
     asked for, until tags show it) are by instance, and outlive its worker for an hour. `awaited`
     are the workers that a claim waits for. `stillborn` is how many instances in a row were of no
-    use; those bought before `stillborn_until` add nothing to it.
+    use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add nothing.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class PoolCore:
         self.listing_op = 0
         self.listing_failures = 0
         self.stillborn = 0
+        self.stillborn_since = math.inf
         self.stillborn_until = -math.inf
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []

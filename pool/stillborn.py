@@ -5,6 +5,8 @@ A mistake in the configuration must not buy and destroy instances without end.
 
 from __future__ import annotations
 
+import math
+
 from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
 
@@ -18,16 +20,21 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
         # It was bought before those told that were bought with it: ten at once are one mistake.
         return
     core.stillborn += 1
+    core.stillborn_since = min(core.stillborn_since, worker.appeared_at)
     if core.stillborn == 1:
         return
     core.stillborn_until = core.holds.stillborn(count=core.stillborn, why=why, now=now)
     core.timers.arm("hold", core.holds.next_end(now))
 
 
-def note_useful(core: PoolCore, now: float) -> None:
-    """End the row of instances of no use, and what it holds: an attempt was started."""
-    if core.stillborn:
+def note_useful(core: PoolCore, worker: Worker, now: float) -> None:
+    """End the row of instances of no use, and what it holds: an attempt was started on a worker.
+
+    One that is older than all of the row works on whatever is wrong with those that are bought now.
+    """
+    if core.stillborn and worker.appeared_at >= core.stillborn_since:
         core.stillborn = 0
+        core.stillborn_since = math.inf
         core.stillborn_until = min(core.stillborn_until, now)
         core.holds.useful()
         core.timers.arm("hold", core.holds.next_end(now))

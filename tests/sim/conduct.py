@@ -201,7 +201,8 @@ class Conduct:
             case AttemptStarted():
                 attempt = process.engine.pool.attempts.get(event.attempt_id)
                 if attempt is not None and attempt.start_op == event.op_id:
-                    self._shortages.of_use(now)
+                    worker = process.engine.pool.workers[attempt.worker_id]
+                    self._shortages.of_use(worker, now)
             case ListingFailed(error=RateLimitError() as error):
                 self._listing_held_until = now + _told_s(error)
             case (

@@ -60,6 +60,7 @@ class Shortages:
         self._booting: dict[str, float] = {}
         self._useless: set[tuple[str, float]] = set()
         self._useless_in_a_row = 0
+        self._useless_since = -inf
         self._useless_until = -inf
 
     def _market(self, type_: InstanceType) -> Scope:
@@ -152,9 +153,12 @@ class Shortages:
 
     # ---- instances ----
 
-    def of_use(self, now: float) -> None:
-        """Note that an instance works: the row of useless ones ends, with what it holds."""
+    def of_use(self, worker: Worker, now: float) -> None:
+        """Note that an instance works: a row of useless ones that is no younger ends."""
+        if worker.appeared_at < self._useless_since:
+            return
         self._useless_in_a_row = 0
+        self._useless_since = -inf
         self._useless_until = min(self._useless_until, now)
         self._accounts.pop((STILLBORN, ()), None)
 
@@ -177,6 +181,8 @@ class Shortages:
         if appeared_at - self._offset_s < self._useless_until - SLACK:
             return
         self._useless_in_a_row += 1
+        first = self._useless_in_a_row == 1
+        self._useless_since = appeared_at if first else min(self._useless_since, appeared_at)
         if self._useless_in_a_row > 1:
             hold_s = min(900.0, 2.0 * 2.0 ** (self._useless_in_a_row - 2))
             self._useless_until = max(self._useless_until, now + hold_s)

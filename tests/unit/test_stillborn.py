@@ -164,3 +164,23 @@ def test_an_instance_that_was_of_use_to_an_earlier_process_says_nothing_of_the_n
         "the disk is full"
     ] * 3
     assert rig.engine.pool.stillborn == 0
+
+
+def test_an_older_instance_that_works_on_does_not_let_useless_ones_be_bought_without_end() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(placement=Placement.EXCLUSIVE))
+    rig.submit(make_container(1))
+    rig.advance(5)
+    assert rig.worker_states() == {"i-001": "running"}
+    rig.silent.add(Probe)
+    rig.submit(*(make_container(number) for number in range(2, 80)))
+    for _ in range(60):
+        (live,) = (a for a in rig.attempts.values() if a.outcome is None)
+        rig.exit(live.id)
+        probed(rig, broken=1000)
+        rig.advance(1)
+    assert list(rig.states().values()).count("succeeded") == 60, (
+        "the old one starts one after another"
+    )
+    bought_together = rig.pool_settings.max_concurrent_creates
+    assert len(rig.created_types()) < 2 * bought_together + 10
+    assert rig.engine.pool.stillborn > 2
