@@ -21,6 +21,7 @@ from pool.model import (
     AttemptOrder,
     AttemptPhase,
     AttemptReport,
+    ExitKind,
     PoolAttempt,
     Worker,
     WorkerState,
@@ -36,6 +37,7 @@ from pool.notices import (
 from pool.transitions import Trigger
 
 STRIKES_BEFORE_DRAIN = 3
+_RAN = frozenset({ExitKind.EXITED, ExitKind.OUT_OF_MEMORY})
 _FAULTS_OF_THE_REQUEST = frozenset({"invalid", "too_large"})
 
 
@@ -79,8 +81,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.strikes = 0
-        stillborn.note_useful(core, worker, now)
-    _running(core, attempt)
+    _running(core, attempt, now)
     signal_if_wanted(core, attempt, now)
 
 
@@ -100,6 +101,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
             what = f"{worker.strikes} starts in a row were refused: {event.message}"
             idle.condemn(core, worker, what)
+            stillborn.note(core, worker, what, now)
     missing(core, attempt, event.message, now, refused=refused)
 
 
@@ -156,7 +158,7 @@ def observe(
         _ended(core, attempt, report.exit, now)
     elif attempt.phase is not AttemptPhase.ENDED:
         core.hold_resources(worker, attempt)
-        _running(core, attempt)
+        _running(core, attempt, now)
 
 
 def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
@@ -171,12 +173,15 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
+    stillborn.prove(core, worker, now)
     kill(core, attempt.id, now)
 
 
-def _running(core: PoolCore, attempt: PoolAttempt) -> None:
+def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     if attempt.phase is AttemptPhase.STARTING:
         attempt.phase = AttemptPhase.RUNNING
+        if attempt.worker_id in core.workers:
+            stillborn.prove(core, core.workers[attempt.worker_id], now)
         core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
 
 
@@ -207,6 +212,8 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
             AttemptEnded(attempt_id=attempt.id, worker_id=attempt.worker_id, exit=how)
         )
     if worker is not None:
+        if how.kind in _RAN:
+            stillborn.prove(core, worker, now)
         _vacate(core, worker, attempt.id, now)
 
 

@@ -102,10 +102,11 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     _pin(core, worker, event.host_key, now)
     if reattached:
         worker.attached_at = now
-        # Later on it is heartbeats that say so, and they may be ahead of a list.
-        _hear_complaint(core, worker, event.report.broken, now)
     for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
         attempts.observe(core, worker, report, now, current=current)
+    if reattached:
+        # Later on it is heartbeats that say so, and they may be ahead of a list.
+        _hear_complaint(core, worker, event.report.broken, now)
     _find_missing(core, worker, event, now)
     if event.boot_error:
         _await_boot(core, worker, now)
@@ -242,9 +243,7 @@ def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) ->
     worker.complaint = message
     worker.revision += 1
     if message:
-        # What ran there when this process began shows that it was of use.
-        if not worker.attempts:
-            stillborn.note(core, worker, message, now)
+        stillborn.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
     worker.broken_at = worker.broken_at if worker.verdict else 0.0

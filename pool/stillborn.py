@@ -1,4 +1,4 @@
-"""Instances that turn out to be of no use before their first attempt, and what they hold.
+"""Instances that turn out to be of no use before anything ran on them, and what they hold.
 
 A mistake in the configuration must not buy and destroy instances without end.
 """
@@ -13,7 +13,7 @@ from pool.model import IdleBehavior, Worker, WorkerState
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Slow creating down because of a worker that is of no use; one that was is none of these."""
-    if worker.last_busy or worker.stillborn:
+    if worker.proven or worker.stillborn:
         return
     worker.stillborn = True
     if worker.appeared_at < core.stillborn_until:
@@ -27,11 +27,15 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     core.timers.arm("hold", core.holds.next_end(now))
 
 
-def note_useful(core: PoolCore, worker: Worker, now: float) -> None:
-    """End the row of instances of no use, and what it holds: an attempt was started on a worker.
+def prove(core: PoolCore, worker: Worker, now: float) -> None:
+    """Note that an attempt was seen to run on a worker; the first ends the row of useless ones.
 
-    One that is older than all of the row works on whatever is wrong with those that are bought now.
+    Not where it is older than all of the row: it works on whatever is wrong with those that are
+    bought now.
     """
+    if worker.proven:
+        return
+    worker.proven = True
     if core.stillborn and worker.appeared_at >= core.stillborn_since:
         core.stillborn = 0
         core.stillborn_since = math.inf
@@ -45,8 +49,8 @@ def unproven(core: PoolCore) -> bool:
     return any(
         worker.appeared_at >= core.stillborn_until
         and worker.behavior is IdleBehavior.RUN
-        and worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING, WorkerState.IDLE)
+        and worker.state is not WorkerState.SHUTDOWN
         and not worker.broken
-        and not worker.last_busy
+        and not worker.proven
         for worker in core.workers.values()
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dispatcher.model import Container
 from drivers.errors import RateLimitError
 from pool.messages import (
-    AttemptStarted,
     Created,
     CreateFailed,
     CreateInstance,
@@ -198,11 +197,6 @@ class Conduct:
                 answered = self._shortages.answered(event.op_id)
                 if answered is not None:
                     self._shortages.had(*answered)
-            case AttemptStarted():
-                attempt = process.engine.pool.attempts.get(event.attempt_id)
-                if attempt is not None and attempt.start_op == event.op_id:
-                    worker = process.engine.pool.workers[attempt.worker_id]
-                    self._shortages.of_use(worker, now)
             case ListingFailed(error=RateLimitError() as error):
                 self._listing_held_until = now + _told_s(error)
             case (

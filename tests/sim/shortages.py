@@ -58,6 +58,7 @@ class Shortages:
         self._accounts: dict[Key, _Account] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
         self._booting: dict[str, float] = {}
+        self._of_use: set[tuple[str, float]] = set()
         self._useless: set[tuple[str, float]] = set()
         self._useless_in_a_row = 0
         self._useless_since = -inf
@@ -94,9 +95,8 @@ class Shortages:
 
     def _is_unproven(self, worker: Worker) -> bool:
         young = worker.appeared_at - self._offset_s > self._useless_until + SLACK
-        able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.last_busy
-        coming = (WorkerState.UNKNOWN, WorkerState.BOOTING, WorkerState.IDLE)
-        return young and able and worker.state in coming
+        able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.proven
+        return young and able and worker.state is not WorkerState.SHUTDOWN
 
     def answered(self, op_id: int) -> tuple[InstanceType, float] | None:
         """Note that a create has an answer; return its type and when it was decided."""
@@ -153,8 +153,15 @@ class Shortages:
 
     # ---- instances ----
 
-    def of_use(self, worker: Worker, now: float) -> None:
-        """Note that an instance works: a row of useless ones that is no younger ends."""
+    def _note_of_use(self, now: float) -> None:
+        for worker in self._engine.pool.workers.values():
+            known = (worker.id, worker.appeared_at)
+            if worker.proven and known not in self._of_use:
+                self._of_use.add(known)
+                self._end_row(worker, now)
+
+    def _end_row(self, worker: Worker, now: float) -> None:
+        """End a row of useless ones that is no younger than one that works."""
         if worker.appeared_at < self._useless_since:
             return
         self._useless_in_a_row = 0
@@ -171,7 +178,7 @@ class Shortages:
         }
         for worker in workers.values():
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
-            if not worker.last_busy and (given_up or worker.complaint):
+            if not worker.proven and (given_up or worker.complaint or worker.verdict):
                 self._note_one(worker.id, worker.appeared_at, now)
 
     def _note_one(self, worker_id: str, appeared_at: float, now: float) -> None:
@@ -194,6 +201,7 @@ class Shortages:
             left = cause == QUOTA and account.instances and self._count(scope) < account.instances
             if left and now < account.until:
                 account.until = now
+        self._note_of_use(now)
         self._note_useless(now)
         mine = {k: a.until for k, a in self._accounts.items() if a.until > now + SLACK}
         pools = {
