@@ -72,7 +72,7 @@ class CloudGate:
         self._waiting: dict[type[QueuedCall], dict[str, tuple[float, QueuedCall]]] = {
             kind: {} for kind in _PATIENCE_S
         }
-        self._creates_since: float | None = None
+        self.creates_since: float | None = None
 
     def __len__(self) -> int:
         """Return how many calls wait."""
@@ -117,18 +117,18 @@ class CloudGate:
         `served` says that some had one just now.
         """
         if not wait:
-            self._creates_since = None
-        elif served or self._creates_since is None:
-            self._creates_since = now
+            self.creates_since = None
+        elif served or self.creates_since is None:
+            self.creates_since = now
 
     def is_turn_of_creates(self, now: float) -> bool:
         """Return whether creates wait for tokens and there are some now."""
-        return self._creates_since is not None and self._bucket.next_at(now) <= now
+        return self.creates_since is not None and self._bucket.next_at(now) <= now
 
     def next_at(self, now: float) -> float | None:
         """Return when the next call, or create, has its turn; None when none waits."""
         times = [self._held_until(kind) for kind, waiting in self._waiting.items() if waiting]
-        if self._creates_since is not None:
+        if self.creates_since is not None:
             times.append(now)
         return max(min(times), self._bucket.next_at(now)) if times else None
 
@@ -145,7 +145,7 @@ class CloudGate:
         if not ranked:
             return None
         rank, _, kind = min(ranked, key=lambda entry: entry[:2])
-        creates_since = self._creates_since
+        creates_since = self.creates_since
         if creates_since is not None and creates_since + _PATIENCE_OF_CREATES_S < rank:
             return None
         return kind

@@ -233,9 +233,9 @@ class CloudModel:
         if machine is None:
             raise InstanceNotFound(f"there is no instance {instance_id}")
         if now >= machine.tags_shown_from:
+            # Else tags that are set again and again would never be shown.
             machine.shown_tags = dict(machine.tags)
-        shown_from = now + self.faults.tag_lag_s * self._dice.random()
-        machine.tags_shown_from = max(machine.tags_shown_from, shown_from)
+            machine.tags_shown_from = now + self.faults.tag_lag_s * self._dice.random()
         machine.tags.update(tags)
 
     def end(self, machine: Machine, now: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
+from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
 from drivers.simulated.model import CloudModel, Creation, Machine
 from pool.messages import (
     Created,
@@ -110,7 +110,7 @@ class VirtualCalls:
                 tags = CLUSTER_TAGS if self._around.filters_tags else {}
                 shown = self._around.model.listing(tags, self._around.timeline.now)
             except CloudError as error:
-                return ListingFailed(op_id=command.op_id, error=error)
+                return ListingFailed(op_id=command.op_id, error=self._as_told(error))
             seen = tuple(
                 self._seen(machine, tags) for machine, tags in shown if not self._flickers(machine)
             )
@@ -135,12 +135,19 @@ class VirtualCalls:
             if made.machine is not None and made.is_new:
                 self._around.appeared(made.machine, command.launch.secret)
             if made.error is not None or made.machine is None:
-                return failed(made.error or CloudError("no instance"))
+                return failed(self._as_told(made.error or CloudError("no instance")))
             self._known.add(made.machine.id)
             seen = self._seen(made.machine, made.machine.tags)
             return Created(op_id=command.op_id, token=token, instance=seen)
 
         self._call(effect, failed, takes_s=self._around.model.parameters.create_delay_s)
+
+    def _as_told(self, error: CloudError) -> CloudError:
+        """Return an error as it is told: how long a rate limit lasts differs from call to call."""
+        if isinstance(error, RateLimitError) and error.retry_after_s is not None:
+            told_s = error.retry_after_s * self._around.dice.random()
+            return RateLimitError(str(error), retry_after_s=told_s)
+        return error
 
     def _flickers(self, machine: Machine) -> bool:
         """Return whether a listing lacks an instance that is new, though an earlier one had it."""
@@ -171,7 +178,7 @@ class VirtualCalls:
             try:
                 self._around.model.destroy(command.instance_id, self._around.timeline.now)
             except CloudError as error:
-                return _failed(command, error)
+                return _failed(command, self._as_told(error))
         return Destroyed(op_id=command.op_id, instance_id=command.instance_id)
 
     def _tag(self, command: SetTags) -> PoolEvent:
@@ -182,7 +189,7 @@ class VirtualCalls:
                 command.instance_id, dict(command.tags), self._around.timeline.now
             )
         except CloudError as error:
-            return _failed(command, error)
+            return _failed(command, self._as_told(error))
         return TagsSet(op_id=command.op_id, instance_id=command.instance_id)
 
     def _seen(self, machine: Machine, tags: dict[str, str]) -> InstanceSeen:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dispatcher.model import Container
-from drivers.errors import RateLimitError
+from drivers.errors import CloudError, RateLimitError
 from pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
+    Destroyed,
     DestroyFailed,
     DestroyInstance,
+    Listed,
     ListingFailed,
     ListInstances,
     PoolCommand,
@@ -18,6 +20,7 @@ from pool.messages import (
     SetTags,
     StartAttempt,
     TagsFailed,
+    TagsSet,
 )
 from pool.model import IdleBehavior, WorkerState
 from pool.transitions import Trigger
@@ -33,6 +36,7 @@ from tests.sim.work import Work
 CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags)
 SLACK = 1e-6
 LEAST_RATE_LIMIT_S = 1.0
+LONGEST_UNTOLD_S = 60.0
 
 
 class Bucket:
@@ -51,6 +55,29 @@ class Bucket:
         return self._tokens >= -SLACK
 
 
+class CallAccount:
+    """Keeps account of calls of one kind that failed: until when the next must wait."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self._failures = 0
+
+    def failed(self, error: CloudError, now: float) -> None:
+        """Note a failure; those of calls that were under way together count once."""
+        self._failures += now >= self.until - SLACK
+        told_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+        if told_s is None:
+            hold_s = min(LONGEST_UNTOLD_S, LEAST_RATE_LIMIT_S * 2.0 ** (self._failures - 1))
+        else:
+            hold_s = min(max(told_s, LEAST_RATE_LIMIT_S), LONGEST_TOLD_S)
+        self.until = max(self.until, now + hold_s)
+
+    def succeeded(self, now: float) -> None:
+        """Note a success: the next wait is a short one."""
+        if now >= self.until - SLACK:
+            self._failures = 0
+
+
 class Conduct:
     """Looks at one process after the other; `wanted` is what admins asked of instances."""
 
@@ -64,15 +91,15 @@ class Conduct:
         self.wanted: dict[str, IdleBehavior] = {}
         self.killed: set[str] = set()
         self._process: DispatcherProcess | None = None
-        self._listing_held_until = 0.0
-        self._other_held_until = 0.0
+        self._listings = CallAccount()
+        self._changes = CallAccount()
 
     def handled(self, process: DispatcherProcess) -> None:
         """Look at what an event changed; the engine's own check has run."""
         if process is self._process:
             self._shortages.look(self._timeline.now)
             self._doubts.look()
-            self._upkeep.look(self._other_held_until, self._listing_held_until)
+            self._upkeep.look(self._changes.until, self._listings.until)
             self._work.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
@@ -84,7 +111,7 @@ class Conduct:
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._doubts = Doubts(process, self._timeline)
-        self._listing_held_until = self._other_held_until = 0.0
+        self._listings, self._changes = CallAccount(), CallAccount()
 
     # ---- what is decided ----
 
@@ -102,8 +129,8 @@ class Conduct:
             expect(ours, "foreign instances are untouched", f"{command}")
         match command:
             case ListInstances():
-                held = now < self._listing_held_until - SLACK
-                expect(not held, "no listing during a hold", f"until {self._listing_held_until}")
+                held = now < self._listings.until - SLACK
+                expect(not held, "no listing during a hold", f"until {self._listings.until}")
             case CreateInstance():
                 self._on_create(process, command)
             case DestroyInstance():
@@ -118,8 +145,8 @@ class Conduct:
                 pass
 
     def _expect_others_free(self) -> None:
-        held = self._timeline.now < self._other_held_until - SLACK
-        expect(not held, "no destroy during a hold", f"until {self._other_held_until}")
+        held = self._timeline.now < self._changes.until - SLACK
+        expect(not held, "no destroy during a hold", f"until {self._changes.until}")
 
     def _on_create(self, process: DispatcherProcess, command: CreateInstance) -> None:
         pool = process.engine.pool
@@ -130,7 +157,7 @@ class Conduct:
         self._doubts.created(command)
         count = len(pool.workers) + self._doubts.count()
         expect(count <= most, "max_instances", f"{count} of {most}")
-        in_flight = sum(1 for p in pool.launches.values() if p.in_flight)
+        in_flight = self._shortages.under_way
         at_once = pool.settings.max_concurrent_creates
         expect(in_flight <= at_once, "max_concurrent_creates", f"{in_flight} of {at_once}")
 
@@ -197,13 +224,20 @@ class Conduct:
                 answered = self._shortages.answered(event.op_id)
                 if answered is not None:
                     self._shortages.had(*answered)
-            case ListingFailed(error=RateLimitError() as error):
-                self._listing_held_until = now + _told_s(error)
-            case (
-                DestroyFailed(error=RateLimitError() as error)
-                | TagsFailed(error=RateLimitError() as error)
-            ):
-                self._other_held_until = max(self._other_held_until, now + _told_s(error))
+            case _:
+                self._hear_calls(event, now)
+
+    def _hear_calls(self, event: PoolEvent, now: float) -> None:
+        match event:
+            case ListingFailed():
+                self._listings.failed(event.error, now)
+            case Listed():
+                self._listings.succeeded(now)
+            case DestroyFailed() | TagsFailed():
+                if isinstance(event.error, RateLimitError):
+                    self._changes.failed(event.error, now)
+            case Destroyed() | TagsSet():
+                self._changes.succeeded(now)
             case _:
                 pass
 
@@ -221,8 +255,3 @@ def _is_alike(one: Container, other: Container) -> bool:
         other.spec.resources,
         other.spec.constraints,
     )
-
-
-def _told_s(error: RateLimitError) -> float:
-    told_s = error.retry_after_s if error.retry_after_s is not None else LEAST_RATE_LIMIT_S
-    return min(max(told_s, LEAST_RATE_LIMIT_S), LONGEST_TOLD_S)

@@ -24,8 +24,8 @@ class HostFaults:
     exits are told twice, some starts are `refused` (half of them for a fault of the request), some
     processes are `deaf` to TERM, and some `immortal` even to KILL; some supervisors are
     `lost_supervisors` and leave no exit, some exits are `late_exits`, recorded a while after the
-    process is gone;
-    `sick_boots` never pass the boot probe, `late_addresses` are not known before the boot.
+    process is gone; `sick_boots` never pass the boot probe, `broken_boots` say that they are broken
+    from the first, `late_addresses` are not known before the boot.
 
     `reboots` lose all that an instance knows, `deaths` silence it for good, `strays` are processes
     that nobody asked for; `late_lists` of what runs arrive after later news, `slow_deaths` take
@@ -54,6 +54,7 @@ class HostFaults:
     slow_deaths: float = 0.0
     refusing: float = 0.0
     wrong_clocks: float = 0.0
+    broken_boots: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,7 @@ def options_of(seed: int) -> SimOptions:
         seed=seed,
         safety_s=dice.between(150, 700),
         demand=_demand(dice),
-        hosts=_hosts(dice),
+        hosts=_hosts(dice, rarer),
         dispatcher=_dispatcher(dice),
         cloud=_cloud(dice, rarer),
         pool=_pool(dice, rarer),
@@ -211,7 +212,7 @@ def _demand(dice: Dice) -> Demand:
     )
 
 
-def _hosts(dice: Dice) -> HostFaults:
+def _hosts(dice: Dice, rarer: Dice) -> HostFaults:
     return HostFaults(
         drops_every_s=_every(dice, 40),
         freezes_every_s=_every(dice, 80),
@@ -235,6 +236,7 @@ def _hosts(dice: Dice) -> HostFaults:
         slow_deaths=_share(dice, 0.3),
         refusing=_share(dice, 0.2),
         wrong_clocks=_share(dice, 0.3),
+        broken_boots=_share(rarer, 0.3),
     )
 
 
@@ -254,24 +256,24 @@ def _cloud(dice: Dice, rarer: Dice) -> SimulatedParameters:
         destroy_errors=_share(dice, 0.3),
         listing_errors=_share(dice, 0.3),
         tag_errors=_share(dice, 0.3),
-        rate_limits=_share(dice, 0.1),
+        rate_limits=_share(dice, 0.25),
         retry_after_s=_share(dice, 40),
         lost_answers=_share(dice, 0.2),
         false_alarms=_share(dice, 0.2),
         listing_lag_s=_share(dice, 25),
         gone_lag_s=_share(dice, 60),
-        tag_lag_s=_share(dice, 20),
+        tag_lag_s=_share(dice, 40),
         duplicates=_share(dice, 0.2),
         slow_boots=_share(dice, 0.2),
-        dead_boots=_share(dice, 0.2),
+        dead_boots=_share(dice, 0.3),
         vanishing=_share(dice, 0.3),
         reclaims=_share(dice, 0.6),
         reclaim_notice_s=120.0 if dice.falls(0.5) else 0.0,
         longest_life_s=dice.between(40, 400),
         without_runner=_share(dice, 0.15),
-        breaking=_share(dice, 0.2),
+        breaking=_share(dice, 0.4),
     )
-    if rarer.falls(0.05):
+    if rarer.falls(0.1):
         faults = msgspec.structs.replace(faults, retry_after_s=rarer.between(3_000, 40_000))
     grouped = dice.falls(0.4)
     return SimulatedParameters(
@@ -305,7 +307,7 @@ def _pool(dice: Dice, rarer: Dice) -> PoolSettings:
         max_probes_per_second=dice.between(0.5, 10),
         cloud_call_timeout_s=30.0,
     )
-    slow = {"max_cloud_ops_per_second": rarer.between(0.3, 1.0)} if rarer.falls(0.15) else {}
+    slow = {"max_cloud_ops_per_second": rarer.between(0.2, 0.8)} if rarer.falls(0.2) else {}
     return msgspec.structs.replace(settings, **slow)
 
 

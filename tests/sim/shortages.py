@@ -98,6 +98,11 @@ class Shortages:
         able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.proven
         return young and able and worker.state is not WorkerState.SHUTDOWN
 
+    @property
+    def under_way(self) -> int:
+        """Return how many creates have no answer yet."""
+        return len(self._under_way)
+
     def answered(self, op_id: int) -> tuple[InstanceType, float] | None:
         """Note that a create has an answer; return its type and when it was decided."""
         return self._under_way.pop(op_id, None)

@@ -157,6 +157,9 @@ class Upkeep:
         listing_due = self._listing_at + self._pool.settings.sync_interval_s
         late = not self._listing and now > max(listing_due, listing_held_until) + PATIENCE_S
         expect(not late, "the listing goes on", f"the last was at {self._listing_at}")
+        waiting_at = self._pool.cloud_gate.creates_since
+        starved = waiting_at is not None and self._process.now() > waiting_at + PATIENCE_S
+        expect(not starved, "creates have their turn", f"they wait since {waiting_at}")
         for worker_id in sorted(self._pool.workers):
             worker = self._pool.workers[worker_id]
             if worker.state is WorkerState.SHUTDOWN:
@@ -164,12 +167,23 @@ class Upkeep:
                 self._expect_repeated(worker, max(now - PATIENCE_S, 0.0), other_held_until)
             elif worker.behavior is not IdleBehavior.HOLD:
                 self._expect_ended(worker)
+        self._expect_no_return()
         for worker_id in sorted(self._tags_differ_at):
             if worker_id not in self._pool.workers:
                 del self._tags_differ_at[worker_id]
                 continue
             due = max(self._tags_differ_at[worker_id], other_held_until) + PATIENCE_S
             expect(now <= due, "tags are what is wanted", f"{worker_id}: {due}")
+
+    def _expect_no_return(self) -> None:
+        """Expect that what is destroyed does not live again, unless it was gone in between."""
+        for worker_id in sorted(self._destroy_at):
+            worker = self._pool.workers.get(worker_id)
+            if worker is None:
+                del self._destroy_at[worker_id]
+                continue
+            ending = worker.state is WorkerState.SHUTDOWN
+            expect(ending, "what is destroyed stays so", f"{worker_id} is {worker.state.value}")
 
     def _expect_repeated(self, worker: Worker, latest: float, held_until: float) -> None:
         """Expect that a destroy is asked for again until the instance is gone."""

@@ -21,6 +21,7 @@ from tests.sim.hosts import Host, Lease
 from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
 from tests.sim.options import DispatcherFaults, HostFaults, SimOptions
 from tests.sim.process import DispatcherProcess, Making
+from tests.sim.shortages import LONGEST_TOLD_S
 from tests.sim.store import VirtualStore
 from tests.sim.strangers import Strangers
 from tests.sim.timeline import Dice, Timeline
@@ -244,6 +245,7 @@ class World:
             lease=Lease(timeout_s=lease_s, power_off=self._power_off),
             sick=dice.falls(self._host_faults.sick_boots),
             refuses=dice.falls(self._host_faults.refusing),
+            broken="born so" if dice.falls(self._host_faults.broken_boots) else "",
         )
         if dice.falls(self._host_faults.wrong_clocks):
             host.clock_jump_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
@@ -318,7 +320,9 @@ class World:
 
     def _expect_no_longer_than_needed(self, safety_s: float) -> None:
         pool = self.options.pool
+        held_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
         needed_s = pool.boot_timeout_s + pool.probe_timeout_s + pool.idle_timeout_s + GRACE_S
+        needed_s += 0.0 if self.options.restarts_in_calm else held_s
         outlived_s = self.timeline.now - max(safety_s, self._last_final_at)
         expect(outlived_s <= needed_s, "no instance outlives its use", f"by {outlived_s:.0f} s")
 
