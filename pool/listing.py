@@ -50,10 +50,10 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
 def _may_be_gone_after(worker: Worker) -> float:
     """Return the time after which a listing that lacks a worker means that it is gone.
 
-    One that no listing has shown yet may be too new for the cloud's listings, unless it is being
-    destroyed.
+    One that no listing has shown yet may be too new for the cloud's listings, even when it is being
+    destroyed: that takes its time, and may fail.
     """
-    if worker.listed or worker.state is WorkerState.SHUTDOWN:
+    if worker.listed:
         return worker.listed_at
     return worker.appeared_at + _NEW_INSTANCE_GRACE_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dispatcher.model import Container
 from drivers.errors import CloudError, RateLimitError
+from pool import idle
 from pool.messages import (
     Created,
     CreateFailed,
@@ -179,7 +180,12 @@ class Conduct:
         if reason.startswith(gentle):
             expect(not running, "no busy instance is idled out", f"{host.machine.id}: {running}")
         if reason.startswith(Trigger.DRAINED.value) and worker is not None and running:
-            given_up = all(host.processes[a].immortal for a in running)
+            # A KILL that an instance without a way to it never got counts as well.
+            known = process.engine.pool.attempts
+            given_up = all(
+                host.processes[a].immortal or (a in known and idle.given_up(known[a]))
+                for a in running
+            )
             expect(given_up, "drain waits for what runs", f"{host.machine.id}: {running}")
 
     def _on_start(self, process: DispatcherProcess, command: StartAttempt) -> None:
@@ -208,6 +214,7 @@ class Conduct:
             link = process.links.links.get(command.worker_id)
             busy = link is not None and link.probing
             expect(not busy, "one probe at a time", command.worker_id)
+            self._upkeep.begun(command)
 
     def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
         """Look at an event before the engine gets it: what it holds is known from now on."""

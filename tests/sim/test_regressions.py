@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested
+from dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from dispatcher.model import AttemptOutcome
 from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool.messages import SetTags, StartAttempt
+from pool.messages import DestroyInstance, SetTags, StartAttempt
 from pool.model import IdleBehavior
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
@@ -67,3 +68,21 @@ def test_what_may_have_run_is_not_tried_again_where_a_loss_is_final() -> None:
     rig.cloud.clear()
     rig.advance(120)
     assert rig.states() == {"c-1": "failed"}
+
+
+def test_a_new_instance_that_does_not_end_is_not_gone_because_no_listing_shows_it_yet() -> None:
+    """Seed 1622: it was killed, the destroy failed, the listings lagged; its container ran on."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.silent.add(DestroyInstance)
+    rig.engine.pool.workers["i-001"].listed = False
+    new = rig.cloud.pop("i-001")
+    rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
+    rig.advance(20)
+    assert rig.states() == {"c-1": "running"}, "it may be too new for the cloud's listings"
+    rig.cloud["i-001"] = new
+    rig.advance(20)
+    assert "i-001" in rig.engine.pool.workers
+    del rig.cloud["i-001"]
+    rig.advance(20)
+    assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST

@@ -66,12 +66,11 @@ class Upkeep:
                 if command.instance_id not in self._destroy_at:
                     self._on_first_destroy(command.instance_id, now)
                 self._destroy_at[command.instance_id] = now
-            case Probe():
-                self._on_probe(command)
             case _:
                 pass
 
-    def _on_probe(self, command: Probe) -> None:
+    def begun(self, command: Probe) -> None:
+        """Look at a probe that begins: what it follows is committed by now."""
         stored = self._truth.store.instances.get(command.worker_id)
         pinned = stored.host_key if stored is not None else ""
         what = f"{command.worker_id}: {command.host_key!r}, stored is {pinned!r}"

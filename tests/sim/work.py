@@ -215,6 +215,10 @@ class Work:
                 up = worker is not None and worker.session_up
                 due = self._pool.timers.due("signal", attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
+        known = self._complaints.keys() | self._refusals.keys()
+        for worker_id in sorted(known - self._pool.workers.keys()):
+            self._complaints.pop(worker_id, None)
+            self._refusals.pop(worker_id, None)
         for worker in self._pool.workers.values():
             self._look_at(worker)
         if self._pool.listed_once:

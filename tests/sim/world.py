@@ -321,7 +321,9 @@ class World:
     def _expect_no_longer_than_needed(self, safety_s: float) -> None:
         pool = self.options.pool
         held_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
+        told_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
         needed_s = pool.boot_timeout_s + pool.probe_timeout_s + pool.idle_timeout_s + GRACE_S
+        needed_s += told_s
         needed_s += 0.0 if self.options.restarts_in_calm else held_s
         outlived_s = self.timeline.now - max(safety_s, self._last_final_at)
         expect(outlived_s <= needed_s, "no instance outlives its use", f"by {outlived_s:.0f} s")
