@@ -17,6 +17,7 @@ from pool.transitions import Trigger
 
 _DOUBT_S = 10.0
 _LISTING_AFTER_DOUBT_S = 1.0
+_LISTING_AFTER_CREATE_S = 2.0
 
 
 def request_launch(core: PoolCore, type_: InstanceType, now: float) -> str:
@@ -60,8 +61,9 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
         idle.review(core, worker, now)
     if worker.host_key:
         core.end_launch(event.token)
-    if not worker.address:
-        core.timers.soonest("list", "", now + _LISTING_AFTER_DOUBT_S)
+    # Until a listing has shown it, nobody can tell whether it is gone.
+    wait_s = _LISTING_AFTER_CREATE_S if worker.address else _LISTING_AFTER_DOUBT_S
+    core.timers.soonest("list", "", now + wait_s)
 
 
 def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:

@@ -11,7 +11,7 @@ from pool.tags import tags_of, type_from
 from pool.transitions import Trigger
 
 _SOON_S = 2.0
-_NEW_INSTANCE_GRACE_S = 30.0
+_LONGEST_GRACE_S = 30.0
 
 
 def request_listing(core: PoolCore, now: float) -> None:
@@ -36,7 +36,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         _see(core, seen, event.began_at, now)
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
-        if worker.id not in present and event.began_at > _may_be_gone_after(worker):
+        if worker.id not in present and event.began_at > _may_be_gone_after(core, worker):
             if worker.state is WorkerState.BOOTING:
                 stillborn.note(core, worker, "it was gone before it was ready", now)
             core.move(worker, Trigger.GONE, now)
@@ -47,7 +47,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     _schedule(core, now)
 
 
-def _may_be_gone_after(worker: Worker) -> float:
+def _may_be_gone_after(core: PoolCore, worker: Worker) -> float:
     """Return the time after which a listing that lacks a worker means that it is gone.
 
     One that no listing has shown yet may be too new for the cloud's listings, even when it is being
@@ -55,7 +55,12 @@ def _may_be_gone_after(worker: Worker) -> float:
     """
     if worker.listed:
         return worker.listed_at
-    return worker.appeared_at + _NEW_INSTANCE_GRACE_S
+    return worker.appeared_at + _grace_s(core)
+
+
+def _grace_s(core: PoolCore) -> float:
+    """Return how long a new instance may be missing from listings: no longer than it may boot."""
+    return min(_LONGEST_GRACE_S, core.settings.boot_timeout_s)
 
 
 def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
@@ -79,7 +84,7 @@ def _schedule(core: PoolCore, now: float) -> None:
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
     if not core.settled:
-        core.timers.soonest("list", "", core.began_at + _NEW_INSTANCE_GRACE_S)
+        core.timers.soonest("list", "", core.began_at + _grace_s(core))
     interval_s = core.settings.sync_interval_s
     if expecting:
         interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
@@ -124,7 +129,7 @@ def _settle(core: PoolCore, began_at: float) -> None:
 
     What was new when that process ended may be missing from the first listings.
     """
-    if core.missing and began_at < core.began_at + _NEW_INSTANCE_GRACE_S:
+    if core.missing and began_at < core.began_at + _grace_s(core):
         return
     core.settled = True
     core.missing.clear()

@@ -32,7 +32,7 @@ LISTING = (
         guard="an instance is gone only when a listing that began later lacks it",
         fault="delayed listings",
         where="pool.listing:on_listed",
-        old="if worker.id not in present and event.began_at > _may_be_gone_after(worker):",
+        old="if worker.id not in present and event.began_at > _may_be_gone_after(core, worker):",
         new="if worker.id not in present:",
     ),
     Mutant(
@@ -40,7 +40,7 @@ LISTING = (
         guard="an instance that no listing has shown yet has 30 s",
         fault="listings that lag",
         where="pool.listing:_may_be_gone_after",
-        old="return worker.appeared_at + _NEW_INSTANCE_GRACE_S",
+        old="return worker.appeared_at + _grace_s(core)",
         new="return worker.appeared_at",
     ),
 )

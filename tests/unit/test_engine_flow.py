@@ -242,6 +242,7 @@ def test_drain_lets_work_end_and_then_shuts_down() -> None:
     rig.submit(make_container(2))
     assert rig.started_on() == {"c-1": "i-001", "c-2": "i-002"}
     assert rig.worker_states()["i-001"] == "running"
+    rig.advance(3)
     rig.exit("c-1-1")
     rig.advance(1)
     assert "i-001" not in rig.worker_states()
@@ -260,6 +261,7 @@ def test_killing_an_instance_loses_its_attempts_when_the_cloud_says_so() -> None
     rig = Rig(make_type(1))
     rig.silent.add(DestroyInstance)
     rig.submit(make_container(1))
+    rig.advance(3)
     rig.send(InstanceKillRequested(worker_id="i-001", reason="noisy"))
     assert rig.worker_states() == {"i-001": "shutdown"}
     assert rig.states() == {"c-1": "running"}, "only the cloud may say that it is gone"
@@ -292,6 +294,7 @@ def test_an_instance_that_never_answers_is_shut_down_after_boot_timeout() -> Non
 def test_quota_unlocks_all_but_the_next_in_line_and_frees_idle_instances_of_no_use() -> None:
     rig = Rig(make_type(1), make_type(2), settings=SchedulerSettings(max_instances=1))
     rig.submit(make_container(1, cpus=1))
+    rig.advance(3)
     rig.exit("c-1-1")
     assert rig.worker_states() == {"i-001": "idle"}
     rig.submit(make_container(2, cpus=2), make_container(3, cpus=2))

@@ -237,6 +237,7 @@ def test_an_instance_on_which_nothing_starts_is_drained_and_fails_nobody() -> No
     rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
     rig.silent.add(StartAttempt)
     rig.submit(make_container(1))
+    rig.advance(3)
     for number in (1, 2, 3):
         start = last_commands(rig, StartAttempt)[-1]
         assert start.order.attempt_id == f"c-1-{number}"
