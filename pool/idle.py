@@ -152,11 +152,8 @@ def _drain(core: PoolCore, worker: Worker, now: float) -> None:
     if worker.state is WorkerState.BOOTING:
         shut_down(core, worker, Trigger.DRAINED, now)
         return
-    attempts = [core.attempts[attempt_id] for attempt_id in sorted(worker.attempts)]
-    if not attempts:
+    if all(given_up(core.attempts[attempt_id]) for attempt_id in worker.attempts):
         _end_when_released(core, worker, Trigger.DRAINED, now)
-    elif all(given_up(attempt) for attempt in attempts):
-        shut_down(core, worker, Trigger.DRAINED, now)
 
 
 def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:

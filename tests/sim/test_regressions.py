@@ -5,10 +5,10 @@ from __future__ import annotations
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.model import AttemptOutcome
 from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool.messages import DestroyInstance, SetTags, StartAttempt
-from pool.model import IdleBehavior
+from pool.messages import AttemptExited, DestroyInstance, LogComplete, SetTags, StartAttempt
+from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.engine_rig import Rig, last_commands
-from tests.samples import make_container
+from tests.samples import make_container, make_type
 
 
 def test_no_attempt_ends_before_it_began_when_the_clock_is_set_back() -> None:
@@ -86,3 +86,17 @@ def test_a_new_instance_that_does_not_end_is_not_gone_because_no_listing_shows_i
     del rig.cloud["i-001"]
     rig.advance(20)
     assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST
+
+
+def test_an_instance_whose_last_attempt_survives_kill_is_kept_for_the_logs_of_the_others() -> None:
+    """Seed 123: it was ended at the exit of the other one, whose log went with it."""
+    rig = Rig(make_type(2))
+    rig.submit(make_container(1), make_container(2))
+    rig.cancel("c-1")
+    rig.advance(120 + 15)
+    how = AttemptExit(kind=ExitKind.EXITED, code=0)
+    rig.send(AttemptExited(worker_id="i-001", attempt_id="c-2-1", exit=how))
+    assert rig.worker_states() == {"i-001": "running"}
+    rig.send(LogComplete(worker_id="i-001", attempt_id="c-2-1"))
+    assert rig.attempts["c-2-1"].log_complete
+    assert "i-001" not in rig.cloud
