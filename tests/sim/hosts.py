@@ -14,7 +14,7 @@ from tests.sim.timeline import Dice, Timeline
 
 SIGNAL_CODES = {"TERM": 143, "KILL": 137}
 START_S = 0.003
-LONGEST_DEATH_S = 12.0
+LONGEST_DEATH_S = 8.0
 LEASE_TICK_S = 1.0
 
 

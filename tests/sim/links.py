@@ -31,6 +31,7 @@ HEARTBEAT_TIMEOUT_S = 20.0
 REQUEST_TIMEOUT_S = 30.0
 LATENCY_S = 0.001
 LOG_S = 0.02
+LONGEST_ORDER_S = 8.0
 
 RemoteCommand = StartAttempt | SignalAttempt | ReleaseAttempt | SetLease | CloseSession
 PlanOf = Callable[[str], tuple[float, int]]
@@ -79,10 +80,10 @@ class VirtualSession:
 
     # ---- from here to the host ----
 
-    def send(self, action: Callable[[], None]) -> None:
+    def send(self, action: Callable[[], None], *, delay_s: float = LATENCY_S) -> None:
         """Let `action` happen on the host, in order, if the session lives there by then."""
         timeline = self._around.timeline
-        self._arrives = max(self._arrives, self.host.reachable_at() + LATENCY_S)
+        self._arrives = max(self._arrives, self.host.reachable_at() + delay_s)
         timeline.at(self._arrives, lambda: self._arrive(action))
 
     def _arrive(self, action: Callable[[], None]) -> None:
@@ -95,9 +96,12 @@ class VirtualSession:
     def start(self, command: StartAttempt) -> None:
         """Send a start; it has exactly one outcome."""
         self._unanswered[command.op_id] = command
-        self.send(lambda: self._start_there(command))
-        late = self._around.timeline.now + REQUEST_TIMEOUT_S * self._around.pace
-        self._around.timeline.at(late, lambda: self._unknown(command, "no answer in time"))
+        late = self._around.dice.falls(self._around.faults.late_orders)
+        longest_s = LONGEST_ORDER_S * self._around.pace if late else LATENCY_S
+        delay_s = self._around.dice.between(LATENCY_S, longest_s)
+        self.send(lambda: self._start_there(command), delay_s=delay_s)
+        timeout_s = REQUEST_TIMEOUT_S * self._around.pace
+        self._around.timeline.after(timeout_s, lambda: self._unknown(command, "no answer in time"))
 
     def _start_there(self, command: StartAttempt) -> None:
         around, order = self._around, command.order

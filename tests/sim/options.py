@@ -28,8 +28,9 @@ class HostFaults:
     from the first, `late_addresses` are not known before the boot.
 
     `reboots` lose all that an instance knows, `deaths` silence it for good, `strays` are processes
-    that nobody asked for; `late_lists` of what runs arrive after later news, `slow_deaths` take
-    a while after the signal, some instances are `refusing` every start, some have `wrong_clocks`.
+    that nobody asked for; `flaps` are many drops in a row; `late_lists` of what runs arrive after
+    later news, `late_orders` to start after later probes; `slow_deaths` take a while after the
+    signal, some instances are `refusing` every start, some have `wrong_clocks`.
     """
 
     drops_every_s: float = 0.0
@@ -50,7 +51,9 @@ class HostFaults:
     reboots_every_s: float = 0.0
     deaths_every_s: float = 0.0
     strays_every_s: float = 0.0
+    flaps_every_s: float = 0.0
     late_lists: float = 0.0
+    late_orders: float = 0.0
     slow_deaths: float = 0.0
     refusing: float = 0.0
     wrong_clocks: float = 0.0
@@ -61,7 +64,8 @@ class HostFaults:
 class DispatcherFaults:
     """What befalls the dispatcher and its store; mean times of 0 are never.
 
-    `crashes` come between two commands, and it stays down for up to `longest_down_s`; the store
+    `crashes_at_requests` come after what a user asks for is committed and before it is heard,
+    `crashes` between two commands, and it stays down for up to `longest_down_s`; the store
     `stalls` for up to `longest_stall_s`, or refuses a commit (`refusals`, a share), which ends the
     process; at a start the wall clock has been set by up to `clock_steps_s` either way.
     """
@@ -71,6 +75,7 @@ class DispatcherFaults:
     stalls_every_s: float = 0.0
     longest_stall_s: float = 20.0
     refusals: float = 0.0
+    crashes_at_requests: float = 0.0
     clock_steps_s: float = 0.0
 
 
@@ -222,9 +227,9 @@ def _hosts(dice: Dice, rarer: Dice) -> HostFaults:
         lost_logs=_share(dice, 0.2),
         slow_answers=_share(dice, 0.2),
         repeats=_share(dice, 0.3),
-        refused=_share(dice, 0.15),
-        deaf=_share(dice, 0.3),
-        immortal=_share(dice, 0.05),
+        refused=_share(dice, 0.6),
+        deaf=_share(dice, 0.6),
+        immortal=_share(dice, 0.15),
         lost_supervisors=_share(dice, 0.1),
         late_exits=_share(dice, 0.2),
         sick_boots=_share(dice, 0.2),
@@ -232,7 +237,9 @@ def _hosts(dice: Dice, rarer: Dice) -> HostFaults:
         reboots_every_s=_every(dice, 200),
         deaths_every_s=_every(dice, 300),
         strays_every_s=_every(dice, 100),
-        late_lists=_share(dice, 0.3),
+        flaps_every_s=_every(dice, 100),
+        late_lists=_share(dice, 0.9),
+        late_orders=_share(dice, 0.6),
         slow_deaths=_share(dice, 0.3),
         refusing=_share(dice, 0.2),
         wrong_clocks=_share(dice, 0.3),
@@ -246,6 +253,7 @@ def _dispatcher(dice: Dice) -> DispatcherFaults:
         longest_down_s=30.0 if dice.falls(0.8) else 2500.0,
         stalls_every_s=_every(dice, 100),
         refusals=_share(dice, 0.01),
+        crashes_at_requests=_share(dice, 0.4),
         clock_steps_s=_share(dice, 7200),
     )
 

@@ -11,7 +11,7 @@ from tests.sim.links import LATENCY_S, Link, VirtualLinks, VirtualSession, probe
 CONNECT_TIMEOUT_S = 15.0
 COMMAND_TIMEOUT_S = 30.0
 STEP_S = 0.05
-LONGEST_LIST_S = 5.0
+LONGEST_LIST_S = 10.0
 
 
 class VirtualProbe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from drivers.errors import CapacityScope
@@ -57,6 +58,15 @@ class Trouble:
         host = self._any_host()
         if host is not None:
             host.drop("connection reset")
+
+    def _flap(self) -> None:
+        """Let one instance's session drop again and again."""
+        host = self._any_host()
+        when = self._world.timeline.now
+        for _ in range(self._dice.whole(3, 12) if host is not None else 0):
+            assert host is not None
+            self._world.timeline.at(when, partial(host.drop, "connection reset"))
+            when += self._dice.between(0.5, 4)
 
     def _crash_runner(self) -> None:
         host = self._any_host()
@@ -135,6 +145,7 @@ class Trouble:
         hosts, dispatcher = self._world.options.hosts, self._world.options.dispatcher
         plans = (
             (hosts.drops_every_s, self._drop),
+            (hosts.flaps_every_s, self._flap),
             (hosts.freezes_every_s, self._freeze),
             (hosts.rekeys_every_s, self._rekey),
             (hosts.runner_crashes_every_s, self._crash_runner),

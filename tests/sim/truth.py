@@ -166,6 +166,9 @@ class Truth:
             there = not self.ran_on[attempt.id].machine.ended and attempt.id not in self.unknown
             known = exit_.kind is not ExitKind.LOST and there
             expect(not known, "no exit is lost", f"{attempt.id} ended with {exit_} and is lost")
+        refused = attempt.reason is not None and attempt.reason.code == "start_refused"
+        meant = attempt.ending is None or attempt.outcome is attempt.ending or refused
+        expect(meant, "outcomes are true", f"{attempt.id} is {attempt.outcome}: {attempt.ending}")
         if attempt.outcome is AttemptOutcome.FAILED and exit_ is not None:
             ours = exit_.code in SIGNAL_CODES.values()
             expect(not ours, "outcomes are true", f"{attempt.id} failed, but we ended it")
@@ -192,8 +195,9 @@ class Truth:
         expect(times == sorted(times), "costs and times are sane", f"{container}")
         for attempt_id in self.store.attempts_of[container.id]:
             attempt = self.store.attempts[attempt_id]
-            if attempt.started_at is not None and attempt.finished_at is not None:
-                right = 0 <= attempt.finished_at - attempt.started_at <= LONGEST_S
+            if attempt.finished_at is not None:
+                began_at = attempt.started_at or attempt.created_at
+                right = 0 <= attempt.finished_at - began_at <= LONGEST_S
                 expect(right, "costs and times are sane", f"{attempt}")
 
     def _expect_true(self, container_id: str, state: ContainerState) -> None:

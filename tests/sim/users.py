@@ -56,6 +56,7 @@ class Users:
         process: Callable[[], DispatcherProcess | None],
         epoch_now: Callable[[], float],
         make: MakeContainer,
+        dies_now: Callable[[], bool],
     ) -> None:
         self._timeline = timeline
         self._dice = dice
@@ -66,6 +67,7 @@ class Users:
         self._process = process
         self._epoch_now = epoch_now
         self._make = make
+        self._dies_now = dies_now
         self._plans: dict[str, tuple[float, int]] = {}
         self.submitted = 0
 
@@ -93,7 +95,8 @@ class Users:
             self._timeline.at(when, action)
 
     def _post(self, process: DispatcherProcess, event: Event) -> None:
-        if process.alive:
+        """Tell the process of what is committed, if it lives to hear of it."""
+        if process.alive and not self._dies_now():
             process.post(event)
 
     # ---- containers ----
@@ -140,10 +143,10 @@ class Users:
         container = self._any_unfinished()
         if container is None:
             return
-        priority = self._dice.whole(0, 4) * 100
+        priority = 0 if self._dice.falls(0.4) else self._dice.whole(1, 4) * 100
         self.set_priority(container.id, priority)
         if priority == 0 and self._dice.falls(0.5):
-            soon_s = self._dice.between(0, 20)
+            soon_s = self._dice.between(0, 5)
             self._timeline.after(soon_s, lambda: self.set_priority(container.id, 100))
 
     def set_priority(self, container_id: str, priority: int) -> None:

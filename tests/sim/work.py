@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from dispatcher.model import AttemptOutcome, Container, ContainerState, Placement, Preemptible
 from dispatcher.queue import RequestClass
 from pool.backoff import HindranceKind
@@ -9,6 +11,7 @@ from pool.messages import (
     AttemptStarted,
     BrokenReported,
     CreateInstance,
+    DestroyInstance,
     PoolCommand,
     PoolEvent,
     ProbeSucceeded,
@@ -17,6 +20,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -24,9 +28,11 @@ from tests.sim.truth import Truth, expect
 
 SLACK = 1e-6
 MOST_REFUSALS = 3
+LOGS_COME_S = 60.0
 LEASE_KNOWN_S = 40.0
 """How long a session is up until what was said of the lease has arrived for sure."""
 
+GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
 FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
 
 
@@ -49,7 +55,10 @@ class Work:
         self._refusals: dict[str, int] = {}
         self._judged: set[str] = set()
         self._first_signals: dict[tuple[str, str], float] = {}
+        self._last_kills: dict[tuple[str, str], float] = {}
         self._held_since: dict[str, float] = {}
+        self._awaited_since: dict[str, float] = {}
+        self._logs_come = process.links.around.faults.lost_logs == 0
 
     # ---- what is decided ----
 
@@ -62,6 +71,8 @@ class Work:
                 self._on_signal(command)
             case CreateInstance():
                 self._on_create(command)
+            case DestroyInstance():
+                self._on_destroy(command)
             case _:
                 pass
 
@@ -165,17 +176,33 @@ class Work:
 
     def _on_signal(self, command: SignalAttempt) -> None:
         key, now = (command.worker_id, command.attempt_id), self._timeline.now
+        worker = self._pool.workers[command.worker_id]
+        up = worker.session_up or worker.state is WorkerState.SHUTDOWN
+        expect(up, "signals go over a session", f"{key}")
         attempt = self._pool.find_attempt(*key)
         again = attempt is not None and attempt.killed_at != self._process.now()
         first = self._first_signals.get(key) if again else None
         term_timeout_s = self._pool.settings.term_timeout_s
         if command.signal == "KILL":
+            last, self._last_kills[key] = self._last_kills.get(key, -inf), now
+            hastened = now < last + self._pool.settings.signal_interval_s - SLACK
+            expect(not hastened, "a KILL has its time", f"{key}: the last came at {last}")
             patient = first is not None and now >= first + term_timeout_s - SLACK
             expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
         else:
             late = first is not None and now > first + term_timeout_s + SLACK
             expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
         self._first_signals[key] = now if first is None else first
+
+    def _on_destroy(self, command: DestroyInstance) -> None:
+        """Expect that a gentle end waits for the logs that the instance still has."""
+        worker = self._pool.workers.get(command.instance_id)
+        gentle = worker is not None and worker.end_reason.startswith(GENTLE)
+        if worker is None or not gentle or worker.destroy_failures:
+            return
+        patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s
+        awaited = [a.id for a in self._ledger.unreleased.values() if a.instance_id == worker.id]
+        expect(patient or not awaited, "logs are waited for", f"{worker.id}: {awaited}")
 
     # ---- what is heard ----
 
@@ -221,12 +248,28 @@ class Work:
             self._refusals.pop(worker_id, None)
         for worker in self._pool.workers.values():
             self._look_at(worker)
-        if self._pool.listed_once:
-            forgotten = sorted(self._ledger.unreleased.keys() - self._pool.attempts.keys())
-            expect(not forgotten, "no log is awaited that cannot come", f"{forgotten}")
+        self._look_at_logs()
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
             self._look_at_pass()
+
+    def _look_at_logs(self) -> None:
+        """Expect that a log comes, or is known never to come, while there is a session."""
+        awaited = self._ledger.unreleased
+        if self._pool.settled:
+            forgotten = sorted(awaited.keys() - self._pool.attempts.keys())
+            expect(not forgotten, "no log is awaited that cannot come", f"{forgotten}")
+        since, now = self._awaited_since, self._timeline.now
+        for attempt_id in sorted(since.keys() | awaited.keys()):
+            attempt = awaited.get(attempt_id)
+            worker = self._pool.workers.get(attempt.instance_id) if attempt is not None else None
+            if worker is None or not worker.session_up:
+                since.pop(attempt_id, None)
+                continue
+            in_time = now <= since.setdefault(attempt_id, now) + LOGS_COME_S
+            unknown = attempt_id in self._truth.unknown
+            due = unknown or self._logs_come
+            expect(in_time or not due, "no log is awaited that cannot come", attempt_id)
 
     def _expect_ending(self, attempt_id: str, container: Container) -> None:
         last = container.attempts[-1]
@@ -237,6 +280,11 @@ class Work:
 
     def _look_at(self, worker: Worker) -> None:
         now = self._timeline.now
+        if worker.state is WorkerState.SHUTDOWN:
+            expect(not worker.session_up, "no session with what is shut down", worker.id)
+        elif worker.session_up:
+            told = self._complaints.get(worker.id, "")
+            expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
         if worker.behavior is IdleBehavior.HOLD and worker.session_up:
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
             suspended = worker.id not in self._hosts or self._hosts[worker.id].lease.suspended

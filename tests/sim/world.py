@@ -110,6 +110,7 @@ class World:
             process=lambda: self.process,
             epoch_now=lambda: self.timeline.now + EPOCH_S,
             make=make,
+            dies_now=self._dies_at_request,
         )
 
     # ---- the dispatcher ----
@@ -203,6 +204,12 @@ class World:
         """Let the dispatcher die for good."""
         self.crash("for good")
         self.abandoned = True
+
+    def _dies_at_request(self) -> bool:
+        dies = self._dice.falls(self._dispatcher_faults.crashes_at_requests)
+        if dies:
+            self.crash("before it hears of a request")
+        return dies
 
     # ---- inspecting ----
 
