@@ -293,7 +293,7 @@ def test_an_instance_that_was_never_listed_and_whose_destroy_failed_may_still_be
     rig.send(DestroyFailed(op_id=destroy.op_id, instance_id="i-001", error=CloudError("no")))
     del rig.cloud["i-001"]
     rig.silent.discard(ListInstances)
-    rig.advance(5)
+    rig.advance(31)
     rig.list_now(rig.engine.pool.listing_op)
     assert rig.worker_states() == {}
     assert kinds(rig) == [LeakKind.LAUNCH_UNANSWERED]

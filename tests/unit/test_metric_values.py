@@ -86,6 +86,7 @@ def test_series_of_what_is_gone_are_gone() -> None:
     rig.exit("c-1-1")
     rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
     assert ("longshore_instances", (("category", "hold"), ("instance_type", "t1"))) in samples(rig)
+    rig.advance(3)
     rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.DRAIN))
     rig.advance(5)
     assert not [key for key in samples(rig) if "instance_type" in dict(key[1])]
