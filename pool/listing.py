@@ -36,7 +36,10 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         _see(core, seen, event.began_at, now)
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
-        if worker.id not in present and event.began_at > _may_be_gone_after(core, worker):
+        if worker.id in present or worker.session_up:
+            # Who speaks to us is there, whatever one listing says; else its session will end.
+            continue
+        if event.began_at > _may_be_gone_after(core, worker):
             if worker.state is WorkerState.BOOTING:
                 stillborn.note(core, worker, "it was gone before it was ready", now)
             core.move(worker, Trigger.GONE, now)
@@ -54,7 +57,7 @@ def _may_be_gone_after(core: PoolCore, worker: Worker) -> float:
     destroyed: that takes its time, and may fail.
     """
     if worker.listed:
-        return worker.listed_at
+        return max(worker.listed_at, worker.last_contact)
     return worker.appeared_at + _grace_s(core)
 
 

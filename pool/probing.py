@@ -218,7 +218,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     worker.last_contact = min(event.last_contact, now)
     worker.last_error = f"session: {event.reason}"
     settings = core.settings
-    core.timers.set("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
+    core.timers.soonest("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
     core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
     core.note_changed(worker, f"its session is lost: {event.reason}")
     worker.flaps = worker.flaps + 1 if now - worker.attached_at < _FLAP_S else 0

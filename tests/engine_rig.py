@@ -28,12 +28,7 @@ from dispatcher.messages import (
     Submitted,
     Woken,
 )
-from dispatcher.model import (
-    Attempt,
-    Container,
-    InstanceRecord,
-    SchedulerSettings,
-)
+from dispatcher.model import Attempt, Container, InstanceRecord, SchedulerSettings
 from dispatcher.outflow import Following, Outflow, Write
 from dispatcher.queries import Recovered
 from drivers.errors import CloudError
@@ -55,6 +50,7 @@ from pool.messages import (
     ProbeFailed,
     ProbeSucceeded,
     ReleaseAttempt,
+    SessionLost,
     SetLease,
     SetTags,
     SignalAttempt,
@@ -327,7 +323,10 @@ class Rig:
                 pass
 
     def list_now(self, op_id: int) -> None:
-        """Answer a listing with what is in the cloud."""
+        """Answer a listing with what is in the cloud; the sessions of what is not are lost."""
+        for worker in list(self.engine.pool.workers.values()):
+            if worker.session_up and worker.listed and worker.id not in self.cloud:
+                self._give(SessionLost(worker_id=worker.id, last_contact=0.0, reason="reset"))
         instances = tuple(self.cloud[id_] for id_ in sorted(self.cloud))
         self._give(Listed(op_id=op_id, began_at=self.now, instances=instances))
 

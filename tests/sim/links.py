@@ -261,6 +261,11 @@ class VirtualLinks:
         """Return the link to a worker, a new one when there is none."""
         return self.links.setdefault(worker_id, Link(worker_id=worker_id))
 
+    def session(self, worker_id: str) -> VirtualSession | None:
+        """Return the session of a worker that is thought to live, None when there is none."""
+        link = self.links.get(worker_id)
+        return link.session if link is not None else None
+
     def perform(self, command: RemoteCommand) -> None:  # noqa: C901 - a table
         """Begin a command on a session."""
         link = self.links.get(command.worker_id)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.model import AttemptOutcome
 from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool.messages import AttemptExited, DestroyInstance, LogComplete, SetTags, StartAttempt
+from pool.messages import (
+    AttemptExited,
+    DestroyInstance,
+    Listed,
+    ListInstances,
+    LogComplete,
+    Probe,
+    SessionLost,
+    SetTags,
+    StartAttempt,
+)
 from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
@@ -65,6 +75,7 @@ def test_what_may_have_run_is_not_tried_again_where_a_loss_is_final() -> None:
     rig.silent.add(StartAttempt)
     rig.submit(make_container(1, retry_lost=False))
     assert len(last_commands(rig, StartAttempt)) == 1
+    rig.advance(3)
     rig.cloud.clear()
     rig.advance(120)
     assert rig.states() == {"c-1": "failed"}
@@ -100,3 +111,23 @@ def test_an_instance_whose_last_attempt_survives_kill_is_kept_for_the_logs_of_th
     rig.send(LogComplete(worker_id="i-001", attempt_id="c-2-1"))
     assert rig.attempts["c-2-1"].log_complete
     assert "i-001" not in rig.cloud
+
+
+def test_an_instance_that_speaks_to_us_is_there_whatever_one_listing_says() -> None:
+    """Seed 636: a listing lacked it for once; its container was tried again while it ran."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.advance(5)
+    worker = rig.engine.pool.workers["i-001"]
+    assert worker.listed
+    rig.silent.add(ListInstances)
+    rig.advance(60)
+    op_id = rig.engine.pool.listing_op
+    rig.send(Listed(op_id=op_id, began_at=rig.now, instances=()))
+    assert "i-001" in rig.engine.pool.workers
+    assert rig.states() == {"c-1": "running"}
+    rig.silent.add(Probe)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now - 20, reason="no heartbeat"))
+    rig.advance(60)
+    rig.send(Listed(op_id=rig.engine.pool.listing_op, began_at=rig.now, instances=()))
+    assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST

@@ -287,7 +287,10 @@ class Work:
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
         if worker.behavior is IdleBehavior.HOLD and worker.session_up:
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
-            suspended = worker.id not in self._hosts or self._hosts[worker.id].lease.suspended
+            host = self._hosts.get(worker.id)
+            # A session that is lost, and not yet missed, says nothing any more.
+            reached = host is not None and host.listener is self._process.links.session(worker.id)
+            suspended = host is None or not reached or host.lease.suspended
             expect(suspended or not known, "a held instance's lease is suspended", worker.id)
         else:
             self._held_since.pop(worker.id, None)

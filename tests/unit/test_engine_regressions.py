@@ -74,8 +74,9 @@ def test_what_is_being_preempted_goes_back_to_the_queue_even_when_its_instance_g
     rig = Rig(make_type(1))
     rig.submit(make_container(1, retry_lost=False))
     rig.set_priority("c-1", 0)
+    rig.advance(3)
     rig.cloud.clear()
-    rig.advance(61)
+    rig.advance(63)
     assert rig.engine.ledger.outcomes["preempted"] == 1
     assert rig.states() == {"c-1": "queued"}
 
