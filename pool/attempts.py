@@ -187,10 +187,14 @@ def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
 
 def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
     """The runner says how an attempt ended; it repeats that until the attempt is released."""
+    worker = core.workers.get(event.worker_id)
+    if worker is not None:
+        # It may speak on a session that its probe has not told of yet.
+        worker.last_contact = max(worker.last_contact, now)
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None:
         _ended(core, attempt, event.exit, now)
-    elif event.worker_id in core.workers:
+    elif worker is not None:
         _release(core, event.worker_id, event.attempt_id)
 
 

@@ -19,6 +19,7 @@ from pool.messages import (
     PoolEvent,
     Probe,
     SetTags,
+    SignalAttempt,
     StartAttempt,
     TagsFailed,
     TagsSet,
@@ -215,6 +216,8 @@ class Conduct:
             busy = link is not None and link.probing
             expect(not busy, "one probe at a time", command.worker_id)
             self._upkeep.begun(command)
+        elif isinstance(command, SignalAttempt):
+            self._work.signalled(command)
 
     def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
         """Look at an event before the engine gets it: what it holds is known from now on."""

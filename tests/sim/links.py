@@ -113,6 +113,8 @@ class VirtualSession:
             return
         run_s, exit_code = around.plan_of(order.container_id)
         self.host.start(order, run_s, exit_code)
+        if around.dice.falls(around.faults.drops_at_starts):
+            self.host.drop("connection reset")
         self._answer(command, lambda: self._started(command))
 
     def _answer(self, command: StartAttempt, post: Callable[[], None]) -> None:

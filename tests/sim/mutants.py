@@ -6,6 +6,11 @@ holds that each is caught within 200 seeds.
 
 from __future__ import annotations
 
+from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
+from tests.sim.mutants_holds import HOLDS_MUTANTS
+from tests.sim.mutants_instances import INSTANCES_MUTANTS
+from tests.sim.mutants_launches import LAUNCHES_MUTANTS
+from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.planting import Mutant
 
 JOURNAL = (
@@ -45,4 +50,12 @@ LISTING = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*JOURNAL, *LISTING)
+MUTANTS: tuple[Mutant, ...] = (
+    *JOURNAL,
+    *LISTING,
+    *LAUNCHES_MUTANTS,
+    *INSTANCES_MUTANTS,
+    *HOLDS_MUTANTS,
+    *RATES_MUTANTS,
+    *ATTEMPT_MUTANTS,
+)

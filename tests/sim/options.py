@@ -12,6 +12,8 @@ from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from pool.model import PoolSettings
 from tests.sim.timeline import Dice
 
+LONGEST_DOWN_S = (3.0, 30.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFaults:
@@ -28,9 +30,10 @@ class HostFaults:
     from the first, `late_addresses` are not known before the boot.
 
     `reboots` lose all that an instance knows, `deaths` silence it for good, `strays` are processes
-    that nobody asked for; `flaps` are many drops in a row; `late_lists` of what runs arrive after
-    later news, `late_orders` to start after later probes; `slow_deaths` take a while after the
-    signal, some instances are `refusing` every start, some have `wrong_clocks`.
+    that nobody asked for; `flaps` are many drops in a row, `drops_at_starts` come before the answer
+    to a start does; `late_lists` of what runs arrive after later news, `late_orders` to start after
+    later probes; `slow_deaths` take a while after the signal, some instances are `refusing` every
+    start, some have `wrong_clocks`.
     """
 
     drops_every_s: float = 0.0
@@ -52,6 +55,7 @@ class HostFaults:
     deaths_every_s: float = 0.0
     strays_every_s: float = 0.0
     flaps_every_s: float = 0.0
+    drops_at_starts: float = 0.0
     late_lists: float = 0.0
     late_orders: float = 0.0
     slow_deaths: float = 0.0
@@ -100,8 +104,9 @@ class SimOptions:
     Of the cloud's calls, `hanging_calls` never answer; sights of new instances are missing from
     listings though earlier ones had them (`flickers`, a share); somebody else changes an instance's
     tags (`meddled_every_s`). There are `foreign` instances of another cluster in the account, which
-    `unfiltered_listings` show too, and `unconfigured` ones of ours. When nothing goes wrong any
-    more the dispatcher goes on with its memory, unless it `restarts_in_calm`.
+    `unfiltered_listings` show too, `unconfigured` ones of ours, and `left_over` ones of which no
+    launch is known. When nothing goes wrong any more the dispatcher goes on with its memory, unless
+    it `restarts_in_calm`.
     """
 
     seed: int
@@ -118,6 +123,7 @@ class SimOptions:
     powers_off: bool = True
     foreign: int = 0
     unconfigured: int = 0
+    left_over: int = 0
     unfiltered_listings: bool = False
     flickers: float = 0.0
     meddled_every_s: float = 0.0
@@ -136,6 +142,7 @@ class SimOptions:
             "powers_off",
             "foreign",
             "unconfigured",
+            "left_over",
             "unfiltered_listings",
             "flickers",
             "meddled_every_s",
@@ -151,21 +158,22 @@ def options_of(seed: int) -> SimOptions:
     return SimOptions(
         seed=seed,
         safety_s=dice.between(150, 700),
-        demand=_demand(dice),
+        demand=_demand(dice, rarer),
         hosts=_hosts(dice, rarer),
-        dispatcher=_dispatcher(dice),
+        dispatcher=_dispatcher(dice, rarer),
         cloud=_cloud(dice, rarer),
         pool=_pool(dice, rarer),
         scheduler=_scheduler(dice),
         limits_change_every_s=_every(dice, 80),
         hanging_calls=_share(dice, 0.05),
-        driver_verifies_keys=dice.falls(0.2),
+        driver_verifies_keys=dice.falls(0.35),
         powers_off=dice.falls(0.8),
         foreign=dice.whole(0, 2),
         unconfigured=dice.whole(0, 2),
         unfiltered_listings=dice.falls(0.5),
         flickers=_share(rarer, 0.3),
         meddled_every_s=_every(rarer, 100),
+        left_over=rarer.whole(0, 2),
         restarts_in_calm=rarer.falls(0.5),
     )
 
@@ -205,9 +213,11 @@ def _every(dice: Dice, mean_s: float) -> float:
     return mean_s * factor if present else 0.0
 
 
-def _demand(dice: Dice) -> Demand:
+def _demand(dice: Dice, rarer: Dice) -> Demand:
+    lists, in_bursts = dice.whole(3, 30), rarer.falls(0.25)
     return Demand(
-        containers=dice.whole(3, 30),
+        containers=lists // 4 + 1 if in_bursts else lists,
+        longest_list=8 if in_bursts else 2,
         longest_run_s=dice.between(5, 150),
         failing=_share(dice, 0.4),
         cancels_every_s=_every(dice, 40),
@@ -220,12 +230,12 @@ def _demand(dice: Dice) -> Demand:
 def _hosts(dice: Dice, rarer: Dice) -> HostFaults:
     return HostFaults(
         drops_every_s=_every(dice, 40),
-        freezes_every_s=_every(dice, 80),
+        freezes_every_s=_every(dice, 50),
         longest_freeze_s=60.0 if dice.falls(0.7) else 900.0,
         runner_crashes_every_s=_every(dice, 120),
         rekeys_every_s=_every(dice, 300),
         lost_logs=_share(dice, 0.2),
-        slow_answers=_share(dice, 0.2),
+        slow_answers=_share(dice, 0.5),
         repeats=_share(dice, 0.3),
         refused=_share(dice, 0.6),
         deaf=_share(dice, 0.6),
@@ -239,18 +249,19 @@ def _hosts(dice: Dice, rarer: Dice) -> HostFaults:
         strays_every_s=_every(dice, 100),
         flaps_every_s=_every(dice, 100),
         late_lists=_share(dice, 0.9),
-        late_orders=_share(dice, 0.6),
-        slow_deaths=_share(dice, 0.3),
+        drops_at_starts=_share(dice, 0.5),
+        late_orders=_share(dice, 0.9),
+        slow_deaths=_share(dice, 0.8),
         refusing=_share(dice, 0.2),
         wrong_clocks=_share(dice, 0.3),
         broken_boots=_share(rarer, 0.3),
     )
 
 
-def _dispatcher(dice: Dice) -> DispatcherFaults:
+def _dispatcher(dice: Dice, rarer: Dice) -> DispatcherFaults:
     return DispatcherFaults(
         crashes_every_s=_every(dice, 80),
-        longest_down_s=30.0 if dice.falls(0.8) else 2500.0,
+        longest_down_s=LONGEST_DOWN_S[rarer.whole(0, 1)] if dice.falls(0.8) else 2500.0,
         stalls_every_s=_every(dice, 100),
         refusals=_share(dice, 0.01),
         crashes_at_requests=_share(dice, 0.4),
@@ -292,7 +303,7 @@ def _cloud(dice: Dice, rarer: Dice) -> SimulatedParameters:
         quota_groups={"p1": "small", "p2": "small", "p2s": "small", "p4": "big"} if grouped else {},
         group_quotas={"small": dice.whole(1, 4), "small/spot": 2, "big": 2} if grouped else {},
         capacity={"p1": dice.whole(0, 3)} if dice.falls(0.3) else {},
-        create_delay_s=_share(rarer, 20),
+        create_delay_s=_share(rarer, 28),
         destroy_delay_s=dice.between(0, 20),
         faults=faults,
     )

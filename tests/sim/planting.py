@@ -16,7 +16,7 @@ class Mutant:
     """A defect: in the function `where` ("module:Class.function") `old` is replaced by `new`.
 
     `guard` says what the code that is broken is there for, `fault` which trouble reaches it. `old`
-    must stand in the function's source exactly once.
+    must stand in the function's source exactly once. `also` breaks a second guard that would do.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Mutant:
     where: str
     old: str
     new: str
+    also: Mutant | None = None
 
 
 @contextlib.contextmanager
@@ -32,9 +33,11 @@ def planted(mutant: Mutant) -> Iterator[None]:
     """Run the program with the defect; afterwards it is as it was."""
     function = _function(mutant.where)
     sound = function.__code__
+    second = planted(mutant.also) if mutant.also is not None else contextlib.nullcontext()
     function.__code__ = mutated_code(mutant)
     try:
-        yield
+        with second:
+            yield
     finally:
         function.__code__ = sound
 

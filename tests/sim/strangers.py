@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG
+from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG, InstanceType
 from drivers.simulated.model import CloudModel, Machine
 from tests.samples import make_type
 from tests.sim.options import SimOptions
 from tests.sim.timeline import Dice, Timeline
 
 UNCONFIGURED = make_type(9)
+LEFT_OVER = make_type(1)
 
 
 class Strangers:
@@ -26,22 +27,26 @@ class Strangers:
     def appear(self, appeared: Callable[[Machine, str], None]) -> None:
         """Let them be there; `appeared` is told of each, with its secret (none that we know)."""
         for number in range(self._options.foreign):
-            machine = self._make(f"foreign-{number}", "another", "run")
+            machine = self._make(f"foreign-{number}", "another", "run", UNCONFIGURED)
             if machine is not None:
                 self.foreign.add(machine.id)
                 appeared(machine, "")
         for number in range(self._options.unconfigured):
             behavior = "hold" if self._dice.falls(0.3) else "run"
-            machine = self._make(f"unconfigured-{number}", "sim", behavior)
+            machine = self._make(f"unconfigured-{number}", "sim", behavior, UNCONFIGURED)
+            if machine is not None:
+                appeared(machine, "")
+        for number in range(self._options.left_over):
+            machine = self._make(f"left-over-{number}", "sim", "run", LEFT_OVER)
             if machine is not None:
                 appeared(machine, "")
 
-    def _make(self, token: str, cluster: str, behavior: str) -> Machine | None:
+    def _make(self, token: str, cluster: str, behavior: str, type_: InstanceType) -> Machine | None:
         """Return a new machine, None when the cloud has none to give."""
         tags = {
             CLUSTER_TAG: cluster,
-            TYPE_TAG: UNCONFIGURED.name,
+            TYPE_TAG: type_.name,
             IDLE_BEHAVIOR_TAG: behavior,
         }
-        made = self._cloud.create(UNCONFIGURED, tags=tags, token=token, now=self._timeline.now)
+        made = self._cloud.create(type_, tags=tags, token=token, now=self._timeline.now)
         return made.machine

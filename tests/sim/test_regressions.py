@@ -131,3 +131,19 @@ def test_an_instance_that_speaks_to_us_is_there_whatever_one_listing_says() -> N
     rig.advance(60)
     rig.send(Listed(op_id=rig.engine.pool.listing_op, began_at=rig.now, instances=()))
     assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST
+
+
+def test_an_instance_that_tells_an_exit_is_not_silent() -> None:
+    """Seed 133: it was shut down while its new session told an exit, before the probe had ended."""
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.submit(make_container(2))
+    rig.silent.add(Probe)
+    lost_at = rig.now
+    rig.send(SessionLost(worker_id="i-001", last_contact=lost_at, reason="reset"))
+    rig.advance(rig.pool_settings.probe_timeout_s - 5)
+    rig.exit("c-1-1")
+    rig.advance(30)
+    assert "i-001" in rig.cloud, "it spoke half a minute ago"
+    rig.advance(rig.pool_settings.probe_timeout_s)
+    assert "i-001" not in rig.cloud, "it is silent since"

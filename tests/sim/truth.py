@@ -5,7 +5,7 @@ A check that fails raises `Violation`, which names the promise that was broken.
 
 from __future__ import annotations
 
-from dispatcher.messages import Change, DeleteLaunch, SaveAttempt
+from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
 from dispatcher.model import AttemptOutcome, Container, ContainerState
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
@@ -150,6 +150,11 @@ class Truth:
         """Look at a change as it is committed."""
         if isinstance(change, DeleteLaunch):
             self._on_launch_forgotten(change.token)
+        if isinstance(change, SaveInstance):
+            record = self.store.instances.get(change.instance.id)
+            pinned = record is not None and record.gone_at is None and record.host_key
+            kept = bool(change.instance.host_key) or not pinned
+            expect(kept, "a proven key is kept", f"{record}, then {change.instance}")
         if not isinstance(change, SaveAttempt) or change.attempt.outcome is None:
             return
         attempt = change.attempt

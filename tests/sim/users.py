@@ -16,7 +16,7 @@ from dispatcher.messages import (
     RequestPriority,
     Submitted,
 )
-from dispatcher.model import Constraints, Container, Preemptible
+from dispatcher.model import Constraints, Container, ContainerState, Preemptible
 from pool.model import IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
@@ -123,8 +123,12 @@ class Users:
         return replace(container, created_at=self._epoch_now())
 
     def _any_unfinished(self) -> Container | None:
-        waiting = [c for c in self._store.containers.values() if not c.state.final]
-        return waiting[self._dice.whole(0, len(waiting) - 1)] if waiting else None
+        """Return some container, as a rule one that runs."""
+        found = [c for c in self._store.containers.values() if not c.state.final]
+        running = [c for c in found if c.state is ContainerState.RUNNING]
+        if running and self._dice.falls(0.7):
+            found = running
+        return found[self._dice.whole(0, len(found) - 1)] if found else None
 
     def _cancel(self) -> None:
         process, container = self._process(), self._any_unfinished()
@@ -145,7 +149,7 @@ class Users:
             return
         priority = 0 if self._dice.falls(0.4) else self._dice.whole(1, 4) * 100
         self.set_priority(container.id, priority)
-        if priority == 0 and self._dice.falls(0.5):
+        if priority == 0 and self._dice.falls(0.8):
             soon_s = self._dice.between(0, 5)
             self._timeline.after(soon_s, lambda: self.set_priority(container.id, 100))
 

@@ -29,7 +29,7 @@ from tests.sim.truth import Truth, expect
 SLACK = 1e-6
 MOST_REFUSALS = 3
 LOGS_COME_S = 60.0
-LEASE_KNOWN_S = 40.0
+LEASE_KNOWN_S = 10.0
 """How long a session is up until what was said of the lease has arrived for sure."""
 
 GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
@@ -55,7 +55,8 @@ class Work:
         self._refusals: dict[str, int] = {}
         self._judged: set[str] = set()
         self._first_signals: dict[tuple[str, str], float] = {}
-        self._last_kills: dict[tuple[str, str], float] = {}
+        self._last_signals: dict[tuple[str, str], float] = {}
+        self._started_at: dict[str, float] = {}
         self._held_since: dict[str, float] = {}
         self._awaited_since: dict[str, float] = {}
         self._logs_come = process.links.around.faults.lost_logs == 0
@@ -182,17 +183,26 @@ class Work:
         attempt = self._pool.find_attempt(*key)
         again = attempt is not None and attempt.killed_at != self._process.now()
         first = self._first_signals.get(key) if again else None
+        last = self._last_signals.get(key, -inf) if again else -inf
+        self._last_signals[key] = now
+        early = now < last + self._pool.settings.signal_interval_s - SLACK
+        excused = self._started_at.get(command.attempt_id) == now
+        expect(not early or excused, "signals have their time", f"{key}: the last came at {last}")
         term_timeout_s = self._pool.settings.term_timeout_s
         if command.signal == "KILL":
-            last, self._last_kills[key] = self._last_kills.get(key, -inf), now
-            hastened = now < last + self._pool.settings.signal_interval_s - SLACK
-            expect(not hastened, "a KILL has its time", f"{key}: the last came at {last}")
             patient = first is not None and now >= first + term_timeout_s - SLACK
             expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
         else:
             late = first is not None and now > first + term_timeout_s + SLACK
             expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
         self._first_signals[key] = now if first is None else first
+
+    def signalled(self, command: SignalAttempt) -> None:
+        """Look at a signal that is sent: what the end will mean is journalled by now."""
+        stored = self._truth.store.attempts.get(command.attempt_id)
+        if stored is not None and stored.instance_id == command.worker_id:
+            meant = stored.ending is not None or stored.outcome is not None
+            expect(meant, "journal before kill", f"{stored}")
 
     def _on_destroy(self, command: DestroyInstance) -> None:
         """Expect that a gentle end waits for the logs that the instance still has."""
@@ -215,6 +225,7 @@ class Work:
                     self._on_refused(event)
             case AttemptStarted():
                 self._refusals[event.worker_id] = 0
+                self._started_at[event.attempt_id] = self._timeline.now
             case BrokenReported():
                 self._complaints[event.worker_id] = event.message
             case ProbeSucceeded():
@@ -285,20 +296,29 @@ class Work:
         elif worker.session_up:
             told = self._complaints.get(worker.id, "")
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
-        if worker.behavior is IdleBehavior.HOLD and worker.session_up:
+        host = self._hosts.get(worker.id)
+        silent = host is None or not host.up or host.frozen_until > now - LEASE_KNOWN_S
+        if worker.behavior is IdleBehavior.HOLD and worker.session_up and not silent:
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
-            host = self._hosts.get(worker.id)
-            # A session that is lost, and not yet missed, says nothing any more.
-            reached = host is not None and host.listener is self._process.links.session(worker.id)
-            suspended = host is None or not reached or host.lease.suspended
+            suspended = host is None or host.lease.suspended
             expect(suspended or not known, "a held instance's lease is suspended", worker.id)
         else:
             self._held_since.pop(worker.id, None)
-        if "starts in a row were refused" in worker.verdict and worker.id not in self._judged:
+        if worker.verdict and worker.id not in self._judged:
             self._judged.add(worker.id)
+            self._expect_fair(worker)
+
+    def _expect_fair(self, worker: Worker) -> None:
+        """Look at the verdict on a worker as it is given."""
+        what = f"{worker.id}: {worker.verdict}"
+        if "starts in a row were refused" in worker.verdict:
             count = self._refusals.get(worker.id, 0)
-            fair = count >= MOST_REFUSALS
-            expect(fair, "no instance is judged too soon", f"{worker.id}: {count} in a row")
+            expect(count >= MOST_REFUSALS, "no instance is judged too soon", f"{what} ({count})")
+        host = self._hosts.get(worker.id)
+        if "survives KILL" in worker.verdict and host is not None and not host.dead:
+            name = worker.verdict.split()[1]
+            there = name in host.processes or name in self._truth.unknown
+            expect(there, "no instance is judged too soon", what)
 
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""

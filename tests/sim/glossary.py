@@ -1,0 +1,198 @@
+"""One sentence for each promise that is checked and for each thing that can go wrong.
+
+`tests/sim/reliability.py` makes the tables of `docs/reliability.md` of them; a test holds that
+nothing is missing and nothing is left over.
+"""
+
+from __future__ import annotations
+
+PROMISES: dict[str, str] = {
+    # ---- containers and attempts
+    "no acknowledged container is lost": "what was acknowledged is in the store at the end",
+    "everything ends": "within two hours without faults every container is final, every instance "
+    "gone, every launch forgotten",
+    "every attempt ends": "at the end each attempt has an outcome",
+    "an attempt ends once": "an outcome that is stored never changes",
+    "outcomes are true": "what is stored as succeeded or failed is how it really ended",
+    "costs and times are sane": "nothing ends before it began, and no cost is negative",
+    "no exit is lost": "an attempt whose exit is recorded is never called lost",
+    "an exit is kept until it is committed": "the runner is told to forget an exit only once its "
+    "outcome is stored",
+    "a log is kept until it is complete": "the runner is told to forget an attempt only once its "
+    "log is stored",
+    "no container runs twice at once": "no process starts while another of its container runs, "
+    "anywhere",
+    "what has ended never runs again": "no process starts for a container that is final",
+    "what succeeded never runs again": "no attempt follows one that succeeded",
+    "no attempt runs after its end was told": "no process starts for an attempt with an outcome",
+    "no attempt is given up while it runs": "no outcome is stored while the process runs",
+    "no instance is given more than it has": "what runs on an instance fits its type",
+    "journal before kill": "an attempt is told to end only once that is stored, and why",
+    "signals have their time": "no signal is repeated before signal_interval",
+    "journal before start": "a process starts only once its attempt is stored, and only there",
+    "what is held back does not start": "nothing of priority 0 starts",
+    "no lower one starts before a higher": "nothing starts while one of the same request class "
+    "waits with a higher priority",
+    "what is cancelled does not start": "nothing starts that a user has cancelled",
+    "what is to end is ended": "an attempt is being ended when its container is cancelled or held "
+    "back",
+    "what is lost too often fails": "nothing starts that was lost max_lost_attempts times",
+    "what may not be tried again is not": "nothing that ran and was lost starts again where a loss "
+    "is final",
+    "what is refused for its own fault is not tried again": "nothing starts that a runner refused "
+    "for a fault of the request",
+    "no log is awaited that cannot come": "a log comes while there is a session, or is given up",
+    # ---- ending attempts
+    "TERM comes before KILL": "KILL comes term_timeout_s after the first TERM, not before",
+    "KILL follows TERM": "TERM is not repeated for longer than that",
+    "signals go on": "while an attempt that is to end runs and can be reached, a signal is due",
+    "signals go over a session": "no signal is sent where there is no session",
+    # ---- where work goes
+    "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
+    "broken",
+    "containers run only where they may": "what must not run on preemptible instances does not",
+    "exclusive instances run one container": "so, under exclusive placement",
+    "max_containers_per_instance": "no instance is given more containers",
+    "no lower one takes the place of a higher": "nothing starts where one of higher priority would "
+    "fit",
+    "nothing below a quota gets a place": "nothing overtakes one that waits for a quota",
+    "no idle instance uses up a quota": "what is idle and of no use for those who wait for a quota "
+    "goes",
+    "no more is created than is waited for": "no more instances of a type come than containers "
+    "wait for",
+    "claims are journalled": "whoever has a claim is locked in the store",
+    "claims are given up": "whoever is locked in the store has a claim",
+    "complaints are heard": "what an instance says of itself is known while there is a session",
+    "no instance is judged too soon": "no instance is called broken before three starts in a row "
+    "were refused",
+    "nothing before the first listing": "nothing is created or started before the first listing",
+    # ---- creating
+    "journal before create": "a create call begins only once its launch is stored",
+    "a launch is kept until its key is proven": "no launch is forgotten while its instance lives "
+    "and has not proven its key",
+    "max_instances": "instances, and creates that may have made one, are never more",
+    "max_concurrent_creates": "create calls under way are never more",
+    "no create during a hold": "no create in the scope of a hold, whatever its cause",
+    "one trial create at a time": "after a hold one create at a time is tried in its scope",
+    "holds are as long as they must be": "each hold of the pool begins and ends as an account of "
+    "its own says",
+    "creates have their turn": "no create waits for a token for longer than a minute",
+    # ---- the cloud's other calls
+    "the rate of cloud operations": "calls of the cloud's keep to max_cloud_ops_per_second",
+    "the rate of probes": "probes keep to max_probes_per_second",
+    "no listing during a hold": "a listing that failed is repeated when its time has come, not "
+    "before",
+    "no destroy during a hold": "after a rate limit no destroy and no tags before its end",
+    "one listing at a time": "no listing begins while another is under way",
+    "the listing goes on": "a listing begins every sync_interval_s, holds aside",
+    "one probe at a time": "no probe of an instance begins while another is under way",
+    "foreign instances are untouched": "nothing is done to another cluster's instances",
+    "tags are what is wanted": "tags that differ from what is wanted are written again",
+    # ---- keys
+    "a proven key is kept": "who has proven a key is asked for that one, after a restart too",
+    "a proven key makes the secret void": "no probe that knows the key carries the secret",
+    # ---- ending instances
+    "held instances are untouched": "an instance that an admin holds is neither destroyed nor "
+    "powers itself off",
+    "a held instance's lease is suspended": "the lease of a held instance that can be reached is "
+    "off",
+    "no session with what is shut down": "no session stays with what is being destroyed",
+    "no busy instance is idled out": "what is idled out, or unwanted, runs nothing",
+    "drain waits for what runs": "what is drained runs nothing that may still end",
+    "nobody waits for what is idled out": "no container has its place on what is idled out",
+    "logs are waited for": "what is idled out or drained had probe_timeout_s for its logs",
+    "no instance is ended early": "each had its idle, boot or probe timeout before it was ended "
+    "for it",
+    "no idle instance is kept": "what is idle for idle_timeout_s and not waited for goes",
+    "no drained instance is kept": "what drains and is empty goes",
+    "no silent instance is kept": "what is silent for probe_timeout_s goes",
+    "no instance boots for ever": "what is not reached within boot_timeout_s goes",
+    "a destroy is repeated": "a destroy is asked for again until the instance is gone",
+    "what is destroyed stays so": "what is being destroyed gets no other state",
+    "no instance outlives its use": "the last instance goes soon after the last container",
+    "the lease spares what runs": "no instance that runs something powers itself off",
+}
+"""Each promise by its name, with what is looked at."""
+
+FAULTS: dict[str, str] = {
+    # ---- SimulatedFaults
+    "create_errors": "share of create calls that fail",
+    "destroy_errors": "share of destroy calls that fail",
+    "listing_errors": "share of listings that fail",
+    "tag_errors": "share of calls to set tags that fail",
+    "rate_limits": "share of all calls of the cloud's that are throttled",
+    "retry_after_s": "for up to how long the cloud says to wait then; in some runs, for hours",
+    "lost_answers": "share of create calls that make an instance and answer that nobody knows",
+    "false_alarms": "share of create calls that answer so and make none",
+    "listing_lag_s": "for up to how long a new instance is missing from listings",
+    "gone_lag_s": "for up to how long one that is gone is still listed",
+    "tag_lag_s": "for up to how long listings tell old tags",
+    "duplicates": "share of instances that a listing tells twice",
+    "slow_boots": "share of instances that boot slowly",
+    "slow_boot_factor": "how many times as long they take",
+    "dead_boots": "share of instances that never boot",
+    "vanishing": "share of instances that end by themselves",
+    "reclaims": "share of preemptible instances that are taken back",
+    "reclaim_notice_s": "how long before that they are told",
+    "longest_life_s": "within what time instances end by themselves, or break",
+    "without_runner": "share of instances that cannot run the runner",
+    "breaking": "share of instances that say that they are broken, from some time on",
+    # ---- HostFaults
+    "drops_every_s": "mean time between sessions that are cut",
+    "freezes_every_s": "mean time between instances that fall silent for a while",
+    "longest_freeze_s": "for up to how long they are silent",
+    "runner_crashes_every_s": "mean time between crashes of a runner, half with its supervisors",
+    "rekeys_every_s": "mean time between instances that change their host key",
+    "lost_logs": "share of attempts whose log does not end while the session lives",
+    "slow_answers": "share of answers that come after their time limit",
+    "repeats": "share of exits that are told twice",
+    "refused": "share of starts that are refused, half for a fault of the request",
+    "deaf": "share of processes that ignore TERM",
+    "immortal": "share of processes that survive KILL too",
+    "lost_supervisors": "share of processes whose supervisor is gone without an exit",
+    "late_exits": "share of exits that are recorded a while after the process is gone",
+    "sick_boots": "share of instances that never pass the boot probe",
+    "broken_boots": "share of instances that say from the first that they are broken",
+    "reboots_every_s": "mean time between reboots, after which an instance knows nothing",
+    "deaths_every_s": "mean time between instances that fall silent for good",
+    "strays_every_s": "mean time between processes that nobody asked for",
+    "flaps_every_s": "mean time between sessions that are cut many times in a row",
+    "late_lists": "share of lists of what runs that arrive after later news",
+    "drops_at_starts": "sessions that drop before the answer to a start comes",
+    "late_orders": "share of orders to start that arrive after later probes",
+    "slow_deaths": "share of processes that take a while to end after a signal",
+    "refusing": "share of instances that refuse every start",
+    "wrong_clocks": "share of instances whose clock is wrong",
+    "late_addresses": "whether addresses are known only after the boot",
+    # ---- DispatcherFaults
+    "crashes_every_s": "mean time between crashes of the dispatcher, between any two steps",
+    "crashes_at_requests": "share of what users ask after whose commit the dispatcher dies",
+    "longest_down_s": "for up to how long it is down then",
+    "stalls_every_s": "mean time between times in which the store commits nothing",
+    "longest_stall_s": "for up to how long it commits nothing",
+    "refusals": "share of commits that the store refuses, which ends the process",
+    "clock_steps_s": "by up to how much the wall clock is set, either way, at each start",
+    # ---- Demand
+    "containers": "how many lists of containers are submitted",
+    "longest_list": "how many containers a list has at most",
+    "longest_run_s": "for up to how long a container runs",
+    "failing": "share of containers that exit with a code other than 0",
+    "cancels_every_s": "mean time between cancels",
+    "priorities_every_s": "mean time between changes of a priority, to 0 among others",
+    "behaviors_every_s": "mean time between admins who hold, drain or release an instance",
+    "kills_every_s": "mean time between admins who end an instance",
+    # ---- SimOptions
+    "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
+    "hanging_calls": "share of calls of the cloud's that take effect late and never answer",
+    "driver_verifies_keys": "whether the driver vouches for host keys",
+    "powers_off": "whether instances can power themselves off",
+    "foreign": "how many instances of another cluster are in the account",
+    "unfiltered_listings": "whether listings show them too",
+    "unconfigured": "how many instances of ours have a type that is not configured",
+    "left_over": "how many instances of ours no launch is known of",
+    "flickers": "share of sights of new instances that a listing lacks, though an earlier one had "
+    "them",
+    "meddled_every_s": "mean time between tags that somebody else changes",
+    "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
+}
+"""Each thing that can go wrong by the field that says how often, with what it is."""

@@ -1,0 +1,44 @@
+"""docs/reliability.md tells what the code does: its tables are made from it."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.sim.glossary import FAULTS, PROMISES
+from tests.sim.mutants import MUTANTS
+from tests.sim.reliability import MARKED, PAGE, _expected, faults, promises, with_tables
+
+AGAIN = "write it anew: python -m tests.sim.reliability"
+
+
+def test_the_page_is_what_the_code_makes() -> None:
+    page = PAGE.read_text()
+    assert with_tables(page) == page, AGAIN
+
+
+def test_the_page_has_all_tables() -> None:
+    assert [match[2] for match in MARKED.finditer(PAGE.read_text())] == [
+        "promises",
+        "faults",
+        "guards",
+    ]
+
+
+def test_every_promise_has_its_sentence() -> None:
+    assert sorted(PROMISES) == sorted(promises()), "add or delete it in tests/sim/glossary.py"
+
+
+def test_every_fault_has_its_sentence() -> None:
+    named = [name for names in faults().values() for name in names]
+    assert sorted(FAULTS) == sorted(named), "add or delete it in tests/sim/glossary.py"
+
+
+def test_a_table_that_is_old_is_made_anew() -> None:
+    page = PAGE.read_text()
+    name = MUTANTS[0].name
+    assert with_tables(page.replace(name, "an old name")) == page
+
+
+def test_promises_are_found_in_code() -> None:
+    code = 'expect(a, "one", "")\nexpect(b, f"two: {c}", "")\nprint(d, "three")\n'
+    assert list(_expected(ast.parse(code))) == ["one", "two"]
