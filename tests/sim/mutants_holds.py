@@ -102,14 +102,6 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="again = True",
     ),
     Mutant(
-        name="a shorter hold replaces a longer",
-        guard="no error shortens a hold",
-        fault="a throttled API",
-        where="pool.backoff:CreateHolds._hold",
-        old="since, until = old.hold.since, max(until, old.hold.until)",
-        new="since = old.hold.since",
-    ),
-    Mutant(
         name="rate limits do not hold creates",
         guard="a rate limit holds all creates for as long as the cloud says",
         fault="a throttled API",
@@ -134,14 +126,6 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="return _RATE_LIMIT_FIRST_S",
     ),
     Mutant(
-        name="the cloud may hold for ever",
-        guard="a rate limit holds for an hour at most",
-        fault="a throttled API that tells absurd times",
-        where="pool.delays:rate_limited_s",
-        old="min(told_s, _TOLD_MOST_S)",
-        new="told_s",
-    ),
-    Mutant(
         name="the cloud may hold for no time",
         guard="a rate limit holds for a second at least",
         fault="a throttled API that tells absurd times",
@@ -156,14 +140,6 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         where="pool.backoff:CreateHolds._length_s",
         old="return doubled_s(_ERROR_FIRST_S, repeats, _ERROR_MOST_S)",
         new="return 0.0",
-    ),
-    Mutant(
-        name="other errors never double",
-        guard="errors in a row hold for twice as long",
-        fault="failing create calls",
-        where="pool.backoff:CreateHolds._length_s",
-        old="return doubled_s(_ERROR_FIRST_S, repeats, _ERROR_MOST_S)",
-        new="return _ERROR_FIRST_S",
     ),
     Mutant(
         name="holds do not hinder the planner",
@@ -292,13 +268,5 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         where="pool.stillborn:unproven",
         old="return any(",
         new="return False and any(",
-    ),
-    Mutant(
-        name="an old instance excuses new ones",
-        guard="an instance older than the row of useless ones does not end it",
-        fault="instances that never boot",
-        where="pool.stillborn:prove",
-        old=" and worker.appeared_at >= core.stillborn_since",
-        new="",
     ),
 )

@@ -30,14 +30,6 @@ QUEUE = (
         new="while False:",
     ),
     Mutant(
-        name="found twice",
-        guard="the entry of an earlier wait is a ghost",
-        fault="attempts that are lost before a pass",
-        where="dispatcher.queue:RequestClass.first",
-        old="self._places.get(heap[0][1]) != (heap[0][0], heap[0][2])",
-        new="self._places.get(heap[0][1], (None, 0))[0] != heap[0][0]",
-    ),
-    Mutant(
         name="a pass takes for good",
         guard="who got no instance in a pass is in the next one",
         fault="instances that boot",
@@ -110,14 +102,6 @@ ROOM = (
         where="pool.probing:takes_work",
         old="worker.behavior is IdleBehavior.RUN",
         new="True",
-    ),
-    Mutant(
-        name="work for the draining",
-        guard="broken workers get no work",
-        fault="instances that break",
-        where="pool.probing:takes_work",
-        old="and not idle.is_draining(worker)",
-        new="",
     ),
     Mutant(
         name="work without a session",

@@ -104,14 +104,6 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         new="(_PATIENCE_S[kind], order, kind)",
     ),
     Mutant(
-        name="creates never have their turn",
-        guard="creates that wait long enough go before other calls",
-        fault="a low rate",
-        where="pool.gates:CloudGate._next_kind",
-        old=("if creates_since is not None and creates_since + _PATIENCE_OF_CREATES_S < rank:"),
-        new="if False:",
-    ),
-    Mutant(
         name="nobody wakes for the next token",
         guard="what waits for a token is sent when there is one",
         fault="a low rate",

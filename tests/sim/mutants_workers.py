@@ -14,30 +14,6 @@ STARTS = (
         new='missing(core, attempt, "", now)\n    return\n',
     ),
     Mutant(
-        name="unknown and never asked",
-        guard="a start without an answer is looked for",
-        fault="answers that come late",
-        where="pool.attempts:on_unknown",
-        old='core.timers.soonest("probe", worker.id, now)',
-        new="",
-    ),
-    Mutant(
-        name="unknown and settled",
-        guard="a probe that began before a start's outcome was unknown says nothing of it",
-        fault="sessions that drop",
-        where="pool.attempts:on_unknown",
-        old="attempt.settled_op = core.next_op()",
-        new="",
-    ),
-    Mutant(
-        name="started and settled",
-        guard="a probe that began before a start was confirmed says nothing of it",
-        fault="probes that overlap a start",
-        where="pool.attempts:on_started",
-        old="attempt.settled_op = core.next_op()",
-        new="",
-    ),
-    Mutant(
         name="missing before it is answered",
         guard="a start that is not answered yet is not missing",
         fault="probes that overlap a start",
@@ -68,14 +44,6 @@ STARTS = (
         where="pool.attempts:on_refused",
         old="if worker.strikes >= STRIKES_BEFORE_DRAIN:",
         new="if False:",
-    ),
-    Mutant(
-        name="refusals are never forgiven",
-        guard="refusals count only in a row",
-        fault="starts that are refused",
-        where="pool.attempts:on_started",
-        old="worker.strikes = 0",
-        new="pass",
     ),
     Mutant(
         name="users' faults are the instance's",
@@ -143,22 +111,6 @@ EXITS = (
         old="elif current:",
         new="elif True:",
     ),
-    Mutant(
-        name="strays of others",
-        guard="an instance has no say about attempts on others",
-        fault="strays whose names others have",
-        where="pool.core:PoolCore.find_attempt",
-        old="attempt.worker_id == worker_id and ",
-        new="",
-    ),
-    Mutant(
-        name="exits change nothing",
-        guard="an exit makes older lists worthless",
-        fault="lists that come late",
-        where="pool.attempts:_vacate",
-        old="worker.revision += 1",
-        new="pass",
-    ),
 )
 KILLS = (
     Mutant(
@@ -202,14 +154,6 @@ KILLS = (
         new="if False:",
     ),
     Mutant(
-        name="signals hastened",
-        guard="a session that flaps does not use up the KILLs",
-        fault="sessions that drop, processes that are slow to die",
-        where="pool.probing:_resume_signals",
-        old='if core.timers.due("signal", attempt.id) is None:',
-        new="if True:",
-    ),
-    Mutant(
         name="signals are not resumed",
         guard="what is to end gets its signal once there is a session",
         fault="sessions that drop",
@@ -219,14 +163,6 @@ KILLS = (
     ),
 )
 PROBES = (
-    Mutant(
-        name="two probes at a time",
-        guard="one probe at a time",
-        fault="starts without an answer",
-        where="pool.probing:release",
-        old="worker is not None and not worker.probe_op and worker.address",
-        new="worker is not None and worker.address",
-    ),
     Mutant(
         name="probes beyond their rate",
         guard="the rate of probes",
@@ -242,14 +178,6 @@ PROBES = (
         where="pool.probing:on_succeeded",
         old="if worker is None or worker.state is WorkerState.SHUTDOWN:",
         new="if worker is None:",
-    ),
-    Mutant(
-        name="held while it is probed",
-        guard="who is held while a probe is under way has its lease suspended",
-        fault="admins",
-        where="pool.probing:on_succeeded",
-        old="if not current:",
-        new="if False:",
     ),
     Mutant(
         name="a probe lets a lease run",
@@ -290,14 +218,6 @@ PROBES = (
         where="pool.probing:on_succeeded",
         old="_hear_complaint(core, worker, event.report.broken, now)",
         new="pass",
-    ),
-    Mutant(
-        name="an old complaint is heard",
-        guard="a list is not taken for newer than the heartbeats",
-        fault="instances that break, lists that come late",
-        where="pool.probing:on_succeeded",
-        old="    if reattached:\n        worker.attached_at = now",
-        new="    if True:\n        worker.attached_at = now",
     ),
     Mutant(
         name="complaints are not heard",
