@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.options import HostFaults, options_of
+from tests.sim.options import HostFaults, SimOptions, options_of, without
 from tests.sim.truth import TAG
 from tests.sim.world import World
 
@@ -14,9 +14,15 @@ SEEDS = 40
 LONGEST_FREEZE_S = 1000.0
 
 
+def options_left_alone(seed: int) -> SimOptions:
+    """Return a run in which leases are in force; a reboot or a dead host ends one."""
+    options = replace(options_of(seed), powers_off=True, foreign=0)
+    return without(options, ["reboots_every_s", "strays_every_s", "deaths_every_s"])
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_instance_outlives_a_dispatcher_that_is_gone(seed: int) -> None:
-    options = replace(options_of(seed), powers_off=True, foreign=0)
+    options = options_left_alone(seed)
     world = World(options)
     world.begin(options.safety_s)
     world.timeline.run(options.safety_s, lambda: False)
@@ -40,7 +46,7 @@ def test_no_instance_outlives_a_dispatcher_that_is_gone(seed: int) -> None:
 def test_a_held_instance_is_left_alone() -> None:
     held = 0
     for seed in range(SEEDS):
-        options = replace(options_of(seed), powers_off=True, foreign=0)
+        options = options_left_alone(seed)
         world = World(options)
         world.begin(options.safety_s)
         world.timeline.run(options.safety_s, lambda: False)

@@ -116,6 +116,7 @@ def test_an_instance_that_vanishes_once_it_was_ready_says_nothing_of_the_next() 
         rig.probe_now(last_commands(rig, Probe)[-1])
         rig.settle()
         assert set(rig.worker_states().values()) == {"idle"}
+        rig.advance(11)
         rig.cloud.clear()
         rig.advance(60)
         assert rig.worker_states() == {}
