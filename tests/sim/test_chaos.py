@@ -24,7 +24,7 @@ from tests.sim.options import Demand, DispatcherFaults, HostFaults, SimOptions
 from tests.sim.timeline import Dice
 from tests.sim.world import World
 
-SEEDS = int(os.environ.get("LONGSHORE_CHAOS_SEEDS", "100"))
+SEEDS = int(os.environ.get("LONGSHORE_CHAOS_SEEDS", "20"))
 """`make sim` sets it to 1,000."""
 CHUNK = 10
 CONTAINERS = 200
