@@ -278,17 +278,18 @@ def on_signal_due(core: PoolCore, attempt_id: str, now: float) -> None:
 def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     """Send the signal that is due to an attempt that is to end; without a session, none is.
 
-    The time until KILL counts from the first TERM that had a session to go through.
+    The time until KILL counts from the first TERM that had a session to go through and was sent to
+    what is known to run: a start that is not answered yet may still be on its way.
     """
     worker = core.workers.get(attempt.worker_id)
     if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
         return
     if worker is None or not worker.session_up:
         return
-    if attempt.killed_at is None:
+    if attempt.killed_at is None and attempt.phase is AttemptPhase.RUNNING:
         attempt.killed_at = now
     signal = "TERM"
-    if now - attempt.killed_at >= core.settings.term_timeout_s:
+    if attempt.killed_at is not None and (now - attempt.killed_at >= core.settings.term_timeout_s):
         signal = "KILL"
         attempt.kills_sent += 1
     core.commands.append(

@@ -67,8 +67,12 @@ class Doubts:
                 del self._doubts[token]
 
     def count(self) -> int:
-        """Return how many instances there may be that no worker stands for."""
+        """Return how many instances there may be that no worker stands for.
+
+        One that is shut down at this very moment stood for its create when the pass decided.
+        """
         self.look()
+        now = self._process.now()
         began: dict[str, float] = {}
         doubts: Counter[str] = Counter()
         for doubt in self._doubts.values():
@@ -78,7 +82,7 @@ class Doubts:
         standing = Counter(
             worker.type.name
             for worker in self._pool.workers.values()
-            if worker.state is not WorkerState.SHUTDOWN
+            if (worker.state is not WorkerState.SHUTDOWN or worker.state_since >= now)
             and not worker.token
             and worker.appeared_at >= began.get(worker.type.name, worker.appeared_at) - SLACK
         )

@@ -134,8 +134,8 @@ KILLS = (
         guard="KILL follows when TERM does not help",
         fault="processes that are deaf to TERM",
         where="pool.attempts:signal_if_wanted",
-        old="if now - attempt.killed_at >= core.settings.term_timeout_s:",
-        new="if False:",
+        old="now - attempt.killed_at >= core.settings.term_timeout_s",
+        new="False",
     ),
     Mutant(
         name="signals are not repeated",

@@ -14,6 +14,7 @@ from pool.messages import (
     Probe,
     SessionLost,
     SetTags,
+    SignalAttempt,
     StartAttempt,
 )
 from pool.model import AttemptExit, ExitKind, IdleBehavior
@@ -147,3 +148,19 @@ def test_an_instance_that_tells_an_exit_is_not_silent() -> None:
     assert "i-001" in rig.cloud, "it spoke half a minute ago"
     rig.advance(rig.pool_settings.probe_timeout_s)
     assert "i-001" not in rig.cloud, "it is silent since"
+
+
+def test_no_instance_is_judged_by_what_was_never_seen_to_start_there() -> None:
+    """Seed 10778: a start was on its way for half a minute, and its KILLs were counted meanwhile."""
+    rig = Rig()
+    rig.boot("t1")
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1))
+    assert last_commands(rig, StartAttempt)
+    rig.cancel("c-1")
+    settings = rig.pool_settings
+    rig.advance(settings.term_timeout_s + 10 * settings.signal_interval_s)
+    signals = [command.signal for command in last_commands(rig, SignalAttempt)]
+    assert len(signals) > settings.term_timeout_s / settings.signal_interval_s
+    assert set(signals) == {"TERM"}
+    assert not next(iter(rig.engine.pool.workers.values())).verdict

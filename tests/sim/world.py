@@ -345,8 +345,10 @@ class World:
         limits.capacity, limits.shortages = {}, {}
         for host in self.hosts.values():
             host.faults = HostFaults()
-            if not host.dead:
-                host.frozen_until = min(host.frozen_until, self.timeline.now)
+            if not host.dead and host.frozen_until > self.timeline.now:
+                host.frozen_until = self.timeline.now
+                # What is on its way would come as late as the freeze was to last.
+                host.drop("connection reset")
         if self.process is None or self.options.restarts_in_calm:
             self.crash("to begin anew in calm")
         else:
