@@ -50,7 +50,7 @@ from dispatcher.views import instance_view, leak_report
 from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 from pool.backoff import HoldCause
-from pool.model import IdleBehavior, Worker
+from pool.model import IdleBehavior, Worker, WorkerState
 
 STILLBORN_PROBLEM = 3
 _WRITE_PATIENCE_S = 5.0
@@ -230,8 +230,14 @@ class DispatcherBackend:
         return leak_report(self._engine, self._now())
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        """Tell the engine; the answer shows what was asked for."""
-        view = self._view(self._worker(instance_id))
+        """Tell the engine, unless the instance ends already; the answer shows what was asked."""
+        worker = self._worker(instance_id)
+        if worker.state is WorkerState.SHUTDOWN:
+            raise Conflict(
+                f"instance {instance_id} is being shut down ({worker.end_reason}), and that "
+                f"cannot be undone; {behavior.value} another one"
+            )
+        view = self._view(worker)
         self._post(BehaviorRequested(worker_id=instance_id, behavior=behavior))
         return replace(view, idle_behavior=behavior.value)
 

@@ -283,14 +283,14 @@ class Engine:
 
     def _on_admin_event(self, event: BehaviorRequested | InstanceKillRequested, now: float) -> None:
         worker = self.pool.workers.get(event.worker_id)
-        if worker is None:
+        if worker is None or worker.state is WorkerState.SHUTDOWN:
+            # What is being shut down stays so: nothing is journalled, tagged or told.
             return
         match event:
             case BehaviorRequested():
                 idle.set_behavior(self.pool, worker, event.behavior, now)
             case InstanceKillRequested():
-                if worker.state is not WorkerState.SHUTDOWN:
-                    idle.kill_worker(self.pool, worker, event.reason, now)
+                idle.kill_worker(self.pool, worker, event.reason, now)
             case _:
                 assert_never(event)
 

@@ -135,6 +135,8 @@ class FakeBackend:
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         view = self._instance(instance_id)
+        if view.state == "shutdown":
+            raise Conflict(f"instance {instance_id} is being shut down")
         return self._save_instance(replace(view, idle_behavior=behavior.value))
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
@@ -181,14 +183,16 @@ class FakeBackend:
 
     # ---- for tests ------------------------------------------------------------------------------
 
-    def add_instance(self, instance_id: str, *, instance_type: str = "small") -> InstanceView:
-        """Add an idle instance."""
+    def add_instance(
+        self, instance_id: str, *, instance_type: str = "small", state: str = "idle"
+    ) -> InstanceView:
+        """Add an instance."""
         now = self._now()
         return self._save_instance(
             InstanceView(
                 id=instance_id,
                 address="127.0.0.1:2222",
-                state="idle",
+                state=state,
                 idle_behavior="run",
                 instance_type=instance_type,
                 provider_type=f"cloud.{instance_type}",

@@ -128,7 +128,7 @@ class Backend(Protocol):
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        """Set an instance's idle behavior; raises `NotFound`."""
+        """Set an instance's idle behavior; raises `NotFound`, `Conflict` when it shuts down."""
         ...
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:

@@ -1,0 +1,101 @@
+"""An instance that is being shut down takes no other idle behavior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.api.backend import Conflict
+from dispatcher.backend import DispatcherBackend
+from dispatcher.broker import Broker, Watchers
+from dispatcher.cli.main import main
+from dispatcher.logs import LogStore
+from dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from dispatcher.metrics import Metrics
+from dispatcher.runtime import Runtime
+from dispatcher.store.store import Store
+from pool.messages import DestroyInstance, SetLease, SetTags
+from pool.model import IdleBehavior
+from tests.cli_server import cli_server
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container
+from tests.store_values import url_in
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose one instance was killed, and which the cloud still lists."""
+    made = Rig()
+    made.submit(make_container(1))
+    made.silent.add(DestroyInstance)
+    made.send(InstanceKillRequested(worker_id="i-001", reason="too old"))
+    assert made.worker_states() == {"i-001": "shutdown"}
+    return made
+
+
+@pytest.mark.parametrize("behavior", [IdleBehavior.HOLD, IdleBehavior.DRAIN])
+def test_it_is_neither_journalled_nor_tagged(rig: Rig, behavior: IdleBehavior) -> None:
+    worker = rig.engine.pool.workers["i-001"]
+    revision, record = worker.revision, rig.instances["i-001"]
+    rig.sent.clear()
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=behavior))
+    assert (worker.behavior, worker.revision) == (IdleBehavior.RUN, revision)
+    assert rig.instances["i-001"] == record
+    assert rig.engine.pool.asked_behaviors == {}
+    assert [*last_commands(rig, SetTags), *last_commands(rig, SetLease)] == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(url_in(tmp_path))
+    yield made
+    made.close()
+
+
+async def test_the_backend_refuses_it_and_says_what_to_do(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    runtime = Runtime(
+        engine=rig.engine,
+        now=lambda: rig.now,
+        write=store.write,
+        perform=rig.sent.append,
+        publish=rig.published.append,
+        inbox_limit=10,
+    )
+    backend = DispatcherBackend(
+        runtime=runtime,
+        store=store,
+        logs=LogStore(tmp_path / "logs"),
+        broker=Broker(),
+        watchers=Watchers(),
+        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
+        types=tuple(rig.types.values()),
+        now=lambda: rig.now,
+        new_id=lambda: "1",
+        heard_at=lambda _id: 0.0,
+        queue_limit=10,
+        queue_limit_bytes=10,
+    )
+    with pytest.raises(Conflict) as refused:
+        await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
+    assert str(refused.value) == (
+        "instance i-001 is being shut down (an admin ended it: too old), and that cannot be "
+        "undone; hold another one"
+    )
+    assert len(runtime._inbox) == 0
+    killed = await backend.kill_instance("i-001", "again")
+    assert killed.state == "shutdown", "who wants it gone gets what they want"
+
+
+def test_the_command_line_says_so_and_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cli_server() as server:
+        monkeypatch.setenv("LONGSHORE_URL", server.url)
+        server.do(lambda backend: backend.add_instance("i-1", state="shutdown"))
+        assert main(["instance", "hold", "i-1"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, "i-1 is being shut down" in said.err) == ("", True)
