@@ -90,7 +90,6 @@ class WorkerLink:
         boot: bool,
         verify: Callable[[str], HostKeyVerdict],
         look_anyway: bool = False,
-        suspend_lease: bool = False,
     ) -> LinkReady:
         """Reach the worker, prove its key, list what runs there, and attach a session.
 
@@ -106,7 +105,6 @@ class WorkerLink:
         Raises `ProbeStageError`.
         """
         with self._probing:
-            self._lease.suspend(suspend_lease)
             connection = self._connected(address, host_key, secret, verify)
             boot_error = ""
             try:

@@ -79,6 +79,9 @@ class Performer:
                 self._cloud.begin(command)
             case Probe():
                 link, reports = self._link(command.worker_id)
+                # Not when its thread begins: a `SetLease` that comes later may be carried out
+                # sooner.
+                link.set_lease(suspended=command.suspend_lease)
                 reports.allow(command.expected)
                 reports.probe_begins()
                 self._probes.submit(self._guarded, self._probe, command, link, reports)
@@ -144,7 +147,6 @@ class Performer:
                 secret=command.secret,
                 boot=command.boot,
                 look_anyway=command.look_anyway,
-                suspend_lease=command.suspend_lease,
                 verify=lambda key: self._verify(command.worker_id, key),
             )
         except Exception as error:

@@ -57,13 +57,13 @@ class Far:
         return self.links[-1]
 
     def probe(self, link: WorkerLink, *, suspend_lease: bool = False, boot: bool = False) -> None:
+        link.set_lease(suspended=suspend_lease)
         link.probe(
             address=self.host.address,
             host_key=self.host.host_key,
             secret="",
             boot=boot,
             verify=unknown,
-            suspend_lease=suspend_lease,
         )
 
     def powers_off(self) -> None:

@@ -39,13 +39,17 @@ PlanOf = Callable[[str], tuple[float, int]]
 
 @dataclass(slots=True, kw_only=True)
 class Link:
-    """What is known of one worker's connection; `closed` once the pool has dropped it."""
+    """What is known of one worker's connection; `closed` once the pool has dropped it.
+
+    `suspended` is the last word on its lease, which probes and commands carry.
+    """
 
     worker_id: str
     session: VirtualSession | None = None
     allowed: set[str] = field(default_factory=set)
     probing: bool = False
     closed: bool = False
+    suspended: bool = False
     held_back: SessionLost | None = None
 
 
@@ -284,8 +288,8 @@ class VirtualLinks:
                 if session is not None:
                     session.send(lambda: session.host.release(command.attempt_id))
             case SetLease():
-                if session is not None:
-                    session.send(lambda: _set_lease(session.host, suspended=command.suspended))
+                if link is not None:
+                    _tell_lease(link, suspended=command.suspended)
             case CloseSession():
                 if link is not None:
                     del self.links[command.worker_id]
@@ -319,10 +323,18 @@ class VirtualLinks:
                 self.around.timeline.at(leave_at, session._leave)
 
 
+def _tell_lease(link: Link, *, suspended: bool) -> None:
+    link.suspended = suspended
+    session = link.session
+    if session is not None:
+        session.send(lambda: _set_lease(session.host, suspended=suspended))
+
+
 def _set_lease(host: Host, *, suspended: bool) -> None:
     host.lease.suspended = suspended
 
 
 def probe_expects(link: Link, command: Probe) -> None:
-    """Take in what a probe says of the attempts that may be there."""
+    """Take in what a probe says of the attempts that may be there, and of the lease."""
     link.allowed.update(command.expected)
+    link.suspended = command.suspend_lease

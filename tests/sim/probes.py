@@ -83,7 +83,7 @@ class VirtualProbe:
         if link.closed:
             self._fail("attach", "the link was closed")
             return
-        host.lease.suspended = self._command.suspend_lease
+        host.lease.suspended = link.suspended
         host.contact()
         if link.session is None:
             session = VirtualSession(link, host, self._around)

@@ -339,7 +339,7 @@ def test_log_bytes_that_can_never_be_kept_are_dropped_and_end_nothing() -> None:
     assert logs.appended == 1
 
 
-def test_a_probe_and_a_command_say_whether_the_lease_is_suspended(rig: Rig) -> None:
+def test_the_last_word_on_the_lease_counts_though_a_probe_waits_for_its_turn(rig: Rig) -> None:
     def probe(*, suspended: bool) -> None:
         rig.performer.perform(
             Probe(
@@ -353,18 +353,20 @@ def test_a_probe_and_a_command_say_whether_the_lease_is_suspended(rig: Rig) -> N
                 suspend_lease=suspended,
             )
         )
-        assert isinstance(rig.outcome(), ProbeFailed)
 
     def suspended() -> bool:
         terms = rig.performer._links["i-1"][0]._lease.terms()
         assert terms is not None
         return terms.suspended
 
-    probe(suspended=True)
-    assert suspended()
-    probe(suspended=False)
-    assert not suspended()
-    rig.performer.perform(SetLease(worker_id="i-1", suspended=True))
+    for wanted in (True, False):
+        probe(suspended=wanted)
+        assert isinstance(rig.outcome(), ProbeFailed)
+        assert suspended() is wanted
+    with rig.performer._links["i-1"][0]._probing:
+        probe(suspended=False)
+        rig.performer.perform(SetLease(worker_id="i-1", suspended=True))
+    assert isinstance(rig.outcome(), ProbeFailed)
     assert suspended()
     rig.performer.perform(SetLease(worker_id="unknown", suspended=True))
 
