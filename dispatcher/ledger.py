@@ -245,7 +245,8 @@ class Ledger:
             return
         container, attempt = found
         if container.cancel_requested:
-            reason = Reason(code="cancelled", message="cancelled before it ran")
+            said = _when_cancelled(attempt, message, may_have_run=may_have_run)
+            reason = Reason(code="cancelled", message=said)
             self._close(container, attempt, AttemptOutcome.CANCELLED, reason, now)
         elif refused:
             reason = Reason(code="start_refused", message=message)
@@ -380,6 +381,15 @@ class Ledger:
         for attempt_id, container_id in self.open_attempts.items():
             if container_id not in self.containers:
                 raise BugError(f"{attempt_id} is open, its container is not in memory")
+
+
+def _when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
+    """Return what is said of a cancelled container whose attempt is missing; `message` says why."""
+    if attempt.started_at is not None:
+        return f"cancelled while it ran; {message}"
+    if may_have_run:
+        return f"cancelled, and nobody knows whether it ran; {message}"
+    return "cancelled before it ran"
 
 
 def spec_bytes(spec: ContainerSpec) -> int:

@@ -18,6 +18,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
     StartRefused,
+    StartUnknown,
 )
 from pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -266,3 +267,45 @@ def test_each_cause_of_a_hold_holds_on_its_own() -> None:
     rig.exit("c-1-1")
     rig.advance(200)
     assert len(last_commands(rig, CreateInstance)) == 3, "the rate limit holds on"
+
+
+def reason_of(rig: Rig, container_id: str) -> tuple[str, str]:
+    reason = rig.containers[container_id].reason
+    assert reason is not None
+    return rig.states()[container_id], reason.message
+
+
+def test_what_is_cancelled_while_it_runs_says_so_though_its_instance_is_gone() -> None:
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.advance(10)
+    rig.cancel("c-1")
+    rig.cloud.clear()
+    rig.advance(61)
+    said = "cancelled while it ran; its instance i-001 is gone (the cloud no longer lists it)"
+    assert reason_of(rig, "c-1") == ("cancelled", said)
+
+
+def test_what_is_cancelled_while_nobody_knows_whether_it_runs_says_so() -> None:
+    rig = Rig()
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1))
+    rig.advance(10)
+    rig.cancel("c-1")
+    rig.cloud.clear()
+    rig.advance(61)
+    said = (
+        "cancelled, and nobody knows whether it ran; its instance i-001 is gone "
+        "(the cloud no longer lists it)"
+    )
+    assert reason_of(rig, "c-1") == ("cancelled", said)
+
+
+def test_what_never_began_is_cancelled_before_it_ran() -> None:
+    rig = Rig()
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1))
+    rig.cancel("c-1")
+    start = last_commands(rig, StartAttempt)[0]
+    rig.send(StartUnknown(op_id=start.op_id, worker_id="i-001", attempt_id="c-1-1", message="?"))
+    assert reason_of(rig, "c-1") == ("cancelled", "cancelled before it ran")
