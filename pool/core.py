@@ -289,8 +289,7 @@ class PoolCore:
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
-        # An instance may be missing from one listing and be back in the next.
-        self.timers.set("key", worker.id, now + _KEY_KEPT_S)
+        self.forget_later(worker.id, now)
         for kind in ("probe", "silence", "idle", "destroy", "offline", "tags"):
             self.timers.clear(kind, worker.id)
         self.cloud_gate.drop(worker.id)
@@ -308,6 +307,13 @@ class PoolCore:
                 reason=worker.end_reason or trigger.value,
             )
         )
+
+    def forget_later(self, instance_id: str, now: float) -> None:
+        """Let the key and the idle behavior of an instance that is gone be forgotten in an hour.
+
+        It may be missing from one listing and be back in the next.
+        """
+        self.timers.set("key", instance_id, now + _KEY_KEPT_S)
 
     def lose_attempt(self, attempt: PoolAttempt, why: str) -> None:
         """Give up an attempt whose instance is gone."""

@@ -46,7 +46,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     launching.after_listing(core, event.began_at, now)
     core.listed_once = True
     if not core.settled:
-        _settle(core, event.began_at)
+        _settle(core, event.began_at, now)
     _schedule(core, now)
 
 
@@ -127,7 +127,7 @@ def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float)
         core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted), now)
 
 
-def _settle(core: PoolCore, began_at: float) -> None:
+def _settle(core: PoolCore, began_at: float, now: float) -> None:
     """Give up what an earlier process knew and listings do not show, once they had the time.
 
     What was new when that process ended may be missing from the first listings.
@@ -135,6 +135,8 @@ def _settle(core: PoolCore, began_at: float) -> None:
     if core.missing and began_at < core.began_at + _grace_s(core):
         return
     core.settled = True
+    for instance_id in sorted(core.missing):
+        core.forget_later(instance_id, now)
     core.missing.clear()
     for attempt in sorted(core.attempts.values(), key=lambda a: a.id):
         if attempt.worker_id not in core.workers:

@@ -63,6 +63,22 @@ def test_an_instance_keeps_its_age_and_what_is_gone_leaves_no_key() -> None:
     assert rig.engine.pool.pinned_keys == {}
 
 
+def test_what_ended_while_no_process_ran_leaves_no_key_and_no_idle_behavior() -> None:
+    rig = started(Rig())
+    rig.silent.add(SetTags)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    rig.cloud.clear()
+    rig.crash()
+    pool = rig.engine.pool
+    assert (list(pool.pinned_keys), list(pool.asked_behaviors)) == (["i-001"], ["i-001"])
+    rig.advance(31)
+    assert rig.instances["i-001"].gone_at is not None
+    assert "i-001" in pool.pinned_keys, "a listing may have lacked it, and show it again"
+    rig.advance(3600)
+    assert "i-001" not in pool.pinned_keys
+    assert pool.asked_behaviors == {}
+
+
 def test_an_instance_is_on_record_before_it_was_ever_reached() -> None:
     rig = Rig()
     rig.silent.add(Probe)
