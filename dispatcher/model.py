@@ -84,13 +84,31 @@ class Constraints:
     """What a container demands of its instance, beside room.
 
     `labels` are (key, value) pairs sorted by key; `instance_types` are sorted names, () for any;
-    `max_price_usd_per_hour` is None for no ceiling.
+    `max_price_usd_per_hour` is None for no ceiling. `gpu_model` is "" for any, and
+    `gpu_memory_bytes` what each of the GPUs has at least.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
+    gpu_model: str = ""
+    gpu_memory_bytes: int = 0
     instance_types: tuple[str, ...] = ()
     preemptible: Preemptible = Preemptible.ALLOWED
     max_price_usd_per_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """When a program's own failure is tried again.
+
+    At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" stands
+    for every one), and, unless `exit_codes` is (), only with one of these; the first time at once,
+    then no sooner than `delay_s` after the one before.
+    """
+
+    most: int = 0
+    on: tuple[str, ...] = ("failed",)
+    exit_codes: tuple[int, ...] = ()
+    delay_s: float = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +116,9 @@ class ContainerSpec:
     """What a user asked for, validated and with defaults filled in; it never changes.
 
     `image` is "" for the process engine; `env` and `labels` are pairs sorted by name. `retry_lost`
-    says whether the infrastructure's fault is tried again.
+    says whether the infrastructure's fault is tried again. `unnamed` are the dimensions of
+    `resources` (sorted) that the user did not name: an instance type may have defaults of its own
+    for them. A `supervisor` submits other containers.
     """
 
     name: str
@@ -109,6 +129,9 @@ class ContainerSpec:
     constraints: Constraints
     labels: tuple[tuple[str, str], ...] = ()
     retry_lost: bool = True
+    retries: Retries = Retries()
+    unnamed: tuple[str, ...] = ()
+    supervisor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

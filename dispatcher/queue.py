@@ -20,10 +20,18 @@ _SPARE_ENTRIES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassKey:
-    """What makes containers equal to the planner."""
+    """What makes containers equal to the planner.
+
+    `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
+    own, () where none has any; `account` is whose spending counts, "" where there are no limits but
+    the cluster's.
+    """
 
     resources: Resources
     constraints: Constraints
+    unnamed: tuple[str, ...] = ()
+    supervisor: bool = False
+    account: str = ""
 
 
 class RequestClass:
@@ -36,12 +44,17 @@ class RequestClass:
     def __init__(self, key: ClassKey, types: tuple[InstanceType, ...]) -> None:
         self.key = key
         self.types = types
+        self._needs = {type_.name: key.resources for type_ in types}
         self._places: dict[str, tuple[Order, int]] = {}
         self._heap: list[tuple[Order, str, int]] = []
         self._last_number = 0
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def need(self, type_: InstanceType) -> Resources:
+        """Return what one of its containers asks for on an instance of one of its types."""
+        return self._needs[type_.name]
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""

@@ -1,0 +1,25 @@
+"""Room on an instance: what a request takes of it; pure.
+
+A request of no cpus shares one cpu with the others of its kind on the same instance: the first of
+them takes a whole cpu, the others take none (SEMANTICS of the design, placement).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drivers.interface import Resources
+
+SHARED_CPU_MILLIS = 1000
+
+
+def shares_a_cpu(need: Resources) -> bool:
+    """Return whether a request takes part in the one cpu that those of no cpus share."""
+    return need.cpu_millis == 0
+
+
+def charge(need: Resources, *, sharers: int) -> Resources:
+    """Return what a request takes of an instance on which `sharers` share a cpu already."""
+    if need.cpu_millis or sharers:
+        return need
+    return replace(need, cpu_millis=SHARED_CPU_MILLIS)
