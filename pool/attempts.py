@@ -34,6 +34,7 @@ from pool.notices import (
     AttemptMissing,
     AttemptRunning,
 )
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 STRIKES_BEFORE_DRAIN = 3
@@ -62,7 +63,7 @@ def place(
     core.move(worker, Trigger.PLACED, now)
     worker.last_busy = now
     worker.last_container = order.container_id
-    core.timers.clear("idle", worker.id)
+    core.timers.clear(TimerKind.IDLE, worker.id)
     core.commands.append(StartAttempt(op_id=op_id, worker_id=worker.id, order=order))
 
 
@@ -115,7 +116,7 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.revision += 1
-        core.timers.soonest("probe", worker.id, now)
+        core.timers.soonest(TimerKind.PROBE, worker.id, now)
 
 
 def missing(
@@ -152,7 +153,7 @@ def observe(
         elif current:
             _adopt_stray(core, worker, report, now)
         else:
-            core.timers.soonest("probe", worker.id, now)
+            core.timers.soonest(TimerKind.PROBE, worker.id, now)
         return
     if report.exit is not None:
         _ended(core, attempt, report.exit, now)
@@ -204,7 +205,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     attempt.phase = AttemptPhase.ENDED
     attempt.start_op = 0
     attempt.settled_op = core.next_op()
-    core.timers.clear("signal", attempt.id)
+    core.timers.clear(TimerKind.SIGNAL, attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:
         core.forget_attempt(attempt.id)
@@ -295,7 +296,7 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     core.commands.append(
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )
-    core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)
+    core.timers.set(TimerKind.SIGNAL, attempt.id, now + core.settings.signal_interval_s)
     if idle.given_up(attempt):
         idle.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
         idle.review(core, worker, now)

@@ -37,7 +37,7 @@ from pool.model import (
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
-from pool.timers import Timers
+from pool.timers import TimerKind, Timers
 from pool.transitions import Removed, Trigger, next_state
 
 _KEY_KEPT_S = 3600.0
@@ -127,8 +127,8 @@ class PoolCore:
             self.commands.append(call)
             if isinstance(call, DestroyInstance):
                 again_at = now + self.settings.shutdown_timeout_s
-                self.timers.set("destroy", call.instance_id, again_at)
-        self.timers.arm("cloud", self.cloud_gate.next_at(now))
+                self.timers.set(TimerKind.DESTROY, call.instance_id, again_at)
+        self.timers.arm(TimerKind.CLOUD, self.cloud_gate.next_at(now))
 
     def jittered_s(self, delay_s: float) -> float:
         """Return a delay made longer or shorter by up to a tenth, so that probes spread."""
@@ -290,11 +290,18 @@ class PoolCore:
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
         self.forget_later(worker.id, now)
-        for kind in ("probe", "silence", "idle", "destroy", "offline", "tags"):
+        for kind in (
+            TimerKind.PROBE,
+            TimerKind.SILENCE,
+            TimerKind.IDLE,
+            TimerKind.DESTROY,
+            TimerKind.OFFLINE,
+            TimerKind.TAGS,
+        ):
             self.timers.clear(kind, worker.id)
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(self.instances_in, now=now)
-        self.timers.arm("hold", self.holds.next_end(now))
+        self.timers.arm(TimerKind.HOLD, self.holds.next_end(now))
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
@@ -313,7 +320,7 @@ class PoolCore:
 
         It may be missing from one listing and be back in the next.
         """
-        self.timers.set("key", instance_id, now + _KEY_KEPT_S)
+        self.timers.set(TimerKind.KEY, instance_id, now + _KEY_KEPT_S)
 
     def lose_attempt(self, attempt: PoolAttempt, why: str) -> None:
         """Give up an attempt whose instance is gone."""
@@ -325,7 +332,7 @@ class PoolCore:
 
     def forget_attempt(self, attempt_id: str) -> None:
         """Drop an attempt's record and its timers; unknown is no error."""
-        self.timers.clear("signal", attempt_id)
+        self.timers.clear(TimerKind.SIGNAL, attempt_id)
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is not None:
             others = self._attempts_on[attempt.worker_id]

@@ -17,6 +17,7 @@ from pool.messages import (
 )
 from pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
 from pool.tags import is_unrecognised, tags_of
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _KILLS_BEFORE_DRAIN = 3
@@ -60,7 +61,7 @@ def save_tags(core: PoolCore, worker: Worker, now: float) -> None:
 def on_tags_set(core: PoolCore, event: TagsSet, now: float) -> None:
     """Nothing more is to be done: the next listing compares."""
     core.cloud_gate.changes.succeeded(now)
-    core.timers.clear("tags", event.instance_id)
+    core.timers.clear(TimerKind.TAGS, event.instance_id)
 
 
 def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
@@ -74,7 +75,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
         if limited:
             save_tags(core, worker, now)
         else:
-            core.timers.set("tags", worker.id, now + _TAGS_AGAIN_S)
+            core.timers.set(TimerKind.TAGS, worker.id, now + _TAGS_AGAIN_S)
 
 
 def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
@@ -103,7 +104,7 @@ def given_up(attempt: PoolAttempt) -> bool:
 
 def review(core: PoolCore, worker: Worker, now: float) -> None:
     """Apply the idle rules to a worker whose state, behavior or attempts changed."""
-    core.timers.clear("idle", worker.id)
+    core.timers.clear(TimerKind.IDLE, worker.id)
     if worker.broken and not worker.broken_at:
         worker.broken_at = now
     if worker.state is WorkerState.SHUTDOWN or worker.behavior is IdleBehavior.HOLD:
@@ -117,7 +118,7 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
         if now >= end_at:
             _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)
         else:
-            core.timers.set("idle", worker.id, end_at)
+            core.timers.set(TimerKind.IDLE, worker.id, end_at)
 
 
 def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
@@ -137,7 +138,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     else:
         return False
     if now < end_at:
-        core.timers.soonest("silence", worker.id, end_at)
+        core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
         return False
     if trigger is Trigger.BOOT_TIMEOUT:
         stillborn.note(core, worker, worker.last_error or "it never answered", now)
@@ -160,7 +161,7 @@ def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: fl
     """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
     latest = max(worker.state_since, worker.last_busy) + core.settings.probe_timeout_s
     if worker.unreleased and now < latest:
-        core.timers.set("idle", worker.id, latest)
+        core.timers.set(TimerKind.IDLE, worker.id, latest)
         return
     shut_down(core, worker, trigger, now)
 
@@ -200,7 +201,13 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
         worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     worker.session_up = False
-    for kind in ("probe", "silence", "idle", "offline", "tags"):
+    for kind in (
+        TimerKind.PROBE,
+        TimerKind.SILENCE,
+        TimerKind.IDLE,
+        TimerKind.OFFLINE,
+        TimerKind.TAGS,
+    ):
         core.timers.clear(kind, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)
@@ -209,7 +216,7 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:
     """Ask the cloud to destroy; from its sending on it is repeated (see `release_cloud`)."""
     core.ask_cloud(DestroyInstance(op_id=core.next_op(), instance_id=worker.id), now)
-    core.timers.soonest("list", "", now + _LISTING_WHILE_DESTROYING_S)
+    core.timers.soonest(TimerKind.LIST, "", now + _LISTING_WHILE_DESTROYING_S)
 
 
 def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
@@ -219,7 +226,7 @@ def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
     if worker is not None:
         worker.destroy_failures = 0
         worker.destroy_error = ""
-        core.timers.soonest("list", "", now + _LISTING_AFTER_DESTROY_S)
+        core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DESTROY_S)
 
 
 def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:

@@ -13,6 +13,7 @@ from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, PendingLaunch, WorkerState
 from pool.notices import LaunchMade
 from pool.tags import launch_tags, without_room
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _DOUBT_S = 10.0
@@ -63,7 +64,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
         core.end_launch(event.token)
     # Until a listing has shown it, nobody can tell whether it is gone.
     wait_s = _LISTING_AFTER_CREATE_S if worker.address else _LISTING_AFTER_DOUBT_S
-    core.timers.soonest("list", "", now + wait_s)
+    core.timers.soonest(TimerKind.LIST, "", now + wait_s)
 
 
 def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
@@ -75,7 +76,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
     if isinstance(event.error, AmbiguousResult):
         if not pending.instance_id:
             pending.lost_answer_at = now
-            core.timers.soonest("list", "", now + _LISTING_AFTER_DOUBT_S)
+            core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
         return
     worker = core.workers.get(pending.instance_id)
     if worker is None or worker.host_key:
@@ -87,7 +88,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         instances=core.instances_in,
         now=now,
     )
-    core.timers.arm("hold", core.holds.next_end(now))
+    core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
 def type_of(core: PoolCore, launch: Launch) -> InstanceType:
@@ -118,7 +119,7 @@ def on_token(core: PoolCore, now: float) -> bool:
     turn_of_creates = core.cloud_gate.is_turn_of_creates(now)
     if turn_of_creates:
         # The pass arms the timer again.
-        core.timers.clear("cloud", "")
+        core.timers.clear(TimerKind.CLOUD, "")
     return turn_of_creates
 
 

@@ -8,6 +8,7 @@ from pool.core import PoolCore
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from pool.model import InstanceSeen, Worker, WorkerState
 from pool.tags import tags_of, type_from
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _SOON_S = 2.0
@@ -18,7 +19,7 @@ def request_listing(core: PoolCore, now: float) -> None:
     """List the instance set as soon as it may be, unless a listing is under way."""
     if core.listing_op:
         return
-    core.timers.clear("list", "")
+    core.timers.clear(TimerKind.LIST, "")
     core.listing_op = core.next_op()
     core.ask_cloud(ListInstances(op_id=core.listing_op), now)
 
@@ -76,7 +77,7 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures += 1
     core.cloud_gate.listings.failed(event.error, now)
-    core.timers.set("list", "", core.cloud_gate.listings.until)
+    core.timers.set(TimerKind.LIST, "", core.cloud_gate.listings.until)
 
 
 def _schedule(core: PoolCore, now: float) -> None:
@@ -87,11 +88,11 @@ def _schedule(core: PoolCore, now: float) -> None:
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
     if not core.settled:
-        core.timers.soonest("list", "", core.began_at + _grace_s(core))
+        core.timers.soonest(TimerKind.LIST, "", core.began_at + _grace_s(core))
     interval_s = core.settings.sync_interval_s
     if expecting:
         interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
-    core.timers.soonest("list", "", now + interval_s)
+    core.timers.soonest(TimerKind.LIST, "", now + interval_s)
 
 
 def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> None:

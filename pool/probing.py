@@ -19,6 +19,7 @@ from pool.messages import (
     SessionLost,
 )
 from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
@@ -32,8 +33,8 @@ def ensure(core: PoolCore, worker: Worker, now: float) -> None:
         return
     if worker.id in core.probe_gate:
         return
-    if core.timers.due("probe", worker.id) is None:
-        core.timers.set("probe", worker.id, now)
+    if core.timers.due(TimerKind.PROBE, worker.id) is None:
+        core.timers.set(TimerKind.PROBE, worker.id, now)
 
 
 def on_probe_due(core: PoolCore, worker: Worker, now: float) -> None:
@@ -57,7 +58,7 @@ def release(core: PoolCore, now: float) -> None:
             break
         core.probe_gate.drop(worker_id)
         _send_probe(core, worker)
-    core.timers.arm("probes", core.probe_gate.next_at(now))
+    core.timers.arm(TimerKind.PROBES, core.probe_gate.next_at(now))
 
 
 def _send_probe(core: PoolCore, worker: Worker) -> None:
@@ -97,8 +98,8 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.shown = True
     worker.last_contact = min(event.began_at, now)
     worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
-    core.timers.clear("silence", worker.id)
-    core.timers.clear("offline", worker.id)
+    core.timers.clear(TimerKind.SILENCE, worker.id)
+    core.timers.clear(TimerKind.OFFLINE, worker.id)
     _pin(core, worker, event.host_key, now)
     if reattached:
         worker.attached_at = now
@@ -124,7 +125,7 @@ def _resume_signals(core: PoolCore, worker: Worker, now: float) -> None:
     Else a session that flaps would use up the KILLs before one of them could work.
     """
     for attempt in core.attempts_on(worker.id):
-        if core.timers.due("signal", attempt.id) is None:
+        if core.timers.due(TimerKind.SIGNAL, attempt.id) is None:
             attempts.signal_if_wanted(core, attempt, now)
 
 
@@ -138,7 +139,7 @@ def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
         return
     if worker.secret:
         core.timers.soonest(
-            "probe", worker.id, now + core.jittered_s(core.settings.probe_interval_s)
+            TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
         )
     worker.host_key = host_key
     worker.secret = ""
@@ -155,7 +156,7 @@ def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: fl
         if attempt.remote_id in reported or attempt.start_op:
             continue
         if attempt.settled_op > event.op_id:
-            core.timers.soonest("probe", worker.id, now)
+            core.timers.soonest(TimerKind.PROBE, worker.id, now)
         elif attempt.phase is AttemptPhase.ENDED:
             attempts.give_log_up(core, attempt, now)
         else:
@@ -169,7 +170,9 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
         return
     if worker.attempts:
         worker.last_busy = now
-    core.timers.soonest("probe", worker.id, now + core.jittered_s(core.settings.probe_interval_s))
+    core.timers.soonest(
+        TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
+    )
     idle.review(core, worker, now)
 
 
@@ -201,7 +204,7 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
         longest_s = min(interval_s, _LONGEST_WAIT_WHILE_BOOTING_S)
     doublings = min(worker.probe_failures - 1, 10)
     delay_s = min(longest_s, interval_s / 20 * 2**doublings)
-    core.timers.set("probe", worker.id, now + core.jittered_s(delay_s))
+    core.timers.set(TimerKind.PROBE, worker.id, now + core.jittered_s(delay_s))
 
 
 def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
@@ -218,12 +221,14 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     worker.last_contact = min(event.last_contact, now)
     worker.last_error = f"session: {event.reason}"
     settings = core.settings
-    core.timers.soonest("silence", worker.id, worker.last_contact + settings.probe_timeout_s)
-    core.timers.set("offline", worker.id, worker.last_contact + settings.offline_timeout_s)
+    core.timers.soonest(
+        TimerKind.SILENCE, worker.id, worker.last_contact + settings.probe_timeout_s
+    )
+    core.timers.set(TimerKind.OFFLINE, worker.id, worker.last_contact + settings.offline_timeout_s)
     core.note_changed(worker, f"its session is lost: {event.reason}")
     worker.flaps = worker.flaps + 1 if now - worker.attached_at < _FLAP_S else 0
     wait_s = doubled_s(_FLAP_FIRST_WAIT_S, worker.flaps - 2, settings.probe_interval_s)
-    core.timers.soonest("probe", worker.id, now + (wait_s if worker.flaps > 1 else 0.0))
+    core.timers.soonest(TimerKind.PROBE, worker.id, now + (wait_s if worker.flaps > 1 else 0.0))
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never
 
-from drivers.errors import BugError
 from pool import attempts, idle, launching, listing, probing
 from pool.core import PoolCore
 from pool.messages import (
@@ -28,8 +27,17 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import Worker, WorkerState
+from pool.timers import TimerKind
 
-_WORTH_A_PASS = frozenset({"hold", "idle", "offline", "silence"})
+_WORTH_A_PASS = frozenset({TimerKind.HOLD, TimerKind.IDLE, TimerKind.OFFLINE, TimerKind.SILENCE})
+_OfWorker = Literal[
+    TimerKind.PROBE,
+    TimerKind.IDLE,
+    TimerKind.SILENCE,
+    TimerKind.OFFLINE,
+    TimerKind.DESTROY,
+    TimerKind.TAGS,
+]
 
 
 def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912 - a table
@@ -80,40 +88,47 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
     while (key := core.timers.pop_due(now)) is not None:
         kind, subject = key
         plan = plan or kind in _WORTH_A_PASS
-        if kind == "list":
-            listing.request_listing(core, now)
-        elif kind == "hold":
-            core.timers.arm("hold", core.holds.next_end(now))
-        elif kind == "cloud":
-            plan = launching.on_token(core, now) or plan
-        elif kind == "probes":
-            probing.release(core, now)
-        elif kind == "key":
-            if subject not in core.workers:
-                core.pinned_keys.pop(subject, None)
-                core.asked_behaviors.pop(subject, None)
-        elif kind == "signal":
-            attempts.on_signal_due(core, subject, now)
-        else:
-            worker = core.workers.get(subject)
-            if worker is not None:
-                _on_worker_due(core, worker, kind, now)
+        plan = _on_due(core, kind, subject, now) or plan
     return plan
 
 
-def _on_worker_due(core: PoolCore, worker: Worker, kind: str, now: float) -> None:
+def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
+    """Do what is due; return whether creates have their turn, which needs a pass."""
     match kind:
-        case "probe":
+        case TimerKind.LIST:
+            listing.request_listing(core, now)
+        case TimerKind.HOLD:
+            core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
+        case TimerKind.CLOUD:
+            return launching.on_token(core, now)
+        case TimerKind.PROBES:
+            probing.release(core, now)
+        case TimerKind.KEY:
+            if subject not in core.workers:
+                core.pinned_keys.pop(subject, None)
+                core.asked_behaviors.pop(subject, None)
+        case TimerKind.SIGNAL:
+            attempts.on_signal_due(core, subject, now)
+        case _:
+            worker = core.workers.get(subject)
+            if worker is not None:
+                _on_worker_due(core, worker, kind, now)
+    return False
+
+
+def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) -> None:
+    match kind:
+        case TimerKind.PROBE:
             probing.on_probe_due(core, worker, now)
-        case "idle" | "silence" | "offline":
+        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OFFLINE:
             idle.review(core, worker, now)
-        case "destroy":
+        case TimerKind.DESTROY:
             if worker.state is WorkerState.SHUTDOWN:
                 idle.destroy(core, worker, now)
-        case "tags":
+        case TimerKind.TAGS:
             idle.save_tags(core, worker, now)
         case _:
-            raise BugError(f"no such deadline: {kind}")
+            assert_never(kind)
 
 
 def begin(core: PoolCore, now: float) -> None:

@@ -9,6 +9,7 @@ import math
 
 from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
+from pool.timers import TimerKind
 
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
@@ -24,7 +25,7 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     if core.stillborn == 1:
         return
     core.stillborn_until = core.holds.stillborn(count=core.stillborn, why=why, now=now)
-    core.timers.arm("hold", core.holds.next_end(now))
+    core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
 def prove(core: PoolCore, worker: Worker, now: float) -> None:
@@ -41,7 +42,7 @@ def prove(core: PoolCore, worker: Worker, now: float) -> None:
         core.stillborn_since = math.inf
         core.stillborn_until = min(core.stillborn_until, now)
         core.holds.useful()
-        core.timers.arm("hold", core.holds.next_end(now))
+        core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
 def unproven(core: PoolCore) -> bool:

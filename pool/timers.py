@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 import heapq
+from enum import StrEnum
 
-Key = tuple[str, str]
+
+class TimerKind(StrEnum):
+    """What is due: of the pool as a whole (the first four), of an instance, or of an attempt.
+
+    Of what is due at the same moment, the first in the order of these words comes first.
+    """
+
+    LIST = "list"
+    HOLD = "hold"
+    CLOUD = "cloud"
+    PROBES = "probes"
+    KEY = "key"
+    PROBE = "probe"
+    SILENCE = "silence"
+    IDLE = "idle"
+    OFFLINE = "offline"
+    DESTROY = "destroy"
+    TAGS = "tags"
+    SIGNAL = "signal"
+
+
+Key = tuple[TimerKind, str]
 
 _SPARE_ENTRIES = 64
 
@@ -16,7 +38,7 @@ class Timers:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
 
-    def set(self, kind: str, subject: str, due: float) -> None:
+    def set(self, kind: TimerKind, subject: str, due: float) -> None:
         """Let (kind, subject) be due at `due`, forgetting an earlier word."""
         key = (kind, subject)
         if self._due.get(key) != due:
@@ -25,24 +47,24 @@ class Timers:
             if len(self._heap) > 2 * len(self._due) + _SPARE_ENTRIES:
                 self._heap = sorted((at, named) for named, at in self._due.items())
 
-    def soonest(self, kind: str, subject: str, due: float) -> None:
+    def soonest(self, kind: TimerKind, subject: str, due: float) -> None:
         """Let (kind, subject) be due at `due` unless it is due earlier already."""
         current = self._due.get((kind, subject))
         if current is None or due < current:
             self.set(kind, subject, due)
 
-    def arm(self, kind: str, due: float | None) -> None:
+    def arm(self, kind: TimerKind, due: float | None) -> None:
         """Let the one timer of a kind be due at `due`; None forgets it."""
         if due is None:
             self.clear(kind, "")
         else:
             self.set(kind, "", due)
 
-    def clear(self, kind: str, subject: str) -> None:
+    def clear(self, kind: TimerKind, subject: str) -> None:
         """Forget (kind, subject); no error when it was not set."""
         self._due.pop((kind, subject), None)
 
-    def due(self, kind: str, subject: str) -> float | None:
+    def due(self, kind: TimerKind, subject: str) -> float | None:
         """Return when (kind, subject) is due, None when it is not set."""
         return self._due.get((kind, subject))
 

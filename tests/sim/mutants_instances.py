@@ -138,7 +138,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a destroy is repeated until a listing lacks the instance",
         fault="failing destroys",
         where="pool.core:PoolCore.release_cloud",
-        old='self.timers.set("destroy", call.instance_id, again_at)',
+        old="self.timers.set(TimerKind.DESTROY, call.instance_id, again_at)",
         new="pass",
     ),
     Mutant(

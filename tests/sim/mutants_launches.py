@@ -165,7 +165,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="a listing that fails is repeated",
         fault="failing listings",
         where="pool.listing:on_listing_failed",
-        old='core.timers.set("list", "", core.cloud_gate.listings.until)',
+        old='core.timers.set(TimerKind.LIST, "", core.cloud_gate.listings.until)',
         new="pass",
     ),
     Mutant(
@@ -192,7 +192,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="the instance set is listed every sync_interval_s",
         fault="",
         where="pool.listing:_schedule",
-        old='core.timers.soonest("list", "", now + interval_s)',
+        old='core.timers.soonest(TimerKind.LIST, "", now + interval_s)',
         new="pass",
     ),
     Mutant(

@@ -108,7 +108,7 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         guard="what waits for a token is sent when there is one",
         fault="a low rate",
         where="pool.core:PoolCore.release_cloud",
-        old='self.timers.arm("cloud", self.cloud_gate.next_at(now))',
+        old="self.timers.arm(TimerKind.CLOUD, self.cloud_gate.next_at(now))",
         new="pass",
     ),
     Mutant(

@@ -142,7 +142,7 @@ KILLS = (
         guard="signals are repeated until the process ends",
         fault="processes that are deaf to TERM",
         where="pool.attempts:signal_if_wanted",
-        old='core.timers.set("signal", attempt.id, now + core.settings.signal_interval_s)',
+        old="core.timers.set(TimerKind.SIGNAL, attempt.id, now + core.settings.signal_interval_s)",
         new="",
     ),
     Mutant(

@@ -6,6 +6,7 @@ import pytest
 
 from pool.messages import Probe, SessionLost
 from pool.model import PoolSettings
+from pool.timers import TimerKind
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
 
@@ -31,7 +32,7 @@ def wait_for_session(rig: Rig) -> float:
     """Let time pass until the session is up again; return the seconds that it took."""
     if session_up(rig):
         return 0
-    due = rig.engine.pool.timers.due("probe", "i-001")
+    due = rig.engine.pool.timers.due(TimerKind.PROBE, "i-001")
     assert due is not None
     wait_s = due - rig.now
     rig.advance(wait_s)

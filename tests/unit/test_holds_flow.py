@@ -21,6 +21,7 @@ from pool.messages import (
     TagsFailed,
 )
 from pool.model import IdleBehavior, PoolSettings
+from pool.timers import TimerKind
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -238,7 +239,7 @@ def test_a_destroy_that_waited_is_due_again_counted_from_when_it_was_sent() -> N
         rig.send(InstanceKillRequested(worker_id=f"i-00{number}", reason=""))
     rig.advance(5)
     assert count(rig, DestroyInstance) == 2
-    assert rig.engine.pool.timers.due("destroy", "i-002") == rig.now + 10
+    assert rig.engine.pool.timers.due(TimerKind.DESTROY, "i-002") == rig.now + 10
 
 
 # ---- rate limits of other calls ------------------------------------------------------------------
@@ -366,7 +367,7 @@ def test_repeated_probes_are_spread_by_the_dice() -> None:
                     message="no route",
                 )
             )
-            due = rig.engine.pool.timers.due("probe", "i-001")
+            due = rig.engine.pool.timers.due(TimerKind.PROBE, "i-001")
             assert due is not None
             delay_s = due - rig.now
             rig.advance(delay_s)
