@@ -100,9 +100,9 @@ class Constraints:
 class Retries:
     """When a program's own failure is tried again.
 
-    At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" stands
-    for every one), and, unless `exit_codes` is (), only with one of these; the first time at once,
-    then no sooner than `delay_s` after the one before.
+    At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" is
+    every one), and, unless `exit_codes` is (), only with one of these; the first time at once, then
+    no sooner than `delay_s` after the one before.
     """
 
     most: int = 0
