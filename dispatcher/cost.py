@@ -6,8 +6,7 @@ from decimal import Decimal
 
 from dispatcher.model import Placement
 from drivers.interface import InstanceType, Resources
-
-_CENT_FRACTION = Decimal("0.00000001")
+from pool.cost import cost_usd
 
 
 def share_of(resources: Resources, type_: InstanceType, placement: Placement) -> Decimal:
@@ -29,5 +28,4 @@ def attempt_cost(
     *, started_at: float, finished_at: float, price_usd_per_hour: Decimal, share: Decimal
 ) -> Decimal:
     """Return the cost in USD of an attempt between two times (seconds), to eight decimals."""
-    hours = Decimal(str(max(0.0, finished_at - started_at))) / Decimal(3600)
-    return (price_usd_per_hour * hours * share).quantize(_CENT_FRACTION)
+    return cost_usd(price_usd_per_hour, finished_at - started_at, share=share)

@@ -25,8 +25,8 @@ from dispatcher.queue import Queue
 from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
+from pool.histogram import Histogram
 from pool.model import AttemptExit, ExitKind, Worker
-from pool.statistics import Histogram
 
 _SPEC_BYTES = 2048
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.core import HistogramMetricFamily
 
-from pool.statistics import Histogram
+from pool.histogram import Histogram
 
 
 def histogram(

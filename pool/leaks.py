@@ -15,6 +15,7 @@ from typing import assert_never
 
 from drivers.interface import TOKEN_TAG
 from pool.core import PoolCore
+from pool.cost import cost_usd
 from pool.idle import given_up
 from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 from pool.tags import is_unrecognised
@@ -25,8 +26,6 @@ _SHUTDOWN_TIMEOUTS = 3
 """After how many repetitions of the destroy call an instance should have left the listing."""
 _REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
-_FRACTION_USD = Decimal("0.00000001")
-_SECONDS_PER_HOUR = Decimal(3600)
 
 
 class LeakKind(Enum):
@@ -203,7 +202,7 @@ def _instance_leak(
         price_usd_per_hour=price_usd_per_hour,
         kind=finding.kind,
         since=finding.since,
-        cost_usd=_cost_usd(price_usd_per_hour, now - finding.since),
+        cost_usd=cost_usd(price_usd_per_hour, now - finding.since),
         why=finding.why,
         remedy=_remedy(core, finding.kind, worker.id),
     )
@@ -220,15 +219,10 @@ def _launch_leak(core: PoolCore, pending: PendingLaunch, now: float) -> Leak:
         price_usd_per_hour=price,
         kind=LeakKind.LAUNCH_UNANSWERED,
         since=launch.created_at,
-        cost_usd=_cost_usd(price, now - launch.created_at),
+        cost_usd=cost_usd(price, now - launch.created_at),
         why="nobody knows whether its create call made an instance, and no listing has shown one",
         remedy=_remedy(core, LeakKind.LAUNCH_UNANSWERED, launch.token),
     )
-
-
-def _cost_usd(price_usd_per_hour: Decimal, seconds: float) -> Decimal:
-    hours = Decimal(str(max(0.0, seconds))) / _SECONDS_PER_HOUR
-    return (price_usd_per_hour * hours).quantize(_FRACTION_USD)
 
 
 def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:

@@ -7,7 +7,6 @@ import pytest
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from drivers.errors import (
     AmbiguousResult,
-    BugError,
     CapacityError,
     CloudAuthError,
     CloudError,
@@ -32,7 +31,6 @@ from pool.model import IdleBehavior, ProbeReport
 from pool.statistics import (
     MOST_UNANSWERED,
     BootOutcome,
-    Histogram,
     Operation,
     OperationOutcome,
     ProbeOutcome,
@@ -73,23 +71,6 @@ def fail_probe(rig: Rig, stage: str) -> None:
             message="no",
         )
     )
-
-
-# ---- histograms -----------------------------------------------------------------------------
-
-
-def test_a_histogram_counts_each_value_in_every_bucket_that_it_fits() -> None:
-    histogram = Histogram((1.0, 5.0))
-    for value in (0.5, 1.0, 1.5, 5.0, 6.0, -0.5):
-        histogram.observe(value)
-    assert histogram.cumulative() == [3, 5, 6]
-    assert (histogram.count, histogram.sum) == (6, 14.0)
-
-
-@pytest.mark.parametrize("bounds", [(), (1.0, 1.0), (2.0, 1.0)])
-def test_bounds_that_do_not_ascend_are_refused(bounds: tuple[float, ...]) -> None:
-    with pytest.raises(BugError, match="must ascend"):
-        Histogram(bounds)
 
 
 # ---- boots ----------------------------------------------------------------------------------
