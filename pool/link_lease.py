@@ -31,6 +31,7 @@ class LeaseRenewal:
         # Held while a request is queued, too, so that the last one sent says what is so.
         self._lock = threading.Lock()
         self._suspended = False
+        self._confirmed = False
         self._session: Session | None = None
         self._alarm: Alarm | None = None
 
@@ -75,10 +76,20 @@ class LeaseRenewal:
 
     def _tell(self) -> None:
         if self._session is not None:
-            self._session.request("lease", {"suspended": self._suspended}, self._on_reply)
+            suspended = self._suspended
+            self._session.request(
+                "lease", {"suspended": suspended}, lambda reply: self._on_reply(reply, suspended)
+            )
 
-    def _on_reply(self, reply: Reply | RequestFailed) -> None:
-        if isinstance(reply, Reply) and not reply.ok:
+    def _on_reply(self, reply: Reply | RequestFailed, suspended: bool) -> None:
+        if isinstance(reply, RequestFailed):
+            return
+        if reply.ok:
+            if suspended is not self._confirmed:
+                self._confirmed = suspended
+                said = "the lease is suspended" if suspended else "the lease is in force again"
+                _log.info(said, instance=self._worker_id)
+        else:
             _log.warning(
                 "the runner refuses the lease; it is told again",
                 instance=self._worker_id,

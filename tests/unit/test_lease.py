@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.messages import BehaviorRequested
 from pool.lease import fault_of_command, first_contact_fragment, renewal_interval_s
@@ -158,6 +160,36 @@ def test_a_session_renews_the_lease_as_long_as_it_lives(ends: SessionRig, tmp_pa
     while not ends.hear()["suspended"]:
         pass
     assert [ends.hear()["suspended"] for _ in range(3)] == [True] * 3
+    renewal.end(session)
+    session.close()
+
+
+def test_the_log_says_when_a_lease_is_suspended_and_when_that_ends(
+    ends: SessionRig, tmp_path: Path
+) -> None:
+    renewal = leased(tmp_path, orphan_timeout_s=600.0)
+    session = ends.start()
+
+    def answered(suspended: bool) -> list[tuple[str, str]]:
+        """Let the runner confirm the next word on the lease; return what the log says of it."""
+        with capture_logs() as lines:
+            said = ends.hear()
+            assert said["suspended"] is suspended
+            ends.say({"type": "reply", "id": said["id"], "ok": True})
+            done = threading.Event()
+            session.request("list", {}, lambda _reply: done.set())
+            ends.say({"type": "reply", "id": ends.hear()["id"], "ok": True})
+            assert done.wait(10)
+        return [(line["event"], line["instance"]) for line in lines]
+
+    renewal.begin(session)
+    assert answered(suspended=False) == [], "that is how it should be"
+    renewal.suspend(suspended=True)
+    assert answered(suspended=True) == [("the lease is suspended", "i-1")]
+    renewal.suspend(suspended=True)
+    assert answered(suspended=True) == [], "it is known"
+    renewal.suspend(suspended=False)
+    assert answered(suspended=False) == [("the lease is in force again", "i-1")]
     renewal.end(session)
     session.close()
 
