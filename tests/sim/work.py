@@ -20,6 +20,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
@@ -251,7 +252,7 @@ class Work:
             if attempt.kill_wanted and attempt.phase is not AttemptPhase.ENDED:
                 worker = self._pool.workers.get(attempt.worker_id)
                 up = worker is not None and worker.session_up
-                due = self._pool.timers.due("signal", attempt.id)
+                due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
         known = self._complaints.keys() | self._refusals.keys()
         for worker_id in sorted(known - self._pool.workers.keys()):
