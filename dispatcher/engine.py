@@ -29,17 +29,17 @@ from dispatcher.messages import (
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
-    Constraints,
     Container,
     ContainerState,
     InstanceRecord,
     Reason,
     SchedulerSettings,
+    resources_of,
 )
 from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
-from dispatcher.queue import Queue
+from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
 from pool import attempts, idle, launching, reactor
 from pool.core import PoolCore
@@ -112,11 +112,12 @@ class Engine:
         self._dirty = True
         self._restore(recovered)
 
-    def _eligible(self, resources: Resources, constraints: Constraints) -> tuple[InstanceType, ...]:
+    def _eligible(self, key: ClassKey) -> tuple[InstanceType, ...]:
         return eligible_types(
             self.types.values(),
-            resources,
-            constraints,
+            key.resources,
+            key.constraints,
+            key.unnamed,
             max_price_factor=self.settings.max_price_factor,
         )
 
@@ -142,7 +143,7 @@ class Engine:
             self.placing.locked.add(container.id)
         for attempt in container.attempts:
             if attempt.outcome is None:
-                self._expect(attempt, container.spec.resources, AttemptPhase.STARTING)
+                self._expect(attempt, resources_of(container, attempt), AttemptPhase.STARTING)
 
     def _expect(self, attempt: Attempt, resources: Resources, phase: AttemptPhase) -> None:
         attempts.expect(

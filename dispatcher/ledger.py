@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import assert_never
 
-from dispatcher.cost import attempt_cost, share_of
+from dispatcher.cost import cost_of
+from dispatcher.holdbacks import Holdbacks
 from dispatcher.messages import Change, PublishContainer, SaveAttempt, SaveContainer
 from dispatcher.model import (
     Attempt,
@@ -20,13 +20,16 @@ from dispatcher.model import (
     ContainerState,
     Placement,
     Reason,
+    resources_of,
 )
+from dispatcher.outcomes import final_reason, judge_exit, restart_due, when_cancelled
+from dispatcher.planner.fit import given_on
 from dispatcher.queue import Queue
 from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
-from pool.model import AttemptExit, ExitKind, Worker
+from pool.model import AttemptExit, Worker
 
 _SPEC_BYTES = 2048
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
@@ -40,7 +43,8 @@ _OUTCOME_STATES = {
 class Ledger:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal.
 
-    `waiting_since` has, for each container that could run and is not known to, since when.
+    `waiting_since` has, for each container that could run and is not known to, since when;
+    `holdbacks` are those that wait outside the queue, for a time or for an earlier process.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Ledger:
         self.open_attempts: dict[str, str] = {}
         self.unreleased: dict[str, Attempt] = {}
         self.queue = queue
+        self.holdbacks = Holdbacks()
         self.changes: list[Change] = []
         self.published: list[PublishContainer] = []
         self.queued_bytes = 0
@@ -71,6 +76,9 @@ class Ledger:
         self.queued_bytes += spec_bytes(container.spec)
         since = latest(container)
         if not container.has_open_attempt:
+            due = restart_due(container)
+            if due is not None:
+                self.holdbacks.until(container.id, due)
             self.wait(container, since)
             return
         attempt = container.attempts[-1]
@@ -82,10 +90,44 @@ class Ledger:
         """Let nobody wait since the future: the clock may have been set back since."""
         for container_id, since in self.waiting_since.items():
             self.waiting_since[container_id] = min(since, now)
+        for container_id in self.holdbacks.ids():
+            self._restart_later(self.containers[container_id], now)
+        self.release_due(now)
+
+    def release_due(self, now: float) -> bool:
+        """Let those wait for a place whose restart is due; return whether there were any."""
+        released = self.holdbacks.release_due(now)
+        for container_id, due in released:
+            self.wait(self.containers[container_id], due)
+        return bool(released)
+
+    def hold_for_process(self, container_id: str, attempt_id: str, worker_id: str) -> None:
+        """Let a container wait until the process of an earlier attempt of it on a worker ends.
+
+        What an instance says of attempts that were never placed there holds nobody back.
+        """
+        container = self.containers.get(container_id)
+        placed = container.attempts if container is not None else ()
+        if container is None or (attempt_id, worker_id) not in {
+            (attempt.id, attempt.instance_id) for attempt in placed
+        }:
+            return
+        self.holdbacks.by_process(container_id, attempt_id, worker_id)
+        if not container.has_open_attempt:
+            if container.state is ContainerState.LOCKED:
+                self.unlock(container_id)
+            self.wait(self.containers[container_id], now=0.0)
+
+    def process_gone(self, container_id: str, attempt_id: str, now: float) -> None:
+        """Note that the process of an earlier attempt has ended, or its instance is gone."""
+        held = self.holdbacks.process_gone(container_id, attempt_id)
+        container = self.containers.get(container_id)
+        if held and container is not None and not container.has_open_attempt:
+            self.wait(container, now)
 
     def wait(self, container: Container, now: float) -> None:
-        """Let a container wait for a place, since `now`, unless its priority holds it back."""
-        if container.priority > 0:
+        """Let a container wait for a place, since `now`, unless something holds it back."""
+        if container.priority > 0 and container.id not in self.holdbacks:
             self.queue.add(container)
             self.waiting_since.setdefault(container.id, now)
         else:
@@ -133,6 +175,7 @@ class Ledger:
             instance_type=worker.type.name,
             price_usd_per_hour=worker.type.price_usd_per_hour,
             created_at=now,
+            resources=given_on(worker.type, container),
         )
         self.queue.discard(container_id)
         self.open_attempts[attempt.id] = container_id
@@ -199,27 +242,6 @@ class Ledger:
         )
         self.unreleased[attempt.id] = self._close(container, attempt, outcome, reason, now)
 
-    @staticmethod
-    def _judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
-        match how.kind:
-            case ExitKind.EXITED if how.code == 0:
-                return AttemptOutcome.SUCCEEDED, None
-            case ExitKind.LOST:
-                message = how.message or "its supervisor is gone without an exit record"
-                return AttemptOutcome.LOST, Reason(code="lost", message=message)
-            case ExitKind.OUT_OF_MEMORY:
-                asked = container.spec.resources.memory_bytes
-                message = f"it took more than the {asked} bytes of memory that it asked for"
-                return AttemptOutcome.FAILED, Reason(code="out_of_memory", message=message)
-            case ExitKind.ENGINE_FAILURE:
-                message = how.message or "the container engine could not run it"
-                return AttemptOutcome.FAILED, Reason(code="engine_failure", message=message)
-            case ExitKind.EXITED:
-                message = how.message or f"it exited with {how.code}"
-                return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)
-            case _:
-                assert_never(how.kind)
-
     def _judge(
         self, container: Container, how: AttemptExit
     ) -> tuple[AttemptOutcome, Reason | None]:
@@ -228,7 +250,7 @@ class Ledger:
             return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
         if ending is AttemptOutcome.PREEMPTED:
             return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
-        return self._judge_exit(container, how)
+        return judge_exit(container, how)
 
     def missing(
         self,
@@ -245,7 +267,7 @@ class Ledger:
             return
         container, attempt = found
         if container.cancel_requested:
-            said = _when_cancelled(attempt, message, may_have_run=may_have_run)
+            said = when_cancelled(attempt, message, may_have_run=may_have_run)
             reason = Reason(code="cancelled", message=said)
             self._close(container, attempt, AttemptOutcome.CANCELLED, reason, now)
         elif refused:
@@ -289,6 +311,11 @@ class Ledger:
         state = _OUTCOME_STATES.get(outcome)
         if outcome is AttemptOutcome.LOST and not self._may_try_again(container):
             state = ContainerState.FAILED
+        elif outcome is AttemptOutcome.FAILED:
+            if self._restart_later(container, now):
+                state = None
+            else:
+                reason = final_reason(container, reason)
         if state is None:
             waiting = replace(container, state=ContainerState.QUEUED)
             self.save(waiting, attempt)
@@ -296,6 +323,19 @@ class Ledger:
         else:
             self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
         return attempt
+
+    def _restart_later(self, container: Container, now: float) -> bool:
+        """Hold a container back until its restart; return False when it is not to be restarted.
+
+        A clock that was set back makes it wait no longer than the delay.
+        """
+        due = restart_due(container)
+        if due is None:
+            return False
+        due = min(due, now + container.spec.retries.delay_s)
+        if due > now:
+            self.holdbacks.until(container.id, due)
+        return True
 
     def _may_try_again(self, container: Container) -> bool:
         """Return whether a container whose latest attempt was lost goes back to the queue.
@@ -309,17 +349,8 @@ class Ledger:
 
     def _cost(self, container: Container, attempt: Attempt) -> Decimal:
         """Return what an ended attempt cost; of a type that is not configured, all of it."""
-        if attempt.started_at is None or attempt.finished_at is None:
-            return Decimal(0)
         type_ = self._types.get(attempt.instance_type)
-        resources = container.spec.resources
-        share = share_of(resources, type_, self._placement) if type_ else Decimal(1)
-        return attempt_cost(
-            started_at=attempt.started_at,
-            finished_at=attempt.finished_at,
-            price_usd_per_hour=attempt.price_usd_per_hour,
-            share=share,
-        )
+        return cost_of(attempt, resources_of(container, attempt), type_, self._placement)
 
     def finish(
         self,
@@ -336,6 +367,7 @@ class Ledger:
         It ends no earlier than what is known of it, though a later process's clock was set back.
         """
         self.queue.discard(container.id)
+        self.holdbacks.drop(container.id)
         self.waiting_since.pop(container.id, None)
         self.save(
             replace(
@@ -373,23 +405,18 @@ class Ledger:
         for container in self.containers.values():
             if container.state.final:
                 raise BugError(f"{container.id} has ended and is still in memory")
-            should_wait = container.priority > 0 and not container.has_open_attempt
+            free = container.priority > 0 and container.id not in self.holdbacks
+            should_wait = free and not container.has_open_attempt
             if should_wait != (container.id in self.queue):
                 raise BugError(f"{container.id} waits and should not, or the other way round")
+        for container_id in self.holdbacks.ids():
+            if container_id not in self.containers:
+                raise BugError(f"{container_id} is held back and is not in memory")
         for container_id in sorted(self.waiting_since.keys() - self.containers.keys()):
             raise BugError(f"{container_id} waits for a start and is not in memory")
         for attempt_id, container_id in self.open_attempts.items():
             if container_id not in self.containers:
                 raise BugError(f"{attempt_id} is open, its container is not in memory")
-
-
-def _when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
-    """Return what is said of a cancelled container whose attempt is missing; `message` says why."""
-    if attempt.started_at is not None:
-        return f"cancelled while it ran; {message}"
-    if may_have_run:
-        return f"cancelled, and nobody knows whether it ran; {message}"
-    return "cancelled before it ran"
 
 
 def spec_bytes(spec: ContainerSpec) -> int:

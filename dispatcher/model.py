@@ -148,6 +148,7 @@ class Attempt:
 
     Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
     `ending` is what its outcome will be once it has been told to end, None while it has not.
+    `resources` is what it was given, None where that is what its container asks for everywhere.
     """
 
     id: str
@@ -166,6 +167,7 @@ class Attempt:
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     log_complete: bool = False
+    resources: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,11 @@ class Container:
     def has_open_attempt(self) -> bool:
         """Return whether its latest attempt's outcome is not known yet."""
         return bool(self.attempts) and self.attempts[-1].outcome is None
+
+
+def resources_of(container: Container, attempt: Attempt) -> Resources:
+    """Return what an attempt of a container was given on its instance."""
+    return container.spec.resources if attempt.resources is None else attempt.resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dispatcher.model import Constraints, Container
+from dispatcher.planner.fit import need
 from drivers.interface import InstanceType, Resources
 
 Order = tuple[int, int]
@@ -44,7 +45,7 @@ class RequestClass:
     def __init__(self, key: ClassKey, types: tuple[InstanceType, ...]) -> None:
         self.key = key
         self.types = types
-        self._needs = {type_.name: key.resources for type_ in types}
+        self._needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
         self._places: dict[str, tuple[Order, int]] = {}
         self._heap: list[tuple[Order, str, int]] = []
         self._last_number = 0
@@ -107,9 +108,7 @@ class RequestClass:
 class Queue:
     """All waiting containers, by class."""
 
-    def __init__(
-        self, eligible: Callable[[Resources, Constraints], tuple[InstanceType, ...]]
-    ) -> None:
+    def __init__(self, eligible: Callable[[ClassKey], tuple[InstanceType, ...]]) -> None:
         self._eligible = eligible
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
@@ -122,11 +121,16 @@ class Queue:
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
-        key = ClassKey(resources=container.spec.resources, constraints=container.spec.constraints)
+        spec = container.spec
+        key = ClassKey(
+            resources=spec.resources,
+            constraints=spec.constraints,
+            unnamed=spec.unnamed,
+            supervisor=spec.supervisor,
+        )
         request_class = self._classes.get(key)
         if request_class is None:
-            types = self._eligible(key.resources, key.constraints)
-            request_class = self._classes[key] = RequestClass(key, types)
+            request_class = self._classes[key] = RequestClass(key, self._eligible(key))
         request_class.add(container)
         self._class_of[container.id] = request_class
 

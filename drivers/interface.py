@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -12,6 +12,9 @@ CLUSTER_TAG = "longshore-cluster"
 TYPE_TAG = "longshore-type"
 TOKEN_TAG = "longshore-token"  # noqa: S105 - the name of a tag, not a password
 IDLE_BEHAVIOR_TAG = "longshore-idle-behavior"
+
+DIMENSIONS = ("cpus", "memory", "disk", "gpus")
+"""The dimensions that every instance has; no custom resource has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,21 @@ class Resources:
         short += [name for name, amount in self.custom if amount > amounts.get(name, 0)]
         return short
 
+    def having(self, amounts: Iterable[tuple[str, int]]) -> Resources:
+        """Return this with other amounts in the named dimensions (cpus in thousandths)."""
+        wanted = dict(amounts)
+        return Resources(
+            cpu_millis=wanted.pop("cpus", self.cpu_millis),
+            memory_bytes=wanted.pop("memory", self.memory_bytes),
+            disk_bytes=wanted.pop("disk", self.disk_bytes),
+            gpus=wanted.pop("gpus", self.gpus),
+            custom=tuple(
+                (name, amount)
+                for name, amount in sorted({**dict(self.custom), **wanted}.items())
+                if amount
+            ),
+        )
+
     def plus(self, other: Resources) -> Resources:
         """Return the sum in every dimension."""
         return self._combined(other, 1)
@@ -84,6 +102,9 @@ class InstanceType:
 
     `resources` is what an instance has in all, `reserve` what the operating system keeps of it.
     `labels` are (key, value) pairs sorted by key; `allocatable` is what containers may use.
+    `gpu_model` is "" and `gpu_memory_bytes` (of each GPU) 0 where they are not known. `defaults` is
+    what a container gets there that does not name a dimension: (dimension, amount) pairs sorted by
+    dimension, named as `Resources.shortages` names it, cpus in thousandths.
     """
 
     name: str
@@ -93,6 +114,9 @@ class InstanceType:
     reserve: Resources = Resources()
     preemptible: bool = False
     labels: tuple[tuple[str, str], ...] = ()
+    gpu_model: str = ""
+    gpu_memory_bytes: int = 0
+    defaults: tuple[tuple[str, int], ...] = ()
     allocatable: Resources = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

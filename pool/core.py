@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from drivers.errors import BugError
-from drivers.interface import TOKEN_TAG, InstanceType
+from drivers.interface import TOKEN_TAG, InstanceType, Resources
 from pool.backoff import CreateHolds, Scope
 from pool.gates import CloudGate, ProbeGate
 from pool.messages import (
@@ -35,6 +35,7 @@ from pool.model import (
     stray_id,
 )
 from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
+from pool.room import charge, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
 from pool.timers import TimerKind, Timers
@@ -197,9 +198,7 @@ class PoolCore:
         if not is_unrecognised(worker.type) or type_ == worker.type:
             return
         worker.type = type_
-        worker.free = type_.allocatable
-        for resources in worker.attempts.values():
-            worker.free = worker.free.minus(resources)
+        worker.free = _left(worker)
         self.note_changed(worker, f"its type is {type_.name}")
 
     def hoped_for(self) -> list[PendingLaunch]:
@@ -246,16 +245,31 @@ class PoolCore:
         self._attempts_on.setdefault(attempt.worker_id, {})[attempt.id] = attempt
 
     def hold_resources(self, worker: Worker, attempt: PoolAttempt) -> None:
-        """Count an attempt's resources as used on a worker; twice is once."""
+        """Count an attempt's resources as used on a worker; twice is once.
+
+        What asks for no cpus shares one with its like: the first of them takes it.
+        """
         if attempt.id not in worker.attempts and attempt.phase is not AttemptPhase.ENDED:
+            taken = attempt.resources
+            # Nobody knows what a stray takes, and it is being ended.
+            if not attempt.stray and shares_a_cpu(taken):
+                taken = charge(taken, sharers=worker.sharers)
+                worker.sharing.add(attempt.id)
             worker.attempts[attempt.id] = attempt.resources
-            worker.free = worker.free.minus(attempt.resources)
+            worker.free = worker.free.minus(taken)
 
     def free_resources(self, worker: Worker, attempt_id: str) -> None:
-        """Give an attempt's resources back; none held is no error."""
+        """Give an attempt's resources back; none held is no error.
+
+        The last of those that share a cpu gives that back too.
+        """
         held = worker.attempts.pop(attempt_id, None)
-        if held is not None:
-            worker.free = worker.free.plus(held)
+        if held is None:
+            return
+        if attempt_id in worker.sharing:
+            worker.sharing.discard(attempt_id)
+            held = charge(held, sharers=worker.sharers)
+        worker.free = worker.free.plus(held)
 
     def move(self, worker: Worker, trigger: Trigger, now: float) -> None:
         """Make one move of the transition table; an illegal one raises and changes nothing."""
@@ -348,10 +362,7 @@ class PoolCore:
     def check(self) -> None:
         """Raise `BugError` when an invariant of the pool does not hold."""
         for worker in self.workers.values():
-            free = worker.type.allocatable
-            for resources in worker.attempts.values():
-                free = free.minus(resources)
-            if worker.free != free:
+            if worker.free != _left(worker):
                 raise BugError(f"{worker.id}: free resources do not add up")
             if worker.state is WorkerState.IDLE and worker.attempts:
                 raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
@@ -364,3 +375,14 @@ class PoolCore:
             known = self.workers.get(attempt.worker_id)
             if known is None and self.settled:
                 raise BugError(f"{attempt.id}: on a worker that is not known")
+
+
+def _left(worker: Worker) -> Resources:
+    """Return what a worker has left for containers, added up anew."""
+    left = worker.type.allocatable
+    for sharers, attempt_id in enumerate(sorted(worker.sharing)):
+        left = left.minus(charge(worker.attempts[attempt_id], sharers=sharers))
+    for attempt_id, resources in worker.attempts.items():
+        if attempt_id not in worker.sharing:
+            left = left.minus(resources)
+    return left

@@ -148,7 +148,8 @@ class Worker:
     """The pool's record of one instance; only `pool.core` changes it.
 
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
-    that hold resources here, `unreleased` those that ended but whose log is not complete yet.
+    that hold resources here, `sharing` those of them that share one cpu, since they ask for none;
+    `unreleased` those that ended but whose log is not complete yet.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
     `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
@@ -197,8 +198,14 @@ class Worker:
     destroy_error: str = ""
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
+    sharing: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
     free: Resources = Resources()
+
+    @property
+    def sharers(self) -> int:
+        """Return how many attempts share the one cpu of those that ask for none."""
+        return len(self.sharing)
 
     @property
     def broken(self) -> str:

@@ -5,15 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from dispatcher.model import Constraints, Preemptible
+from dispatcher.model import Constraints, Container, Preemptible
 from drivers.interface import InstanceType, Resources
+from pool.room import charge
 
 _GIB = 2**30
 
 
-def rejections(type_: InstanceType, resources: Resources, constraints: Constraints) -> list[str]:
-    """Return every reason why a type cannot run the request, [] when it can."""
-    reasons = [f"too small in {dimension}" for dimension in resources.shortages(type_.allocatable)]
+def need(type_: InstanceType, resources: Resources, unnamed: tuple[str, ...] = ()) -> Resources:
+    """Return what a container asks for on a type: the type's defaults for what it did not name.
+
+    `unnamed` are the dimensions of `resources` that hold the configuration's defaults only.
+    """
+    if not unnamed or not type_.defaults:
+        return resources
+    return resources.having(pair for pair in type_.defaults if pair[0] in unnamed)
+
+
+def given_on(type_: InstanceType, container: Container) -> Resources | None:
+    """Return what an attempt on a type is given, None where its container asks for just that."""
+    spec = container.spec
+    given = need(type_, spec.resources, spec.unnamed)
+    return None if given == spec.resources else given
+
+
+def rejections(
+    type_: InstanceType,
+    resources: Resources,
+    constraints: Constraints,
+    unnamed: tuple[str, ...] = (),
+) -> list[str]:
+    """Return every reason why a type cannot run the request, [] when it can.
+
+    A request of no cpus needs one that it can share, also where it is the only one.
+    """
+    wanted = charge(need(type_, resources, unnamed), sharers=0)
+    reasons = [f"too small in {dimension}" for dimension in wanted.shortages(type_.allocatable)]
+    reasons += _gpu_rejections(type_, constraints)
     if constraints.instance_types and type_.name not in constraints.instance_types:
         reasons.append("not among the wanted instance_types")
     if constraints.preemptible is Preemptible.REQUIRED and not type_.preemptible:
@@ -24,6 +52,17 @@ def rejections(type_: InstanceType, resources: Resources, constraints: Constrain
     if ceiling is not None and type_.price_usd_per_hour > ceiling:
         reasons.append(f"${type_.price_usd_per_hour}/h is above max_price_per_hour")
     return reasons + label_rejections(type_, constraints)
+
+
+def _gpu_rejections(type_: InstanceType, constraints: Constraints) -> list[str]:
+    """Return what the GPUs of a type lack; nobody minds how a model's letters are written."""
+    reasons = []
+    model = constraints.gpu_model
+    if model and model.casefold() != type_.gpu_model.casefold():
+        reasons.append(f"gpu model {model} missing")
+    if constraints.gpu_memory_bytes > type_.gpu_memory_bytes:
+        reasons.append("too small in gpu memory")
+    return reasons
 
 
 def label_rejections(type_: InstanceType, constraints: Constraints) -> list[str]:
@@ -46,12 +85,13 @@ def eligible_types(
     types: Iterable[InstanceType],
     resources: Resources,
     constraints: Constraints,
+    unnamed: tuple[str, ...] = (),
     *,
     max_price_factor: float,
 ) -> tuple[InstanceType, ...]:
     """Return the types that would do, cheapest first, none dearer than the factor allows."""
     fitting = sorted(
-        (t for t in types if not rejections(t, resources, constraints)), key=price_order
+        (t for t in types if not rejections(t, resources, constraints, unnamed)), key=price_order
     )
     if not fitting:
         return ()
@@ -60,33 +100,55 @@ def eligible_types(
 
 
 def impossible(
-    types: Sequence[InstanceType], resources: Resources, constraints: Constraints
+    types: Sequence[InstanceType],
+    resources: Resources,
+    constraints: Constraints,
+    unnamed: tuple[str, ...] = (),
 ) -> str:
     """Return "" when some type could run the request, else one sentence that names the nearest.
 
     Labels never make a request impossible: an instance that has them may come.
     """
-    found = [(t, _without_labels(t, resources, constraints)) for t in types]
+    found = [(t, _without_labels(t, resources, constraints, unnamed)) for t in types]
     if not found:
         return "no instance types are configured: add some under instance_types"
     if any(not reasons for _, reasons in found):
         return ""
     found.sort(key=lambda pair: (len(pair[1]), _negated_size(pair[0]), pair[0].name))
     nearest, reasons = found[0]
-    room = nearest.allocatable
     return (
         f"no instance type can ever run this; the nearest is {nearest.name} "
-        f"({room.cpu_millis / 1000:g} cpus, {room.memory_bytes / _GIB:.4g} GiB of memory, "
-        f"{room.disk_bytes / _GIB:.4g} GiB of disk, {room.gpus} gpus for containers): "
+        f"({_described(nearest)} for containers): "
         f"{', '.join(reasons)}; ask for less, or have such a type configured"
     )
 
 
+def _described(type_: InstanceType) -> str:
+    """Return what a type has for containers, with every custom resource that it has."""
+    room = type_.allocatable
+    gpus = f"{room.gpus} gpus"
+    if type_.gpu_model:
+        gpus += f" of model {type_.gpu_model}"
+    if type_.gpu_memory_bytes:
+        gpus += f" with {type_.gpu_memory_bytes / _GIB:.4g} GiB each"
+    parts = [
+        f"{room.cpu_millis / 1000:g} cpus",
+        f"{room.memory_bytes / _GIB:.4g} GiB of memory",
+        f"{room.disk_bytes / _GIB:.4g} GiB of disk",
+        gpus,
+        *(f"{amount} {name}" for name, amount in room.custom),
+    ]
+    return ", ".join(parts)
+
+
 def _without_labels(
-    type_: InstanceType, resources: Resources, constraints: Constraints
+    type_: InstanceType,
+    resources: Resources,
+    constraints: Constraints,
+    unnamed: tuple[str, ...],
 ) -> list[str]:
     missing = set(label_rejections(type_, constraints))
-    return [r for r in rejections(type_, resources, constraints) if r not in missing]
+    return [r for r in rejections(type_, resources, constraints, unnamed) if r not in missing]
 
 
 def _negated_size(type_: InstanceType) -> tuple[int, int, int, int]:

@@ -17,12 +17,14 @@ from dispatcher.model import (
     InstanceRecord,
     Reason,
 )
+from drivers.interface import Resources
 from pool.model import Launch
 
 Values = dict[str, Any]
 
 _SPEC_ENCODER = msgspec.json.Encoder()
 _SPEC_DECODER = msgspec.json.Decoder(ContainerSpec)
+_RESOURCES_DECODER = msgspec.json.Decoder(Resources)
 _IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _STATES = {state.value: state for state in ContainerState}
 _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
@@ -105,6 +107,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
         "ending": None if attempt.ending is None else attempt.ending.value,
+        "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
     }
 
 
@@ -127,6 +130,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
         ending=None if row.ending is None else _OUTCOMES[row.ending],
+        resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),
     )
 
 

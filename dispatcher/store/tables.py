@@ -71,6 +71,7 @@ attempts = Table(
     Column("stderr_bytes", BigInteger, nullable=False),
     Column("log_complete", Boolean, nullable=False),
     Column("ending", Text),
+    Column("resources", LargeBinary),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)

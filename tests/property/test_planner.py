@@ -50,7 +50,7 @@ def slots(draw: st.DrawFn) -> list[Slot]:
 def run(
     waiting: list[Container], room: list[Slot], placement: Placement, profile: Profile, quota: int
 ) -> Plan:
-    queue = Queue(lambda r, c: eligible_types(TYPES, r, c, max_price_factor=1.5))
+    queue = Queue(lambda k: eligible_types(TYPES, k.resources, k.constraints, max_price_factor=1.5))
     for container in waiting:
         queue.add(container)
     limits = make_limits(instances=len(room), max_instances=quota, short=("t3",))

@@ -59,7 +59,9 @@ def decide(
 
 def queue_of(types: list[InstanceType], *containers: object, factor: float = 1.5) -> Queue:
     """Return a queue of containers."""
-    queue = Queue(lambda r, c: eligible_types(types, r, c, max_price_factor=factor))
+    queue = Queue(
+        lambda k: eligible_types(types, k.resources, k.constraints, max_price_factor=factor)
+    )
     for container in containers:
         queue.add(container)  # type: ignore[arg-type]  # containers only
     return queue

@@ -12,7 +12,7 @@ from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
 from dispatcher.planner.batch import Plan, View, plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import Queue
+from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
 from pool.backoff import HindranceKind
 from pool.messages import CreateInstance, Probe, StartAttempt
@@ -40,7 +40,7 @@ def slot(id_: str, type_: InstanceType, *, used: int = 0) -> Slot:
 
 def queue_of(types: list[InstanceType], *priorities_and_cpus: tuple[int, int]) -> Queue:
     """Return a queue of containers 1, 2, ... with these priorities and cpus."""
-    queue = Queue(lambda r, c: eligible_types(types, r, c, max_price_factor=10))
+    queue = Queue(lambda k: eligible_types(types, k.resources, k.constraints, max_price_factor=10))
     for number, (priority, cpus) in enumerate(priorities_and_cpus, 1):
         queue.add(make_container(number, cpus=cpus, priority=priority))
     return queue
@@ -141,8 +141,8 @@ def test_the_nearest_type_is_the_one_with_the_fewest_reasons_against_it() -> Non
 def test_a_class_that_is_empty_is_forgotten() -> None:
     asked: list[Resources] = []
 
-    def eligible(resources: Resources, _constraints: Constraints) -> tuple[InstanceType, ...]:
-        asked.append(resources)
+    def eligible(key: ClassKey) -> tuple[InstanceType, ...]:
+        asked.append(key.resources)
         return ()
 
     queue = Queue(eligible)

@@ -24,7 +24,7 @@ def only(*names: str) -> Constraints:
 
 def queue_of(*wanted: tuple[int, int, Constraints], types: list[InstanceType] = TYPES) -> Queue:
     """Return a queue of containers 1, 2, ... with these priorities, cpus and constraints."""
-    queue = Queue(lambda r, c: eligible_types(types, r, c, max_price_factor=10))
+    queue = Queue(lambda k: eligible_types(types, k.resources, k.constraints, max_price_factor=10))
     for number, (priority, cpus, constraints) in enumerate(wanted, 1):
         container = make_container(number, cpus=cpus, priority=priority, constraints=constraints)
         queue.add(container)

@@ -15,7 +15,7 @@ from tests.samples import GIB, make_container, make_type
 
 
 def empty_queue() -> Queue:
-    return Queue(lambda _resources, _constraints: ())
+    return Queue(lambda _key: ())
 
 
 def test_classes_group_equal_requests_and_come_by_their_first_container() -> None:
