@@ -17,7 +17,6 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.broker import Broker, Watchers
-from dispatcher.ledger import spec_bytes
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -36,6 +35,7 @@ from dispatcher.model import Container
 from dispatcher.planner.fit import impossible
 from dispatcher.queries import ContainerFilter, Page
 from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.spec_size import spec_bytes
 from dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,
@@ -194,7 +194,7 @@ class DispatcherBackend:
 
     def waiting_reason(self, container_id: str) -> str:
         """Return why a container waits, "" when it does not."""
-        reason = self._engine.placing.reason(container_id)
+        reason = self._engine.why_waiting(container_id)
         return reason.message if reason is not None else ""
 
     async def cancel(self, container_id: str) -> Container:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from dispatcher import admins, ledger_check
+from dispatcher.concurrency import Concurrency
+from dispatcher.instance_records import record_of
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
     BehaviorRequested,
@@ -18,6 +21,7 @@ from dispatcher.messages import (
     DeleteLaunch,
     Event,
     InstanceKillRequested,
+    Overloaded,
     PriorityRequested,
     PublishContainer,
     PublishInstance,
@@ -36,12 +40,13 @@ from dispatcher.model import (
     SchedulerSettings,
     resources_of,
 )
+from dispatcher.outcomes import container_of
 from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
 from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
-from pool import attempts, idle, launching, reactor
+from pool import attempts, launching, reactor
 from pool.core import PoolCore
 from pool.messages import (
     Destroyed,
@@ -52,7 +57,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, WorkerState
+from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,
@@ -63,10 +68,12 @@ from pool.notices import (
     LaunchEnded,
     LaunchMade,
     Notice,
+    RunnerOverloaded,
+    StrayFound,
+    StrayGone,
     WorkerChanged,
     WorkerGone,
 )
-from pool.tags import is_stand_in
 
 Publication = PublishContainer | PublishInstance
 NOTHING_TO_PLAN = (Destroyed, DestroyFailed, ListingFailed, ProbeFailed, TagsFailed, TagsSet)
@@ -107,6 +114,10 @@ class Engine:
             max_lost_attempts=settings.max_lost_attempts,
         )
         self.placing = Placing(pool=self.pool, ledger=self.ledger, settings=settings)
+        self.concurrency = Concurrency(
+            max_containers=settings.max_containers,
+            supervisor_fraction=settings.supervisor_fraction,
+        )
         self.records: dict[str, InstanceRecord] = {}
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
@@ -185,15 +196,19 @@ class Engine:
             case Woken():
                 self._dirty = reactor.on_wakeup(self.pool, now) or self._dirty
                 self._take_notices(now)
+                self._take_turns(now)
                 if self._dirty and self.pool.listed_once:
                     self._dirty = False
                     self.placing.run(now)
+                    self.concurrency.observe(len(self.ledger.open_attempts), now)
+            case Overloaded():
+                self._note_overload(event.message, now)
             case Submitted() | CancelRequested() | PriorityRequested():
                 self._dirty = True
                 self._on_user_event(event, now)
             case BehaviorRequested() | InstanceKillRequested():
                 self._dirty = True
-                self._on_admin_event(event, now)
+                admins.carry_out(self.pool, event, now)
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
                 settled = self.pool.settled
@@ -208,12 +223,37 @@ class Engine:
         """Return when `Woken` is to be handled next: at once for a pass; None for never."""
         if self._dirty and self.pool.listed_once:
             return now
-        return self.pool.timers.next_due()
+        dues = (
+            self.pool.timers.next_due(),
+            self.ledger.holdbacks.next_due(),
+            self.concurrency.next_rise(),
+        )
+        return min((due for due in dues if due is not None), default=None)
+
+    def why_waiting(self, container_id: str) -> Reason | None:
+        """Return why a container waits, None when it does not wait or no pass has seen it."""
+        container = self.ledger.containers.get(container_id)
+        if container is not None and container.priority > 0 and not container.has_open_attempt:
+            held = self.ledger.holdbacks.reason(container)
+            if held is not None:
+                return held
+        return self.placing.reason(container_id)
 
     def check(self) -> None:
         """Raise `BugError` when an invariant does not hold; tests call it after every event."""
         self.pool.check()
-        self.ledger.check()
+        ledger_check.check(self.ledger)
+
+    def _take_turns(self, now: float) -> None:
+        """Let go of those whose restart is due, and let the limit of containers rise."""
+        running = len(self.ledger.open_attempts)
+        released = self.ledger.release_due(now)
+        risen = self.concurrency.observe(running, now)
+        self._dirty = self._dirty or released or risen
+
+    def _note_overload(self, message: str, now: float) -> None:
+        sunk = self.concurrency.overloaded(len(self.ledger.open_attempts), now, message)
+        self._dirty = self._dirty or sunk
 
     # ---- outboxes --------------------------------------------------------------------------
 
@@ -238,7 +278,7 @@ class Engine:
             for notice in notices:
                 self._on_notice(notice, now)
 
-    def _on_notice(self, notice: Notice, now: float) -> None:  # noqa: C901 - a table
+    def _on_notice(self, notice: Notice, now: float) -> None:  # noqa: C901, PLR0912 - a table
         ledger = self.ledger
         match notice:
             case LaunchMade():
@@ -248,7 +288,7 @@ class Engine:
             case WorkerChanged():
                 self._record_worker(notice)
             case WorkerGone():
-                self._record_gone(notice, now)
+                self._forget_instance(notice.worker_id, notice.reason, now)
             case AttemptRunning():
                 ledger.running(notice.attempt_id, now)
             case AttemptEnded():
@@ -262,10 +302,17 @@ class Engine:
                 attempts.release(self.pool, notice.attempt_id, now)
             case AttemptLogLost():
                 ledger.log_lost(notice.attempt_id)
+            case StrayFound():
+                container_id = container_of(notice.attempt_id)
+                ledger.hold_for_process(container_id, notice.attempt_id, notice.worker_id)
+            case StrayGone():
+                ledger.process_gone(container_of(notice.attempt_id), notice.attempt_id, now)
+            case RunnerOverloaded():
+                self._note_overload(notice.message, now)
             case _:
                 assert_never(notice)
 
-    # ---- what users and admins ask -----------------------------------------------------------
+    # ---- what users ask ----------------------------------------------------------------------
 
     def _on_user_event(
         self, event: Submitted | CancelRequested | PriorityRequested, now: float
@@ -279,19 +326,6 @@ class Engine:
                 self._note_cancel(event.container_id, now)
             case PriorityRequested():
                 self._set_priority(event.container_id, event.priority, now)
-            case _:
-                assert_never(event)
-
-    def _on_admin_event(self, event: BehaviorRequested | InstanceKillRequested, now: float) -> None:
-        worker = self.pool.workers.get(event.worker_id)
-        if worker is None or worker.state is WorkerState.SHUTDOWN:
-            # What is being shut down stays so: nothing is journalled, tagged or told.
-            return
-        match event:
-            case BehaviorRequested():
-                idle.set_behavior(self.pool, worker, event.behavior, now)
-            case InstanceKillRequested():
-                idle.kill_worker(self.pool, worker, event.reason, now)
             case _:
                 assert_never(event)
 
@@ -337,29 +371,13 @@ class Engine:
         if worker is None:
             return
         old = self.records.get(worker_id)
-        type_name, price = worker.type.name, worker.type.price_usd_per_hour
-        if old is not None and not is_stand_in(old.type_name):
-            # It was bought as that, whatever the configuration says now.
-            type_name, price = old.type_name, old.price_usd_per_hour
-        record = InstanceRecord(
-            id=worker.id,
-            token=worker.token,
-            type_name=type_name,
-            price_usd_per_hour=price,
-            created_at=old.created_at if old is not None else worker.appeared_at,
-            host_key=worker.host_key,
-            address=worker.address,
-            behavior=worker.behavior.value if worker.untagged else "",
-        )
+        record = record_of(worker, old)
         if record != old:
             self.records[worker_id] = record
             self.ledger.changes.append(SaveInstance(instance=record))
         self._instance_news.append(
             PublishInstance(worker_id=worker_id, state=notice.state, reason=notice.reason)
         )
-
-    def _record_gone(self, notice: WorkerGone, now: float) -> None:
-        self._forget_instance(notice.worker_id, notice.reason, now)
 
     def _record_instances_not_listed(self, now: float) -> None:
         """What an earlier process knew and the cloud does not show is gone."""

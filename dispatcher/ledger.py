@@ -16,22 +16,21 @@ from dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
-    ContainerSpec,
     ContainerState,
     Placement,
     Reason,
     resources_of,
 )
-from dispatcher.outcomes import final_reason, judge_exit, restart_due, when_cancelled
+from dispatcher.outcomes import final_reason, judge_exit, restart_due, was_placed, when_cancelled
 from dispatcher.planner.fit import given_on
 from dispatcher.queue import Queue
+from dispatcher.spec_size import spec_bytes
 from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
 from pool.model import AttemptExit, Worker
 
-_SPEC_BYTES = 2048
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 _OUTCOME_STATES = {
     AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
@@ -107,10 +106,7 @@ class Ledger:
         What an instance says of attempts that were never placed there holds nobody back.
         """
         container = self.containers.get(container_id)
-        placed = container.attempts if container is not None else ()
-        if container is None or (attempt_id, worker_id) not in {
-            (attempt.id, attempt.instance_id) for attempt in placed
-        }:
+        if container is None or not was_placed(container, attempt_id, worker_id):
             return
         self.holdbacks.by_process(container_id, attempt_id, worker_id)
         if not container.has_open_attempt:
@@ -319,6 +315,7 @@ class Ledger:
         if state is None:
             waiting = replace(container, state=ContainerState.QUEUED)
             self.save(waiting, attempt)
+            self.release_due(now)
             self.wait(waiting, now)
         else:
             self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
@@ -332,9 +329,7 @@ class Ledger:
         due = restart_due(container)
         if due is None:
             return False
-        due = min(due, now + container.spec.retries.delay_s)
-        if due > now:
-            self.holdbacks.until(container.id, due)
+        self.holdbacks.until(container.id, min(due, now + container.spec.retries.delay_s))
         return True
 
     def _may_try_again(self, container: Container) -> bool:
@@ -399,28 +394,3 @@ class Ledger:
         for attempt_id in sorted(self.unreleased):
             if self.unreleased[attempt_id].instance_id == worker_id:
                 del self.unreleased[attempt_id]
-
-    def check(self) -> None:
-        """Raise `BugError` when an invariant of the ledger does not hold."""
-        for container in self.containers.values():
-            if container.state.final:
-                raise BugError(f"{container.id} has ended and is still in memory")
-            free = container.priority > 0 and container.id not in self.holdbacks
-            should_wait = free and not container.has_open_attempt
-            if should_wait != (container.id in self.queue):
-                raise BugError(f"{container.id} waits and should not, or the other way round")
-        for container_id in self.holdbacks.ids():
-            if container_id not in self.containers:
-                raise BugError(f"{container_id} is held back and is not in memory")
-        for container_id in sorted(self.waiting_since.keys() - self.containers.keys()):
-            raise BugError(f"{container_id} waits for a start and is not in memory")
-        for attempt_id, container_id in self.open_attempts.items():
-            if container_id not in self.containers:
-                raise BugError(f"{attempt_id} is open, its container is not in memory")
-
-
-def spec_bytes(spec: ContainerSpec) -> int:
-    """Return about how much memory a specification takes."""
-    texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
-    pairs = sum(len(name) + len(value) for name, value in (*spec.env, *spec.labels))
-    return _SPEC_BYTES + texts + pairs

@@ -161,6 +161,14 @@ class InstanceKillRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overloaded:
+    """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
+
+    source: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
     """The armed wake-up fired; whatever is due by now is done."""
 
@@ -172,5 +180,6 @@ Event = (
     | PriorityRequested
     | BehaviorRequested
     | InstanceKillRequested
+    | Overloaded
     | Woken
 )

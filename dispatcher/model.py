@@ -77,6 +77,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_containers_per_instance: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 256
     max_price_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.5
     max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    max_containers: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def publish_event(
     _log_story(what, engine)
     if isinstance(what, PublishContainer):
         container = what.container
-        reason = engine.placing.reason(container.id)
+        reason = engine.why_waiting(container.id)
         data = container_data(container, reason.message if reason is not None else "")
         broker.publish("container", container.id, data)
         watchers.notify(container.id)

@@ -27,6 +27,7 @@ from dispatcher.engine import Engine
 from dispatcher.logs import LogStore
 from dispatcher.messages import PublishContainer, PublishInstance
 from dispatcher.metrics import Metrics
+from dispatcher.outcomes import container_of
 from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
@@ -344,8 +345,3 @@ def _make_private_directory(path: Path) -> None:
 
 def _new_id() -> str:
     return "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
-
-
-def container_of(attempt_id: str) -> str:
-    """Return the id of the container that an attempt belongs to."""
-    return attempt_id.rpartition("-")[0]

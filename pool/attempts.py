@@ -33,6 +33,7 @@ from pool.notices import (
     AttemptLogLost,
     AttemptMissing,
     AttemptRunning,
+    StrayFound,
 )
 from pool.timers import TimerKind
 from pool.transitions import Trigger
@@ -174,6 +175,7 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
+    core.notices.append(StrayFound(attempt_id=report.attempt_id, worker_id=worker.id))
     stillborn.prove(core, worker, now)
     kill(core, attempt.id, now)
 

@@ -34,7 +34,14 @@ from pool.model import (
     WorkerState,
     stray_id,
 )
-from pool.notices import AttemptLost, LaunchEnded, Notice, WorkerChanged, WorkerGone
+from pool.notices import (
+    AttemptLost,
+    LaunchEnded,
+    Notice,
+    StrayGone,
+    WorkerChanged,
+    WorkerGone,
+)
 from pool.room import charge, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
@@ -353,6 +360,10 @@ class PoolCore:
             del others[attempt_id]
             if not others:
                 del self._attempts_on[attempt.worker_id]
+            if attempt.stray:
+                self.notices.append(
+                    StrayGone(attempt_id=attempt.remote_id, worker_id=attempt.worker_id)
+                )
 
     def end_launch(self, token: str) -> None:
         """Forget a launch: it needs no journal any more."""

@@ -94,6 +94,30 @@ class AttemptLogLost:
     worker_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayFound:
+    """An instance runs an attempt that nobody has placed there (any more); it is being ended."""
+
+    attempt_id: str
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayGone:
+    """A stray has ended, or its instance is gone."""
+
+    attempt_id: str
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOverloaded:
+    """A runner refused a start since its instance has too much to do; `message` is its word."""
+
+    worker_id: str
+    message: str
+
+
 Notice = (
     LaunchMade
     | LaunchEnded
@@ -105,4 +129,7 @@ Notice = (
     | AttemptLost
     | AttemptLogComplete
     | AttemptLogLost
+    | StrayFound
+    | StrayGone
+    | RunnerOverloaded
 )

@@ -1,0 +1,27 @@
+"""What admins ask of instances, carried out on the pool."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from pool import idle
+from pool.core import PoolCore
+from pool.model import WorkerState
+
+
+def carry_out(pool: PoolCore, event: BehaviorRequested | InstanceKillRequested, now: float) -> None:
+    """Do what an admin asks; of an instance that is unknown or being shut down, nothing.
+
+    What is being shut down stays so: nothing is journalled, tagged or told.
+    """
+    worker = pool.workers.get(event.worker_id)
+    if worker is None or worker.state is WorkerState.SHUTDOWN:
+        return
+    match event:
+        case BehaviorRequested():
+            idle.set_behavior(pool, worker, event.behavior, now)
+        case InstanceKillRequested():
+            idle.kill_worker(pool, worker, event.reason, now)
+        case _:
+            assert_never(event)

@@ -1,0 +1,25 @@
+"""What must always hold of the ledger; tests look after every event."""
+
+from __future__ import annotations
+
+from dispatcher.ledger import Ledger
+from drivers.errors import BugError
+
+
+def check(ledger: Ledger) -> None:
+    """Raise `BugError` when an invariant of the ledger does not hold."""
+    for container in ledger.containers.values():
+        if container.state.final:
+            raise BugError(f"{container.id} has ended and is still in memory")
+        free = container.priority > 0 and container.id not in ledger.holdbacks
+        should_wait = free and not container.has_open_attempt
+        if should_wait != (container.id in ledger.queue):
+            raise BugError(f"{container.id} waits and should not, or the other way round")
+    for container_id in ledger.holdbacks.ids():
+        if container_id not in ledger.containers:
+            raise BugError(f"{container_id} is held back and is not in memory")
+    for container_id in sorted(ledger.waiting_since.keys() - ledger.containers.keys()):
+        raise BugError(f"{container_id} waits for a start and is not in memory")
+    for attempt_id, container_id in ledger.open_attempts.items():
+        if container_id not in ledger.containers:
+            raise BugError(f"{attempt_id} is open, its container is not in memory")

@@ -1,0 +1,136 @@
+"""How an attempt ended, in words, and whether and when its container is tried again."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    Reason,
+    resources_of,
+)
+from pool.model import AttemptExit, ExitKind
+
+_DAY_S = 86_400
+
+
+def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
+    """Return what an exit that nobody asked for means, and why; None when all went well."""
+    match how.kind:
+        case ExitKind.EXITED if how.code == 0:
+            return AttemptOutcome.SUCCEEDED, None
+        case ExitKind.LOST:
+            message = how.message or "its supervisor is gone without an exit record"
+            return AttemptOutcome.LOST, Reason(code="lost", message=message)
+        case ExitKind.OUT_OF_MEMORY:
+            asked = resources_of(container, container.attempts[-1]).memory_bytes
+            message = f"it took more than the {asked} bytes of memory that it asked for"
+            return AttemptOutcome.FAILED, Reason(code="out_of_memory", message=message)
+        case ExitKind.ENGINE_FAILURE:
+            message = how.message or "the container engine could not run it"
+            return AttemptOutcome.FAILED, Reason(code="engine_failure", message=message)
+        case ExitKind.EXITED:
+            message = how.message or f"it exited with {how.code}"
+            return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)
+        case _:
+            assert_never(how.kind)
+
+
+def when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
+    """Return what is said of a cancelled container whose attempt is missing; `message` says why."""
+    if attempt.started_at is not None:
+        return f"cancelled while it ran; {message}"
+    if may_have_run:
+        return f"cancelled, and nobody knows whether it ran; {message}"
+    return "cancelled before it ran"
+
+
+def container_of(attempt_id: str) -> str:
+    """Return the id of the container that an attempt belongs to."""
+    return attempt_id.rpartition("-")[0]
+
+
+def was_placed(container: Container, attempt_id: str, worker_id: str) -> bool:
+    """Return whether an attempt of a container was placed on a worker, ended or not."""
+    return any(
+        attempt.id == attempt_id and attempt.instance_id == worker_id
+        for attempt in container.attempts
+    )
+
+
+# ---- restarts ------------------------------------------------------------------------------------
+
+
+def restart_due(container: Container) -> float | None:
+    """Return when a container whose latest attempt failed is started again, by its `retries`.
+
+    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s` after
+    the restart before at the earliest. None when it is not tried again, or did not fail. It follows
+    from the attempts alone, so that it is known after a crash too.
+    """
+    last = container.attempts[-1] if container.attempts else None
+    if last is None or last.outcome is not AttemptOutcome.FAILED:
+        return None
+    if not _is_tried_again(container, last):
+        return None
+    failed_at = last.finished_at or last.created_at
+    restarts = _restarts(container)
+    if not restarts:
+        return failed_at
+    return max(failed_at, restarts[-1] + container.spec.retries.delay_s)
+
+
+def _is_tried_again(container: Container, last: Attempt) -> bool:
+    retries = container.spec.retries
+    if _failures(container) > retries.most:
+        return False
+    if retries.exit_codes and last.exit_code not in retries.exit_codes:
+        return False
+    code = last.reason.code if last.reason is not None else ""
+    return "failed" in retries.on or code in retries.on
+
+
+def _failures(container: Container) -> int:
+    return sum(attempt.outcome is AttemptOutcome.FAILED for attempt in container.attempts)
+
+
+def _restarts(container: Container) -> list[float]:
+    """Return when attempts were made that followed a failed one; others were no restarts."""
+    pairs = zip(container.attempts, container.attempts[1:], strict=False)
+    return [after.created_at for before, after in pairs if before.outcome is AttemptOutcome.FAILED]
+
+
+def restart_reason(container: Container, due: float) -> Reason:
+    """Return why a container waits that is started again at `due` (seconds since the epoch)."""
+    last = container.attempts[-1]
+    why = last.reason
+    if why is not None and why.code == "exit_code":
+        what = f"exited with {last.exit_code}"
+    else:
+        what = f"failed: {why.message}" if why is not None else "failed"
+    tries = f"attempt {_failures(container)} of {container.spec.retries.most + 1}"
+    message = f"it is started again at {_time_of_day(due)} UTC: {tries} {what}"
+    return Reason(code="restart_delay", message=message)
+
+
+def final_reason(container: Container, reason: Reason | None) -> Reason | None:
+    """Return why a container has failed for good, with the number of its failures if it may retry.
+
+    `reason` is why its latest attempt failed.
+    """
+    most = container.spec.retries.most
+    if reason is None or not most:
+        return reason
+    failures = _failures(container)
+    message = f"{reason.message}; that was attempt {failures} of {most + 1}"
+    if failures <= most:
+        message += ", and such a failure is not tried again"
+    return Reason(code=reason.code, message=message)
+
+
+def _time_of_day(at: float) -> str:
+    minutes, seconds = divmod(int(at) % _DAY_S, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{seconds:02}"
