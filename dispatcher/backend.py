@@ -34,6 +34,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.model import Container
 from dispatcher.planner.fit import impossible
 from dispatcher.queries import ContainerFilter, Page
+from dispatcher.queue import ClassKey
 from dispatcher.runtime import InboxFull, Runtime
 from dispatcher.spec_size import spec_bytes
 from dispatcher.store.errors import (
@@ -136,9 +137,16 @@ class DispatcherBackend:
 
     def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
         problems = []
+        # A list is often thousands of one kind.
+        known: dict[ClassKey, str] = {}
         for index, item in enumerate(items):
-            sentence = impossible(self._types, item.spec.resources, item.spec.constraints)
-            if sentence:
+            spec = item.spec
+            key = ClassKey(
+                resources=spec.resources, constraints=spec.constraints, unnamed=spec.unnamed
+            )
+            if key not in known:
+                known[key] = impossible(self._types, spec.resources, spec.constraints, spec.unnamed)
+            if sentence := known[key]:
                 problems.append((f"[{index}].resources", sentence))
         if problems:
             raise InvalidRequest(problems)

@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
-from dispatcher.config_check import KEY_NAME, LOOPBACK_DRIVER, as_instance_type, check, split_listen
+from dispatcher.config_check import KEY_NAME, LOOPBACK_DRIVER, check, split_listen
 from dispatcher.config_file import read_mapping
 from dispatcher.config_machine import default_data_dir, local_instance_type
 from dispatcher.config_model import Config, TypeConfig
+from dispatcher.config_types import as_instance_type
 from dispatcher.problems import Problems, ProblemsFull, did_you_mean, member
 from dispatcher.quantities import CpuMillis
 from dispatcher.store.sqlite import store_path

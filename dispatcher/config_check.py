@@ -6,15 +6,14 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 
-from dispatcher.config_model import Config, TypeConfig
+from dispatcher.config_model import Config
+from dispatcher.config_types import check_type
 from dispatcher.problems import Problems, member
 from dispatcher.store.sqlite import store_path
 from dispatcher.validation import decode_all
 from drivers.errors import ConfigError, InvalidRequest
-from drivers.interface import InstanceType, Resources
 from drivers.registry import driver
 
 LOOPBACK_DRIVER = "loopback"
@@ -22,7 +21,6 @@ KEY_NAME = "ssh_key"
 
 _CLUSTER = re.compile(r"[a-z0-9-]{1,40}")
 _TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_BUILT_IN_DIMENSIONS = ("cpus", "memory", "disk", "gpus")
 
 
 def check(config: Config, sound: frozenset[str], problems: Problems) -> None:
@@ -139,35 +137,7 @@ def _check_instance_types(config: Config, problems: Problems) -> None:
                 path, "has a bad name: use 1 to 63 letters, digits, '.', '_' and '-', no '-' first"
             )
             continue
-        _check_type(path, each, problems)
-        for part, amounts in (("resources", each.resources), ("reserve", each.reserve.resources)):
-            for dimension in amounts:
-                if dimension in _BUILT_IN_DIMENSIONS:
-                    problems.add(
-                        f"{path}.{part}.{dimension}", "has an option of its own: use that instead"
-                    )
-
-
-def _check_type(path: str, each: TypeConfig, problems: Problems) -> None:
-    for dimension, amount in (("cpus", each.cpus), ("memory", each.memory)):
-        if not amount:
-            problems.add(f"{path}.{dimension}", "must be more than 0: nothing could ever run there")
-    allocatable = as_instance_type(path, each).allocatable
-    left = (
-        ("cpus", each.cpus, allocatable.cpu_millis),
-        ("memory", each.memory, allocatable.memory_bytes),
-        ("disk", each.disk, allocatable.disk_bytes),
-        ("gpus", each.gpus, allocatable.gpus),
-    )
-    for dimension, whole, room in left:
-        if room < 0 or (room == 0 and whole and dimension in ("cpus", "memory")):
-            problems.add(
-                f"{path}.reserve.{dimension}",
-                "leaves nothing of the instance for containers: reserve less",
-            )
-    for dimension, room in allocatable.custom:
-        if room < 0:
-            problems.add(f"{path}.reserve.resources.{dimension}", "is more than the instance has")
+        check_type(path, each, problems)
 
 
 def _check_types_for_driver(config: Config, problems: Problems) -> None:
@@ -189,28 +159,3 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "driver": _check_driver,
     "instance_types": _check_instance_types,
 }
-
-
-def as_instance_type(name: str, each: TypeConfig) -> InstanceType:
-    """Return a configured type as drivers and planner know it."""
-    return InstanceType(
-        name=name,
-        provider_type=each.provider_type or name,
-        resources=Resources(
-            cpu_millis=int(each.cpus),
-            memory_bytes=int(each.memory),
-            disk_bytes=int(each.disk),
-            gpus=each.gpus,
-            custom=tuple(sorted(each.resources.items())),
-        ),
-        reserve=Resources(
-            cpu_millis=int(each.reserve.cpus),
-            memory_bytes=int(each.reserve.memory),
-            disk_bytes=int(each.reserve.disk),
-            gpus=each.reserve.gpus,
-            custom=tuple(sorted(each.reserve.resources.items())),
-        ),
-        price_usd_per_hour=Decimal(each.price_per_hour),
-        preemptible=each.preemptible,
-        labels=tuple(sorted(each.labels.items())),
-    )

@@ -43,6 +43,24 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     parameters: dict[str, Any] = {}
 
 
+class GpusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPUs of an instance type: `memory` is that of each; a `model` of "" has no name."""
+
+    count: Count
+    memory: Size = Size(0)
+    model: Annotated[str, msgspec.Meta(max_length=63)] = ""
+
+
+class TypeDefaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a container gets on a type that does not name a resource; None is as elsewhere."""
+
+    cpus: CpuMillis | None = None
+    memory: Size | None = None
+    disk: Size | None = None
+    gpus: Count | None = None
+    resources: Amounts = {}
+
+
 class ReserveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the operating system of an instance keeps for itself."""
 
@@ -61,11 +79,12 @@ class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     price_per_hour: Price
     provider_type: Annotated[str, msgspec.Meta(max_length=255)] = ""
     disk: Size = Size(0)
-    gpus: Count = 0
+    gpus: Count | GpusConfig = 0
     preemptible: bool = False
     labels: Labels = {}
     resources: Amounts = {}
     reserve: ReserveConfig = ReserveConfig()
+    defaults: TypeDefaultsConfig = TypeDefaultsConfig()
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from dispatcher.quantities import Price
 from drivers.interface import Resources
 
 PRIORITY_DEFAULT = 500
@@ -68,8 +69,22 @@ class Profile(Enum):
     DISTRIBUTE_LOAD = "distribute-load"
 
 
+Spends = Annotated[
+    dict[Annotated[str, msgspec.Meta(min_length=1, max_length=255)], Price],
+    msgspec.Meta(max_length=10_000),
+]
+EVERYBODY_ELSE = "*"
+"""Whom a limit of spending is for that names nobody."""
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `scheduler` section of the configuration."""
+    """The `scheduler` section of the configuration.
+
+    `max_containers` is how many may have a place at once, None for no limit; of it supervisors fill
+    at most `supervisor_fraction`. What all instances cost an hour stays within
+    `max_hourly_spend_usd` (None for no limit), a project's and a user's share within theirs, by
+    name; `EVERYBODY_ELSE` names those who are not named, without it they have no limit.
+    """
 
     placement: Placement = Placement.PACKED
     profile: Profile = Profile.OPTIMIZE_UTILIZATION
@@ -77,8 +92,15 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_containers_per_instance: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 256
     max_price_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.5
     max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
-    max_containers: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    max_containers: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
     supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
+    max_hourly_spend_usd: Price | None = msgspec.field(default=None, name="max_hourly_spend")
+    max_hourly_spend_usd_per_project: Spends = msgspec.field(
+        default_factory=dict, name="max_hourly_spend_per_project"
+    )
+    max_hourly_spend_usd_per_user: Spends = msgspec.field(
+        default_factory=dict, name="max_hourly_spend_per_user"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ class Server:
         )
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
-        await self._listen(stack, backend, [type_.name for type_ in types])
+        await self._listen(stack, backend, types)
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
@@ -255,7 +255,7 @@ class Server:
         self,
         stack: contextlib.AsyncExitStack,
         backend: DispatcherBackend,
-        type_names: list[str],
+        types: tuple[InstanceType, ...],
     ) -> None:
         config = self._config
         app = make_app(
@@ -270,8 +270,9 @@ class Server:
                 cpu_millis=int(config.defaults.cpus),
                 memory_bytes=int(config.defaults.memory),
                 disk_bytes=int(config.defaults.disk),
+                type_dimensions=tuple(sorted({name for t in types for name, _ in t.defaults})),
             ),
-            instance_type_names=type_names,
+            instance_type_names=[type_.name for type_ in types],
             version=_own_version(),
         )
         runner = ApiRunner(app)

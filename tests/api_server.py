@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {
     "cpus": 0.5,
     "memory": "4GiB",
     "disk": "10 GB",
-    "gpus": 1,
+    "gpus": {"count": 2, "memory": "40GiB", "model": "a100"},
     "resources": {"licence": 2, "none": 0},
     "priority": 700,
     "project": "vision",
@@ -40,7 +40,14 @@ FULL: dict[str, Any] = {
         "preemptible": "forbidden",
         "max_price_per_hour": 0.1,
     },
-    "retries": {"lost": False},
+    "supervisor": True,
+    "retries": {
+        "max": 3,
+        "on": ["out_of_memory", "exit_code", "out_of_memory"],
+        "exit_codes": [75, 3, 3],
+        "delay_s": 2.5,
+        "lost": False,
+    },
 }
 
 

@@ -15,13 +15,16 @@ from dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
     ContainerAnswer,
+    GivenAnswer,
+    GpusAnswer,
     InstanceAnswer,
     LeakAnswer,
     LeakList,
     ReasonAnswer,
     RetriesAnswer,
 )
-from dispatcher.model import Attempt, Container, Reason
+from dispatcher.model import Attempt, Container, ContainerSpec, Reason
+from drivers.interface import Resources
 from pool.leaks import Leak
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -70,7 +73,7 @@ def container_answer(container: Container, *, waiting: str = "") -> ContainerAns
         cpus=_cpus(resources.cpu_millis),
         memory=resources.memory_bytes,
         disk=resources.disk_bytes,
-        gpus=resources.gpus,
+        gpus=_gpus(spec),
         resources=dict(resources.custom),
         priority=container.priority,
         project=container.project,
@@ -81,7 +84,8 @@ def container_answer(container: Container, *, waiting: str = "") -> ContainerAns
             preemptible=constraints.preemptible.value,
             max_price_per_hour=constraints.max_price_usd_per_hour,
         ),
-        retries=RetriesAnswer(lost=spec.retry_lost),
+        supervisor=spec.supervisor,
+        retries=_retries(spec),
         user=container.user,
         job=None,
         array_index=None,
@@ -161,6 +165,38 @@ def _cpus(cpu_millis: int) -> float:
     return cpu_millis // 1000 if cpu_millis % 1000 == 0 else cpu_millis / 1000
 
 
+def _gpus(spec: ContainerSpec) -> int | GpusAnswer:
+    wanted = spec.constraints
+    if not wanted.gpu_model and not wanted.gpu_memory_bytes:
+        return spec.resources.gpus
+    return GpusAnswer(
+        count=spec.resources.gpus, memory=wanted.gpu_memory_bytes, model=wanted.gpu_model
+    )
+
+
+def _retries(spec: ContainerSpec) -> RetriesAnswer:
+    wanted = spec.retries
+    return RetriesAnswer(
+        max=wanted.most,
+        on=wanted.on,
+        exit_codes=wanted.exit_codes,
+        delay_s=wanted.delay_s,
+        lost=spec.retry_lost,
+    )
+
+
+def _given(given: Resources | None) -> GivenAnswer | None:
+    if given is None:
+        return None
+    return GivenAnswer(
+        cpus=_cpus(given.cpu_millis),
+        memory=given.memory_bytes,
+        disk=given.disk_bytes,
+        gpus=given.gpus,
+        resources=dict(given.custom),
+    )
+
+
 def _reason(reason: Reason | None) -> ReasonAnswer | None:
     return None if reason is None else ReasonAnswer(code=reason.code, message=reason.message)
 
@@ -181,4 +217,5 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         stdout_bytes=attempt.stdout_bytes,
         stderr_bytes=attempt.stderr_bytes,
         log_complete=attempt.log_complete,
+        given=_given(attempt.resources),
     )

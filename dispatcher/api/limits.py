@@ -45,10 +45,14 @@ class ApiLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a request that does not say gets."""
+    """What a request that does not say gets.
+
+    `type_dimensions` are those in which some instance type has a default of its own instead.
+    """
 
     cpu_millis: int = 1000
     memory_bytes: int = 512 * 2**20
     disk_bytes: int = 0
     priority: int = PRIORITY_DEFAULT
     project: str = "default"
+    type_dimensions: tuple[str, ...] = ()

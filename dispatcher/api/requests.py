@@ -7,19 +7,18 @@ import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from dispatcher.api.backend import NewContainer
 from dispatcher.api.image_reference import image_problem
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.plain_text import text_problem
+from dispatcher.api.specification import gpus_of, specification
 from dispatcher.api.wire import ContainerRequest
-from dispatcher.model import Constraints, ContainerSpec
 from dispatcher.problems import Problems, ProblemsFull, did_you_mean, element, member, quoted
 from dispatcher.validation import decode_checked, parse_json
 from drivers.errors import InvalidRequest
-from drivers.interface import Resources
+from drivers.interface import DIMENSIONS
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
@@ -119,6 +118,9 @@ class SubmissionDecoder:
             problems.add(f"{constraints}.instance_types", "has over 1000 entries: name fewer")
         self._check_count(request.resources, f"{place}resources", problems)
         _check_names(request.resources, f"{place}resources", problems)
+        for name in sorted(request.resources.keys() & set(DIMENSIONS)):
+            problems.add(f"{place}resources.{name}", "has a field of its own: use that instead")
+        _check_gpus(request, f"{place}gpus", problems)
 
     def _check_command(self, command: list[str], path: str, problems: Problems) -> None:
         limits = self._limits
@@ -197,42 +199,12 @@ class SubmissionDecoder:
             problems.add(path, f"has over {self._limits.labels} entries: use fewer")
 
     def _new_container(self, request: ContainerRequest) -> NewContainer:
-        defaults, wanted = self._defaults, request.constraints
+        defaults = self._defaults
         return NewContainer(
-            spec=ContainerSpec(
-                name=request.name,
-                image=request.image,
-                command=tuple(request.command),
-                env=tuple(sorted(request.env.items())),
-                resources=Resources(
-                    cpu_millis=_given(request.cpus, defaults.cpu_millis),
-                    memory_bytes=_given(request.memory, defaults.memory_bytes),
-                    disk_bytes=_given(request.disk, defaults.disk_bytes),
-                    gpus=request.gpus,
-                    custom=tuple(
-                        sorted((name, n) for name, n in request.resources.items() if n > 0)
-                    ),
-                ),
-                constraints=Constraints(
-                    labels=tuple(sorted(wanted.labels.items())),
-                    instance_types=tuple(sorted(set(wanted.instance_types))),
-                    preemptible=wanted.preemptible,
-                    max_price_usd_per_hour=(
-                        None
-                        if wanted.max_price_per_hour is None
-                        else Decimal(wanted.max_price_per_hour)
-                    ),
-                ),
-                labels=tuple(sorted(request.labels.items())),
-                retry_lost=request.retries.lost,
-            ),
-            priority=_given(request.priority, defaults.priority),
+            spec=specification(request, defaults),
+            priority=defaults.priority if request.priority is None else request.priority,
             project=defaults.project if request.project is None else request.project,
         )
-
-
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else int(value)
 
 
 def _bytes(text: str) -> int:
@@ -250,6 +222,16 @@ def _check_names(names: Iterable[str], path: str, problems: Problems) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
             problems.add(member(path, name), f"is not a name: {_NAME_RULE}")
+
+
+def _check_gpus(request: ContainerRequest, path: str, problems: Problems) -> None:
+    wanted = gpus_of(request)
+    if wanted.model and not _NAME.fullmatch(wanted.model):
+        problems.add(f"{path}.model", f"is not a name: {_NAME_RULE}")
+    if not wanted.count and (wanted.model or wanted.memory):
+        problems.add(
+            f"{path}.count", "is 0, but a model or memory is named: ask for at least 1, or for none"
+        )
 
 
 def _what_remains(item: dict[str, Any], wrong: list[str]) -> ContainerRequest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -14,6 +15,10 @@ from pool.model import IdleBehavior
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 Gpus = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+ExitCode = Annotated[int, msgspec.Meta(ge=1, le=255)]
+
+RETRIES_MAX = 100
+RETRY_DELAY_MAX_S = 86_400
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,13 +36,37 @@ class ConstraintsRequest(Request, frozen=True, kw_only=True):
     max_price_per_hour: Price | None = None
 
 
+class GpusRequest(Request, frozen=True, kw_only=True):
+    """How many GPUs, and what each of them is at least; a `model` of "" is any."""
+
+    count: Gpus = 1
+    memory: Size | None = None
+    model: str = ""
+
+
+class RetryOn(Enum):
+    """The failures of a program that can be tried again, by their reason; `failed` is all."""
+
+    FAILED = "failed"
+    EXIT_CODE = "exit_code"
+    OUT_OF_MEMORY = "out_of_memory"
+    ENGINE_FAILURE = "engine_failure"
+    START_REFUSED = "start_refused"
+
+
 class RetriesRequest(Request, frozen=True, kw_only=True):
-    """Which failures are tried again: `lost` is the infrastructure's fault."""
+    """Which failures are tried again: the program's, at most `max` times, and lost attempts.
 
-    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset(
-        {"max", "on", "exit_codes", "delay_s"}
+    `exit_codes` are those that count, [] for all; after the first retry the next comes no sooner
+    than `delay_s` after the one before.
+    """
+
+    max: Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)] = 0
+    on: Annotated[tuple[RetryOn, ...], msgspec.Meta(min_length=1, max_length=32)] = (
+        RetryOn.FAILED,
     )
-
+    exit_codes: Annotated[tuple[ExitCode, ...], msgspec.Meta(max_length=255)] = ()
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=RETRY_DELAY_MAX_S)] = 15.0
     lost: bool = True
 
 
@@ -49,7 +78,6 @@ class ContainerRequest(Request, frozen=True, kw_only=True):
             "time_limit_s",
             "grace_period_s",
             "not_before",
-            "supervisor",
             "after",
             "inputs",
             "outputs",
@@ -63,12 +91,13 @@ class ContainerRequest(Request, frozen=True, kw_only=True):
     cpus: CpuMillis | None = None
     memory: Size | None = None
     disk: Size | None = None
-    gpus: Gpus = 0
+    gpus: Gpus | GpusRequest | None = None
     resources: dict[str, Amount] = {}
     priority: Priority | None = None
     project: str | None = None
     labels: dict[str, str] = {}
     constraints: ConstraintsRequest = ConstraintsRequest()
+    supervisor: bool = False
     retries: RetriesRequest = RetriesRequest()
 
 
@@ -111,13 +140,39 @@ class ConstraintsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetriesAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures are tried again."""
+    """Which failures are tried again, how often and how soon."""
 
+    max: int
+    on: tuple[str, ...]
+    exit_codes: tuple[int, ...]
+    delay_s: float
     lost: bool
 
 
+class GpusAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs of which more is asked than their number; `memory` is that of each, in bytes."""
+
+    count: int
+    memory: int
+    model: str
+
+
+class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt was given on its instance; sizes in bytes."""
+
+    cpus: float
+    memory: int
+    disk: int
+    gpus: int
+    resources: dict[str, int]
+
+
 class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One try on one instance; `outcome` is null until it is known."""
+    """One try on one instance; `outcome` is null until it is known.
+
+    `given` is null where that is what the container says, and something else where its instance
+    type has defaults of its own.
+    """
 
     id: str
     number: int
@@ -133,10 +188,14 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stdout_bytes: int
     stderr_bytes: int
     log_complete: bool
+    given: GivenAnswer | None
 
 
 class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One container; sizes in bytes, times in RFC 3339, cost in US dollars."""
+    """One container; sizes in bytes, times in RFC 3339, cost in US dollars.
+
+    `gpus` is a number, or an object where a model or a size of their memory is asked for.
+    """
 
     id: str
     name: str
@@ -146,12 +205,13 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float
     memory: int
     disk: int
-    gpus: int
+    gpus: int | GpusAnswer
     resources: dict[str, int]
     priority: int
     project: str
     labels: dict[str, str]
     constraints: ConstraintsAnswer
+    supervisor: bool
     retries: RetriesAnswer
     user: str
     job: str | None

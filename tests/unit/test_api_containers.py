@@ -39,7 +39,8 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
             "preemptible": "allowed",
             "max_price_per_hour": None,
         },
-        "retries": {"lost": True},
+        "supervisor": False,
+        "retries": {"max": 0, "on": ["failed"], "exit_codes": [], "delay_s": 15.0, "lost": True},
         "user": "anonymous",
         "job": None,
         "array_index": None,
@@ -63,6 +64,12 @@ async def test_a_full_container_comes_back_as_it_was_meant(client: Client) -> No
     constraints = {**FULL["constraints"], "instance_types": ["large", "small"]}
     asked = {**FULL, "memory": 4 * 2**30, "disk": 10**10, "resources": {"licence": 2}}
     asked["constraints"] = constraints
+    asked["gpus"] = {"count": 2, "memory": 40 * 2**30, "model": "a100"}
+    asked["retries"] = {
+        **FULL["retries"],
+        "on": ["exit_code", "out_of_memory"],
+        "exit_codes": [3, 75],
+    }
     assert {key: answer[key] for key in asked} == asked
 
 

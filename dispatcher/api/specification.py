@@ -1,0 +1,86 @@
+"""From one request that was found to be sound to the specification that is stored."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dispatcher.api.limits import Defaults
+from dispatcher.api.wire import ContainerRequest, GpusRequest, RetriesRequest
+from dispatcher.model import Constraints, ContainerSpec, Retries
+from drivers.interface import Resources
+
+
+def specification(request: ContainerRequest, defaults: Defaults) -> ContainerSpec:
+    """Return what a request asks for, with the defaults of the configuration filled in.
+
+    Of what it does not name, those dimensions are noted for which some instance type has a default
+    of its own.
+    """
+    return ContainerSpec(
+        name=request.name,
+        image=request.image,
+        command=tuple(request.command),
+        env=tuple(sorted(request.env.items())),
+        resources=Resources(
+            cpu_millis=_given(request.cpus, defaults.cpu_millis),
+            memory_bytes=_given(request.memory, defaults.memory_bytes),
+            disk_bytes=_given(request.disk, defaults.disk_bytes),
+            gpus=gpus_of(request).count,
+            custom=tuple(sorted((name, n) for name, n in request.resources.items() if n > 0)),
+        ),
+        constraints=_constraints(request),
+        labels=tuple(sorted(request.labels.items())),
+        retry_lost=request.retries.lost,
+        retries=_retries(request.retries),
+        unnamed=tuple(sorted(set(defaults.type_dimensions) - _named(request))),
+        supervisor=request.supervisor,
+    )
+
+
+def gpus_of(request: ContainerRequest) -> GpusRequest:
+    """Return the GPUs that a request asks for, none where it names none."""
+    match request.gpus:
+        case None:
+            return GpusRequest(count=0)
+        case GpusRequest():
+            return request.gpus
+        case _:
+            return GpusRequest(count=request.gpus)
+
+
+def _named(request: ContainerRequest) -> set[str]:
+    dimensions = {
+        "cpus": request.cpus,
+        "memory": request.memory,
+        "disk": request.disk,
+        "gpus": request.gpus,
+    }
+    return {name for name, wanted in dimensions.items() if wanted is not None} | {
+        *request.resources
+    }
+
+
+def _constraints(request: ContainerRequest) -> Constraints:
+    wanted, gpus = request.constraints, gpus_of(request)
+    ceiling = wanted.max_price_per_hour
+    return Constraints(
+        labels=tuple(sorted(wanted.labels.items())),
+        gpu_model=gpus.model,
+        gpu_memory_bytes=int(gpus.memory or 0),
+        instance_types=tuple(sorted(set(wanted.instance_types))),
+        preemptible=wanted.preemptible,
+        max_price_usd_per_hour=None if ceiling is None else Decimal(ceiling),
+    )
+
+
+def _retries(wanted: RetriesRequest) -> Retries:
+    return Retries(
+        most=wanted.max,
+        on=tuple(sorted({each.value for each in wanted.on})),
+        exit_codes=tuple(sorted(set(wanted.exit_codes))),
+        delay_s=wanted.delay_s,
+    )
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else int(value)
