@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 import click
 
@@ -15,7 +16,10 @@ from dispatcher.cli.views import (
     CONTAINER_STATES,
     UNFINISHED_STATES,
     AttemptView,
+    ConstraintsView,
     ContainerView,
+    GpusView,
+    RetriesView,
     view,
 )
 from dispatcher.cli.waiting import await_containers, status_of
@@ -128,8 +132,12 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("cpus", f"{seen.cpus:g}"),
         ("memory", output.size(seen.memory)),
         ("disk", output.size(seen.disk)),
-        ("gpus", str(seen.gpus) if seen.gpus else ""),
-        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))),
+        ("gpus", _gpus(seen.gpus)),
+        ("resources", _pairs(seen.resources)),
+        ("runs only on", _constraints(seen.constraints)),
+        ("retries", _retries(seen.retries)),
+        ("supervisor", "yes" if seen.supervisor else ""),
+        ("labels", _pairs(seen.labels)),
         ("priority", str(seen.priority)),
         ("user", seen.user),
         ("project", seen.project),
@@ -141,6 +149,32 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
     ]
+
+
+def _pairs(entries: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(entries.items()))
+
+
+def _gpus(gpus: int | GpusView) -> str:
+    if not isinstance(gpus, GpusView):
+        return str(gpus) if gpus else ""
+    memory = f"{output.size(gpus.memory)} each" if gpus.memory else ""
+    return ", ".join(part for part in (str(gpus.count), gpus.model, memory) if part)
+
+
+def _constraints(wanted: ConstraintsView) -> str:
+    price = wanted.max_price_per_hour
+    parts = (
+        " or ".join(wanted.instance_types),
+        _pairs(wanted.labels),
+        {"required": "preemptible", "forbidden": "not preemptible"}.get(wanted.preemptible, ""),
+        "" if price is None else f"at most ${price}/h",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _retries(retries: RetriesView) -> str:
+    return f"{retries.max} ({', '.join(retries.on)})" if retries.max else ""
 
 
 def attempt_row(attempt: AttemptView) -> tuple[str, ...]:

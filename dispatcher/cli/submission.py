@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -34,6 +35,39 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
             )
         mapping[name] = content
     return mapping
+
+
+def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
+    """Return NAME=N arguments as a mapping; raises `Failure` for one that is something else."""
+    return {name: _whole(option, text) for name, text in pairs(option, values).items()}
+
+
+def gpus(text: str) -> object:
+    """Return what "N[,model=MODEL][,memory=SIZE]" asks for, as JSON; sizes are left as they are.
+
+    Raises `Failure` for anything else.
+    """
+    count, *details = text.split(",")
+    wanted: dict[str, object] = {"count": _whole("--gpus", count)}
+    for name, value in pairs("--gpus", details).items():
+        if name not in ("model", "memory") or not value:
+            raise Failure(
+                f"--gpus {text!r} has {name!r}, which is not model=MODEL or memory=SIZE",
+                remedy="Write for example --gpus 2,model=a100,memory=40GiB",
+                exit_code=USAGE,
+            )
+        wanted[name] = value
+    return wanted if details else wanted["count"]
+
+
+def _whole(option: str, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise Failure(
+            f"{option} has {text!r}, which is not a whole number",
+            remedy="Write a number from 0 on",
+            exit_code=USAGE,
+        )
+    return int(text)
 
 
 def read_files(paths: Sequence[str]) -> object:

@@ -13,7 +13,7 @@ from dispatcher.cli.failure import Failure
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
 from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcomes
-from dispatcher.cli.submission import pairs, read_files
+from dispatcher.cli.submission import amounts, gpus, pairs, read_files
 from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
 
@@ -22,7 +22,17 @@ CONTAINER_OPTIONS = (
     click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
     click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
     click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
-    click.option("--gpus", type=WholeNumber(0), metavar="N", help="Number of GPUs."),
+    click.option(
+        "--gpus",
+        metavar="N[,model=MODEL][,memory=SIZE]",
+        help="Number of GPUs, and what each of them is, like 2,model=a100,memory=40GiB.",
+    ),
+    click.option(
+        "--resource",
+        multiple=True,
+        metavar="NAME=N",
+        help="An amount of a resource of your own, like licence=1, repeated.",
+    ),
     click.option(
         "--priority",
         type=WholeNumber(0, PRIORITY_MAX),
@@ -33,6 +43,18 @@ CONTAINER_OPTIONS = (
         "--env", "-e", multiple=True, metavar="NAME[=VALUE]", help="A variable (or ours), repeated."
     ),
     click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label, repeated."),
+    click.option(
+        "--retries",
+        type=WholeNumber(0),
+        metavar="N",
+        help="Try again up to N times when the program fails.",
+    ),
+    click.option(
+        "--supervisor",
+        is_flag=True,
+        default=None,
+        help="It submits others: keep it from taking all places.",
+    ),
     click.option("--name", metavar="NAME", help="A name for people."),
     click.option("--project", metavar="PROJECT", help="The project that pays."),
     click.option(
@@ -141,12 +163,18 @@ def body_of(files: tuple[str, ...], command: tuple[str, ...], described: dict[st
 def described_container(command: tuple[str, ...], described: dict[str, Any]) -> Json:
     """Return one container as JSON, with nothing in it that was not asked for."""
     body: Json = {"command": list(command)}
-    for field in ("name", "image", "memory", "disk", "gpus", "priority", "project"):
+    for field in ("name", "image", "memory", "disk", "priority", "project", "supervisor"):
         if described[field] is not None:
             body[field] = described[field]
     if described["cpus"] is not None:
         cpus = described["cpus"]
         body["cpus"] = int(cpus) if cpus == int(cpus) else cpus
+    if described["gpus"] is not None:
+        body["gpus"] = gpus(described["gpus"])
+    if described["resource"]:
+        body["resources"] = amounts("--resource", described["resource"])
+    if described["retries"] is not None:
+        body["retries"] = {"max": described["retries"]}
     if described["env"]:
         body["env"] = pairs("--env", described["env"], from_environment=True)
     if described["label"]:

@@ -43,6 +43,30 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     log_complete: bool = True
 
 
+class GpusView(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs of which more is asked than their number."""
+
+    count: int
+    memory: int = 0
+    model: str = ""
+
+
+class ConstraintsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the instance must be, beside large enough."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    instance_types: tuple[str, ...] = ()
+    preemptible: str = "allowed"
+    max_price_per_hour: Decimal | None = None
+
+
+class RetriesView(msgspec.Struct, frozen=True, kw_only=True):
+    """How often which failures of the program are tried again."""
+
+    max: int = 0
+    on: tuple[str, ...] = ()
+
+
 class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     """A container as the server answers it, or as far as an event tells of it."""
 
@@ -56,7 +80,11 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float = 0
     memory: int = 0
     disk: int = 0
-    gpus: int = 0
+    gpus: int | GpusView = 0
+    resources: dict[str, int] = msgspec.field(default_factory=dict)
+    constraints: ConstraintsView = ConstraintsView()
+    retries: RetriesView = RetriesView()
+    supervisor: bool = False
     priority: int = 0
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     exit_code: int | None = None

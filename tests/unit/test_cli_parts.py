@@ -16,7 +16,7 @@ from dispatcher.cli.containers import show_fields
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, parse
 from dispatcher.cli.progress import outcome_line
-from dispatcher.cli.submission import pairs, read_files
+from dispatcher.cli.submission import amounts, gpus, pairs, read_files
 from dispatcher.cli.views import ContainerView, InstanceView, ReasonView, view
 
 
@@ -115,6 +115,62 @@ def test_a_pair_without_name_or_value_is_a_usage_error(argument: str) -> None:
     with pytest.raises(Failure) as caught:
         pairs("--env", [argument], from_environment=True)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2", 2),
+        ("0", 0),
+        ("2,model=a100", {"count": 2, "model": "a100"}),
+        ("1,memory=40GiB,model=h/100", {"count": 1, "memory": "40GiB", "model": "h/100"}),
+    ],
+)
+def test_gpus_are_a_number_or_what_each_of_them_is(text: str, wanted: object) -> None:
+    assert gpus(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "-1", "a100", "1.5", "2,a100", "2,", "2,model=", "2,cores=1"])
+def test_other_gpus_are_a_usage_error(text: str) -> None:
+    with pytest.raises(Failure) as caught:
+        gpus(text)
+    assert caught.value.exit_code == 2
+
+
+def test_amounts_are_whole_numbers() -> None:
+    assert amounts("--resource", ["licence=2", "b=0"]) == {"licence": 2, "b": 0}
+    for wrong in ("licence", "licence=", "licence=1.5", "licence=-1", "=1"):
+        with pytest.raises(Failure, match="--resource"):
+            amounts("--resource", [wrong])
+
+
+def test_what_was_asked_for_is_shown() -> None:
+    seen = view(
+        {
+            "id": "c-1",
+            "state": "queued",
+            "gpus": {"count": 2, "memory": 40 * 2**30, "model": "a100"},
+            "resources": {"licence": 1},
+            "constraints": {
+                "labels": {"zone": "eu"},
+                "instance_types": ["large", "small"],
+                "preemptible": "forbidden",
+                "max_price_per_hour": 0.5,
+            },
+            "retries": {"max": 3, "on": ["exit_code"]},
+            "supervisor": True,
+        },
+        ContainerView,
+    )
+    shown = dict(show_fields(seen))
+    assert shown["gpus"] == "2, a100, 40GiB each"
+    assert shown["resources"] == "licence=1"
+    assert shown["runs only on"] == "large or small, zone=eu, not preemptible, at most $0.5/h"
+    assert shown["retries"] == "3 (exit_code)"
+    assert shown["supervisor"] == "yes"
+    plain = dict(show_fields(view({"id": "c-1", "state": "queued", "gpus": 3}, ContainerView)))
+    assert plain["gpus"] == "3"
+    assert not any(plain[name] for name in ("resources", "runs only on", "retries", "supervisor"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.cli.main import main
-from dispatcher.model import Preemptible
+from dispatcher.model import Preemptible, Retries
 from tests.cli_server import CliServer, cli_server
 
 Capture = pytest.CaptureFixture[str]
@@ -35,7 +35,9 @@ def test_submit_sends_every_option(server: CliServer, capsys: Capture) -> None:
     container_id = submitted(
         capsys,
         *("--image", "debian:12", "--cpus", "1.5", "--memory", "4GiB", "--disk", "10GiB"),
-        *("--gpus", "2", "--priority", "700", "--env", "A=b=c", "--label", "team=x"),
+        *("--gpus", "2,model=a100,memory=40GiB", "--resource", "licence=3", "--resource", "b=1"),
+        *("--retries", "4", "--supervisor"),
+        *("--priority", "700", "--env", "A=b=c", "--label", "team=x"),
         *("--name", "train", "--project", "science", "--instance-type", "large"),
         *("--constraint-label", "zone=a", "--preemptible", "forbidden", "--max-price", "0.5"),
         *("--", "python3", "train.py", "--epochs", "3", "--help"),
@@ -51,6 +53,11 @@ def test_submit_sends_every_option(server: CliServer, capsys: Capture) -> None:
     assert made.spec.resources.memory_bytes == 4 * 2**30
     assert made.spec.resources.disk_bytes == 10 * 2**30
     assert made.spec.resources.gpus == 2
+    assert made.spec.constraints.gpu_model == "a100"
+    assert made.spec.constraints.gpu_memory_bytes == 40 * 2**30
+    assert made.spec.resources.custom == (("b", 1), ("licence", 3))
+    assert made.spec.retries == Retries(most=4)
+    assert made.spec.supervisor
     assert made.spec.constraints.labels == (("zone", "a"),)
     assert made.spec.constraints.instance_types == ("large",)
     assert made.spec.constraints.preemptible is Preemptible.FORBIDDEN
