@@ -28,6 +28,7 @@ from pool.model import IdleBehavior, WorkerState
 from pool.transitions import Trigger
 from tests.sim.doubts import Doubts
 from tests.sim.hosts import Host
+from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
 from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.timeline import Timeline
@@ -101,6 +102,7 @@ class Conduct:
         if process is self._process:
             self._shortages.look(self._timeline.now)
             self._doubts.look()
+            self._presence.look()
             self._upkeep.look(self._changes.until, self._listings.until)
             self._work.look()
 
@@ -110,6 +112,7 @@ class Conduct:
         self._ops = Bucket(settings.max_cloud_ops_per_second)
         self._probes = Bucket(settings.max_probes_per_second)
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
+        self._presence = Presence(process)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._doubts = Doubts(process, self._timeline)
@@ -184,8 +187,7 @@ class Conduct:
             # A KILL that an instance without a way to it never got counts as well.
             known = process.engine.pool.attempts
             given_up = all(
-                host.processes[a].immortal or (a in known and idle.given_up(known[a]))
-                for a in running
+                host.processes[a].stuck or (a in known and idle.given_up(known[a])) for a in running
             )
             expect(given_up, "drain waits for what runs", f"{host.machine.id}: {running}")
 
@@ -223,6 +225,7 @@ class Conduct:
         """Look at an event before the engine gets it: what it holds is known from now on."""
         if process is not self._process:
             self._begin(process)
+        self._presence.heard(event)
         self._upkeep.heard(event)
         self._work.heard(event)
         now = self._timeline.now

@@ -41,6 +41,8 @@ PROMISES: dict[str, str] = {
     "is final",
     "what is refused for its own fault is not tried again": "nothing starts that a runner refused "
     "for a fault of the request",
+    "a start without an answer is looked for": "a probe is due where nobody knows whether an "
+    "attempt started",
     "no log is awaited that cannot come": "a log comes while there is a session, or is given up",
     # ---- ending attempts
     "TERM comes before KILL": "KILL comes term_timeout_s after the first TERM, not before",
@@ -61,6 +63,7 @@ PROMISES: dict[str, str] = {
     "no more is created than is waited for": "no more instances of a type come than containers "
     "wait for",
     "claims are journalled": "whoever has a claim is locked in the store",
+    "nobody has two places": "after a pass, whoever has a claim waits: nobody started as well",
     "claims are given up": "whoever is locked in the store has a claim",
     "complaints are heard": "what an instance says of itself is known while there is a session",
     "no instance is judged too soon": "no instance is called broken before three starts in a row "
@@ -76,7 +79,10 @@ PROMISES: dict[str, str] = {
     "one trial create at a time": "after a hold one create at a time is tried in its scope",
     "holds are as long as they must be": "each hold of the pool begins and ends as an account of "
     "its own says",
-    "creates have their turn": "no create waits for a token for longer than a minute",
+    "creates have their turn": "no create waits for a token for longer than a minute, nor while "
+    "listings that were asked for later go",
+    "deadlines are kept": "no deadline comes before it is due, none is put off by a later one, "
+    "and none that is cleared comes",
     # ---- the cloud's other calls
     "the rate of cloud operations": "calls of the cloud's keep to max_cloud_ops_per_second",
     "the rate of probes": "probes keep to max_probes_per_second",
@@ -96,6 +102,8 @@ PROMISES: dict[str, str] = {
     "powers itself off",
     "a held instance's lease is suspended": "the lease of a held instance that can be reached is "
     "off",
+    "who is gone is not listed": "no instance is given up before a listing that should show it "
+    "lacks it",
     "no session with what is shut down": "no session stays with what is being destroyed",
     "no busy instance is idled out": "what is idled out, or unwanted, runs nothing",
     "drain waits for what runs": "what is drained runs nothing that may still end",
@@ -163,6 +171,7 @@ FAULTS: dict[str, str] = {
     "slow_deaths": "share of processes that take a while to end after a signal",
     "refusing": "share of instances that refuse every start",
     "wrong_clocks": "share of instances whose clock is wrong",
+    "partitions_every_s": "mean time between ways to an instance that are gone for up to a minute",
     "late_addresses": "whether addresses are known only after the boot",
     # ---- DispatcherFaults
     "crashes_every_s": "mean time between crashes of the dispatcher, between any two steps",
@@ -176,6 +185,7 @@ FAULTS: dict[str, str] = {
     "containers": "how many lists of containers are submitted",
     "longest_list": "how many containers a list has at most",
     "longest_run_s": "for up to how long a container runs",
+    "alike": "share of containers that ask for what the first of their list does",
     "failing": "share of containers that exit with a code other than 0",
     "cancels_every_s": "mean time between cancels",
     "priorities_every_s": "mean time between changes of a priority, to 0 among others",

@@ -97,6 +97,38 @@ RESTARTS = (
         old="self._record_instances_not_listed(now)",
         new="pass",
     ),
+    Mutant(
+        name="cancels are forgotten",
+        guard="a cancel that was committed is taken up again",
+        fault="a crash between a cancel's commit and its event",
+        where="dispatcher.engine:Engine.begin",
+        old="if container.cancel_requested:",
+        new="if False:",
+    ),
+    Mutant(
+        name="locked and held back",
+        guard="a container held back by its priority gives up its claim after a restart",
+        fault="a crash between a priority's commit and its event",
+        where="dispatcher.engine:Engine.begin",
+        old="elif container.priority == 0 and container.state is ContainerState.LOCKED:",
+        new="elif False:",
+    ),
+    Mutant(
+        name="kills are forgotten",
+        guard="an attempt that was being ended is ended by the next process",
+        fault="a crash between TERM and the exit",
+        where="dispatcher.engine:Engine.begin",
+        old="elif container.has_open_attempt and container.attempts[-1].ending is not None:",
+        new="elif False:",
+    ),
+    Mutant(
+        name="planning before the listing",
+        guard="nothing is planned before the first listing",
+        fault="listings that fail",
+        where="dispatcher.engine:Engine.handle",
+        old="if self._dirty and self.pool.listed_once:",
+        new="if self._dirty:",
+    ),
 )
 ENDINGS = (
     Mutant(

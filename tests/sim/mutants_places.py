@@ -37,6 +37,14 @@ QUEUE = (
         old="if place is not None and place[0] == order:",
         new="if False:",
     ),
+    Mutant(
+        name="found twice",
+        guard="the entry of an earlier wait is a ghost",
+        fault="containers that are alike, held back and released",
+        where="dispatcher.queue:RequestClass.first",
+        old="self._places.get(heap[0][1]) != (heap[0][0], heap[0][2])",
+        new="self._places.get(heap[0][1], (None, 0))[0] != heap[0][0]",
+    ),
 )
 ROOM = (
     Mutant(
@@ -117,6 +125,14 @@ ROOM = (
         fault="instances that boot",
         where="pool.probing:is_ready",
         old="and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)",
+        new="",
+    ),
+    Mutant(
+        name="work for the draining",
+        guard="broken workers get no work",
+        fault="instances that break",
+        where="pool.probing:takes_work",
+        old="and not idle.is_draining(worker)",
         new="",
     ),
 )

@@ -119,4 +119,20 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         old="max(0, core.settings.max_concurrent_creates - len(types_in_flight(core)))",
         new="core.settings.max_concurrent_creates",
     ),
+    Mutant(
+        name="two probes at a time",
+        guard="one probe at a time",
+        fault="starts without an answer",
+        where="pool.probing:release",
+        old="worker is not None and not worker.probe_op and worker.address",
+        new="worker is not None and worker.address",
+    ),
+    Mutant(
+        name="creates never have their turn",
+        guard="creates that wait long enough go before other calls",
+        fault="a low rate",
+        where="pool.gates:CloudGate._next_kind",
+        old="if creates_since is not None and creates_since + _PATIENCE_OF_CREATES_S < rank:",
+        new="if False:",
+    ),
 )

@@ -53,6 +53,38 @@ STARTS = (
         old="if worker is not None and not refused:",
         new="if worker is not None:",
     ),
+    Mutant(
+        name="unknown and never asked",
+        guard="a start without an answer is looked for",
+        fault="answers that come late",
+        where="pool.attempts:on_unknown",
+        old="core.timers.soonest(TimerKind.PROBE, worker.id, now)",
+        new="",
+    ),
+    Mutant(
+        name="unknown and settled",
+        guard="a probe that began before a start's outcome was unknown says nothing of it",
+        fault="sessions that drop",
+        where="pool.attempts:on_unknown",
+        old="attempt.settled_op = core.next_op()",
+        new="",
+    ),
+    Mutant(
+        name="started and settled",
+        guard="a probe that began before a start was confirmed says nothing of it",
+        fault="probes that overlap a start",
+        where="pool.attempts:on_started",
+        old="attempt.settled_op = core.next_op()",
+        new="",
+    ),
+    Mutant(
+        name="refusals are never forgiven",
+        guard="refusals count only in a row",
+        fault="starts that are refused",
+        where="pool.attempts:on_started",
+        old="worker.strikes = 0",
+        new="pass",
+    ),
 )
 EXITS = (
     Mutant(
@@ -111,6 +143,22 @@ EXITS = (
         old="elif current:",
         new="elif True:",
     ),
+    Mutant(
+        name="strays of others",
+        guard="an instance has no say about attempts on others",
+        fault="strays whose names others have",
+        where="pool.core:PoolCore.find_attempt",
+        old="attempt.worker_id == worker_id and ",
+        new="",
+    ),
+    Mutant(
+        name="exits change nothing",
+        guard="an exit makes older lists worthless",
+        fault="lists that come late",
+        where="pool.attempts:_vacate",
+        old="worker.revision += 1",
+        new="pass",
+    ),
 )
 KILLS = (
     Mutant(
@@ -160,6 +208,14 @@ KILLS = (
         where="pool.probing:on_succeeded",
         old="_resume_signals(core, worker, now)",
         new="pass",
+    ),
+    Mutant(
+        name="signals hastened",
+        guard="a session that flaps does not use up the KILLs",
+        fault="sessions that drop, processes that are slow to die",
+        where="pool.probing:_resume_signals",
+        old="if core.timers.due(TimerKind.SIGNAL, attempt.id) is None:",
+        new="if True:",
     ),
 )
 PROBES = (
@@ -242,6 +298,22 @@ PROBES = (
         where="pool.probing:_pin",
         old='core.note_changed(worker, "its host key is proven")',
         new="",
+    ),
+    Mutant(
+        name="held while it is probed",
+        guard="who is held while a probe is under way has its lease suspended",
+        fault="admins",
+        where="pool.probing:on_succeeded",
+        old="if not current:",
+        new="if False:",
+    ),
+    Mutant(
+        name="an old complaint is heard",
+        guard="a list is not taken for newer than the heartbeats",
+        fault="instances that break, lists that come late",
+        where="pool.probing:on_succeeded",
+        old="    if reattached:\n        # Later on",
+        new="    if True:\n        # Later on",
     ),
 )
 

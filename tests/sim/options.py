@@ -33,7 +33,7 @@ class HostFaults:
     that nobody asked for; `flaps` are many drops in a row, `drops_at_starts` come before the answer
     to a start does; `late_lists` of what runs arrive after later news, `late_orders` to start after
     later probes; `slow_deaths` take a while after the signal, some instances are `refusing` every
-    start, some have `wrong_clocks`.
+    start, some have `wrong_clocks`; `partitions` cut a session and silence the instance at once.
     """
 
     drops_every_s: float = 0.0
@@ -62,6 +62,7 @@ class HostFaults:
     refusing: float = 0.0
     wrong_clocks: float = 0.0
     broken_boots: float = 0.0
+    partitions_every_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,10 @@ class DispatcherFaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What users and admins do; mean times of 0 are never."""
+    """What users and admins do; mean times of 0 are never.
+
+    `alike` is the share of containers that ask for what the first one of their list does.
+    """
 
     containers: int = 20
     longest_list: int = 2
@@ -95,6 +99,7 @@ class Demand:
     priorities_every_s: float = 0.0
     behaviors_every_s: float = 0.0
     kills_every_s: float = 0.0
+    alike: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +160,7 @@ class SimOptions:
 def options_of(seed: int) -> SimOptions:
     """Return the run that a seed stands for: each fault is there in some runs, mixed at random."""
     dice, rarer = Dice(seed, "options"), Dice(seed, "rarer options")
-    return SimOptions(
+    options = SimOptions(
         seed=seed,
         safety_s=dice.between(150, 700),
         demand=_demand(dice, rarer),
@@ -176,6 +181,59 @@ def options_of(seed: int) -> SimOptions:
         left_over=rarer.whole(0, 2),
         restarts_in_calm=rarer.falls(0.5),
     )
+    return _worse(options, Dice(seed, "worse options"))
+
+
+def _worse(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, faults come close together: some need each other."""
+    hosts = replace(options.hosts, partitions_every_s=_every(dice, 60))
+    demand = replace(options.demand, alike=_share(dice, 1.0))
+    faults = options.cloud.faults
+    if dice.falls(0.25):
+        # News of starts crosses with lists of what runs.
+        hosts = replace(
+            hosts,
+            late_lists=0.9,
+            late_orders=0.7,
+            drops_at_starts=0.2,
+            slow_answers=0.2,
+            drops_every_s=15.0,
+        )
+        demand = replace(
+            demand,
+            longest_run_s=dice.between(2, 30),
+            behaviors_every_s=20.0,
+            cancels_every_s=20.0,
+        )
+        faults = msgspec.structs.replace(faults, breaking=0.6, longest_life_s=100.0)
+    if dice.falls(0.15):
+        faults = msgspec.structs.replace(faults, rate_limits=0.4, create_errors=0.4)
+    pool, scheduler = options.pool, options.scheduler
+    quick: dict[str, float] = {}
+    if dice.falls(0.15):
+        # What takes long comes to its end where little else goes wrong.
+        hosts = replace(
+            hosts, immortal=0.25, reboots_every_s=0.0, deaths_every_s=0.0, freezes_every_s=0.0
+        )
+        demand = replace(demand, longest_run_s=250.0, cancels_every_s=10.0, kills_every_s=0.0)
+        pool = msgspec.structs.replace(pool, term_timeout_s=5.0)
+        scheduler = msgspec.structs.replace(
+            scheduler,
+            placement=Placement.PACKED,
+            max_instances=2,
+            max_containers_per_instance=256,
+        )
+    if dice.falls(0.15):
+        # Instances are gone again before the call that made them has returned.
+        hosts = replace(hosts, broken_boots=0.5)
+        quick = {"create_delay_s": 28.0, "boot_time_s": 2.0, "destroy_delay_s": 2.0}
+        pool = msgspec.structs.replace(pool, max_concurrent_creates=1)
+        faults = msgspec.structs.replace(faults, slow_boots=0.4)
+    if demand.alike:
+        lists = demand.containers // 3 + 1
+        demand = replace(demand, containers=lists, longest_list=max(demand.longest_list, 6))
+    cloud = msgspec.structs.replace(options.cloud, faults=faults, **quick)
+    return replace(options, hosts=hosts, demand=demand, cloud=cloud, pool=pool, scheduler=scheduler)
 
 
 def without(options: SimOptions, names: list[str]) -> SimOptions:

@@ -69,6 +69,11 @@ class VirtualStore:
             0, self.faults.longest_stall_s
         )
 
+    @property
+    def stalled(self) -> bool:
+        """Return whether nothing is committed now."""
+        return self._timeline.now < self._stalled_until
+
     def crash(self) -> None:
         """Lose what is not committed; of what is being written the dice decide."""
         if self._pending and not self._refuses and self._dice.falls(0.5):
@@ -90,7 +95,7 @@ class VirtualStore:
         if life != self._life:
             return
         self._planned = False
-        if self._timeline.now < self._stalled_until:
+        if self.stalled:
             self._plan()
             return
         pending = self._pending.popleft()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CRASH_WITHIN_STEPS = 8
 CRASH_AFTER_S = 30.0
+LONGEST_PARTITION_S = 60.0
 
 
 class Trouble:
@@ -96,7 +97,9 @@ class Trouble:
         if host is None:
             return
         attempts = self._world.store.attempts
+        running = [a for a, where in self._world.truth.live.items() if where is not host]
         elsewhere = sorted(a for a in attempts if attempts[a].instance_id != host.machine.id)
+        elsewhere = sorted(running) or elsewhere
         name = f"stray-{self._dice.whole(0, 1_000_000)}"
         if elsewhere and self._dice.falls(0.5):
             name = elsewhere[self._dice.whole(0, len(elsewhere) - 1)]
@@ -114,6 +117,14 @@ class Trouble:
             until = self._world.timeline.now + self._dice.between(1, longest_s)
             host.frozen_until = max(host.frozen_until, until)
             self._silence(host)
+
+    def _partition(self) -> None:
+        """Let the way to an instance be gone, which is noticed at once, and come back."""
+        host = self._any_host()
+        if host is not None:
+            until = self._world.timeline.now + self._dice.between(1, LONGEST_PARTITION_S)
+            host.drop("no route")
+            host.frozen_until = max(host.frozen_until, until)
 
     def _plan_crash(self) -> None:
         self.crash_in_steps = self._dice.whole(1, CRASH_WITHIN_STEPS)
@@ -156,6 +167,7 @@ class Trouble:
             (dispatcher.stalls_every_s, self._world.store.stall),
             (self._world.options.limits_change_every_s, self._change_limits),
             (self._world.options.meddled_every_s, self._meddle),
+            (hosts.partitions_every_s, self._partition),
         )
         for mean_s, action in plans:
             when = 0.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool import idle
+from pool import idle, probing
 from pool.messages import (
     AttemptExited,
+    Created,
     DestroyInstance,
     Listed,
     ListingFailed,
@@ -26,6 +27,9 @@ from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
 
 SLACK = 1e-6
+PATIENCE_OF_CREATES_S = 2.0
+"""How long creates may have waited when a listing is asked for that goes before them."""
+
 PATIENCE_S = 60.0
 """How long a call may wait for its turn, holds aside."""
 
@@ -47,6 +51,9 @@ class Upkeep:
         self._tags_differ_at: dict[str, float] = {}
         self._listing_at = timeline.now
         self._listing = False
+        self._overtaken: tuple[float | None, int] = (None, 0)
+        self._kept: frozenset[str] = frozenset()
+        self._created: set[str] = set()
 
     # ---- not too early ----
 
@@ -58,6 +65,7 @@ class Upkeep:
                 expect(not self._listing, "one listing at a time", f"{command}")
                 self._listing = True
                 self._listing_at = now
+                self._expect_not_overtaken()
             case StartAttempt():
                 self._busy_at[command.worker_id] = now
             case SetTags():
@@ -68,6 +76,15 @@ class Upkeep:
                 self._destroy_at[command.instance_id] = now
             case _:
                 pass
+
+    def _expect_not_overtaken(self) -> None:
+        """Expect that creates that wait are overtaken by the listing that waits, and no later."""
+        since = self._pool.cloud_gate.creates_since
+        if since is None or self._process.now() <= since + PATIENCE_OF_CREATES_S:
+            return
+        known, count = self._overtaken
+        self._overtaken = (since, count + 1 if known == since else 1)
+        expect(self._overtaken[1] <= 1, "creates have their turn", f"they wait since {since}")
 
     def begun(self, command: Probe) -> None:
         """Look at a probe that begins: what it follows is committed by now."""
@@ -88,7 +105,8 @@ class Upkeep:
         if Trigger.IDLE_TIMEOUT in ended_by:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
-            awaited = worker_id in self._pool.awaited
+            offline = probing.is_offline(self._pool, worker, self._process.now())
+            awaited = worker_id in self._pool.awaited or (worker_id in self._kept and not offline)
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK
@@ -96,6 +114,9 @@ class Upkeep:
             given_up = any(idle.given_up(a) for a in self._pool.attempts_on(worker_id))
             right = not missing or patient or given_up
             expect(right, "logs are waited for", f"{worker_id}: {missing}")
+        if Trigger.DRAINED in ended_by:
+            known = worker_id in self._created or worker_id in self._contact_at
+            expect(known, "drain waits for what runs", f"nobody saw what {worker_id} runs")
         if Trigger.BOOT_TIMEOUT in ended_by and worker_id in self._hosts:
             end_at = self._hosts[worker_id].machine.created_at + settings.boot_timeout_s
             expect(now >= end_at - SLACK, "no instance is ended early", f"{worker_id} may boot")
@@ -121,6 +142,8 @@ class Upkeep:
                 self._compare_tags(event, now)
             case ListingFailed():
                 self._listing = False
+            case Created():
+                self._created.add(event.instance.id)
             case ProbeSucceeded():
                 self._contact(event.worker_id, event.began_at)
                 if not event.boot_error:
@@ -167,6 +190,10 @@ class Upkeep:
             elif worker.behavior is not IdleBehavior.HOLD:
                 self._expect_ended(worker)
         self._expect_no_return()
+        # What a pass that is due will say of them is not known yet.
+        due = self._process.engine.next_wakeup(self._process.now())
+        planned = due is None or due > self._process.now()
+        self._kept = self._pool.awaited if planned else frozenset()
         for worker_id in sorted(self._tags_differ_at):
             if worker_id not in self._pool.workers:
                 del self._tags_differ_at[worker_id]

@@ -108,6 +108,7 @@ class Users:
         containers = tuple(
             self._new() for _ in range(self._dice.whole(1, self._demand.longest_list))
         )
+        containers = tuple(self._like(each, containers[0]) for each in containers)
         insert = InsertContainers(containers=containers, user="u")
 
         def done(accepted: bool) -> None:
@@ -121,6 +122,17 @@ class Users:
         self.submitted += 1
         container = self._make(self.submitted, self._dice)
         return replace(container, created_at=self._epoch_now())
+
+    def _like(self, container: Container, first: Container) -> Container:
+        """Let a container ask for what the first of its list does, as happens."""
+        if not self._dice.falls(self._demand.alike):
+            return container
+        spec = replace(
+            container.spec,
+            resources=first.spec.resources,
+            constraints=first.spec.constraints,
+        )
+        return replace(container, spec=spec)
 
     def _any_unfinished(self) -> Container | None:
         """Return some container, as a rule one that runs."""
@@ -151,7 +163,8 @@ class Users:
         self.set_priority(container.id, priority)
         if priority == 0 and self._dice.falls(0.8):
             soon_s = self._dice.between(0, 5)
-            self._timeline.after(soon_s, lambda: self.set_priority(container.id, 100))
+            again = container.priority or 100
+            self._timeline.after(soon_s, lambda: self.set_priority(container.id, again))
 
     def set_priority(self, container_id: str, priority: int) -> None:
         """Ask for a container's priority."""

@@ -196,7 +196,9 @@ class Work:
         else:
             late = first is not None and now > first + term_timeout_s + SLACK
             expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
-        self._first_signals[key] = now if first is None else first
+        if attempt is None or attempt.phase is not AttemptPhase.STARTING:
+            # A start that is on its way may come after any number of signals.
+            self._first_signals[key] = now if first is None else first
 
     def signalled(self, command: SignalAttempt) -> None:
         """Look at a signal that is sent: what the end will mean is journalled by now."""
@@ -254,6 +256,8 @@ class Work:
                 up = worker is not None and worker.session_up
                 due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
+            if attempt.phase is AttemptPhase.STARTING and not attempt.start_op:
+                self._expect_looked_for(attempt.worker_id, attempt.id)
         known = self._complaints.keys() | self._refusals.keys()
         for worker_id in sorted(known - self._pool.workers.keys()):
             self._complaints.pop(worker_id, None)
@@ -264,6 +268,15 @@ class Work:
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
             self._look_at_pass()
+
+    def _expect_looked_for(self, worker_id: str, attempt_id: str) -> None:
+        """Expect a probe where nobody knows whether an attempt started; a session brings none."""
+        worker = self._pool.workers.get(worker_id)
+        if worker is None or worker.state is WorkerState.SHUTDOWN or not worker.session_up:
+            return
+        due = self._pool.timers.due(TimerKind.PROBE, worker_id) is not None
+        due = due or bool(worker.probe_op) or worker_id in self._pool.probe_gate
+        expect(due, "a start without an answer is looked for", f"{attempt_id} on {worker_id}")
 
     def _look_at_logs(self) -> None:
         """Expect that a log comes, or is known never to come, while there is a session."""
@@ -299,6 +312,7 @@ class Work:
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
         host = self._hosts.get(worker.id)
         silent = host is None or not host.up or host.frozen_until > now - LEASE_KNOWN_S
+        silent = silent or self._truth.store.stalled
         if worker.behavior is IdleBehavior.HOLD and worker.session_up and not silent:
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
             suspended = host is None or host.lease.suspended
@@ -324,6 +338,8 @@ class Work:
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""
         placing = self._engine.placing
+        twice = sorted(c for c in placing.claims if c not in self._ledger.queue)
+        expect(not twice, "nobody has two places", f"{twice}")
         for container in self._ledger.containers.values():
             if container.has_open_attempt:
                 continue

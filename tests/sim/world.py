@@ -25,6 +25,7 @@ from tests.sim.shortages import LONGEST_TOLD_S
 from tests.sim.store import VirtualStore
 from tests.sim.strangers import Strangers
 from tests.sim.timeline import Dice, Timeline
+from tests.sim.timers import WatchedTimers
 from tests.sim.trouble import Trouble
 from tests.sim.truth import Truth, expect
 from tests.sim.users import MakeContainer, Users, any_container
@@ -142,6 +143,7 @@ class World:
             dice=self._engine_dice.random,
             quota_groups=groups if any(groups.values()) else {},
         )
+        engine.pool.timers = WatchedTimers()
         process = DispatcherProcess(engine, making)
         process.calls = VirtualCalls(self._cloud_surroundings(process))
         process.links = VirtualLinks(self._surroundings(process))
