@@ -165,6 +165,7 @@ class Engine:
                 worker_id=attempt.instance_id,
                 resources=resources,
                 phase=phase,
+                given_up=attempt.outcome is not None and attempt.exit_code is None,
             ),
         )
 

@@ -161,6 +161,9 @@ def observe(
     elif attempt.phase is not AttemptPhase.ENDED:
         core.hold_resources(worker, attempt)
         _running(core, attempt, now)
+    elif attempt.given_up:
+        _adopt_stray(core, worker, report, now)
+        give_log_up(core, attempt, now)
 
 
 def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:

@@ -229,7 +229,8 @@ class PoolAttempt:
     instance makes up and may well be those that attempts elsewhere have, or will have.
     `settled_op` is the operation up to which it was not certain where it stood: a probe that began
     later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
-    TERM was first sent over a live session, None before that.
+    TERM was first sent over a live session, None before that. `given_up` says that an earlier
+    process concluded its end, without an exit: should it run all the same, nobody wants it.
     """
 
     id: str
@@ -243,6 +244,7 @@ class PoolAttempt:
     kill_wanted: bool = False
     killed_at: float | None = None
     kills_sent: int = 0
+    given_up: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
