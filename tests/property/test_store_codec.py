@@ -29,6 +29,7 @@ from dispatcher.model import (
     InstanceRecord,
     Preemptible,
     Reason,
+    Retries,
 )
 from dispatcher.store.store import Store
 from drivers.interface import Resources
@@ -59,6 +60,8 @@ resources = st.builds(
 constraints = st.builds(
     Constraints,
     labels=pairs(texts),
+    gpu_model=texts,
+    gpu_memory_bytes=amounts,
     instance_types=st.lists(texts, max_size=3).map(tuple),
     preemptible=st.sampled_from(Preemptible),
     max_price_usd_per_hour=st.none() | prices,
@@ -73,6 +76,15 @@ specs = st.builds(
     constraints=constraints,
     labels=pairs(texts),
     retry_lost=st.booleans(),
+    retries=st.builds(
+        Retries,
+        most=st.integers(0, 100),
+        on=st.lists(texts, max_size=3).map(tuple),
+        exit_codes=st.lists(st.integers(1, 255), max_size=3).map(tuple),
+        delay_s=times,
+    ),
+    unnamed=st.lists(texts, max_size=3).map(tuple),
+    supervisor=st.booleans(),
 )
 containers = st.builds(
     Container,
@@ -108,6 +120,7 @@ attempts = st.builds(
     stdout_bytes=amounts,
     stderr_bytes=amounts,
     log_complete=st.booleans(),
+    resources=st.none() | resources,
 )
 instances = st.builds(
     InstanceRecord,
