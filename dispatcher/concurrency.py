@@ -75,8 +75,9 @@ class Concurrency:
     def observe(self, running: int, now: float) -> bool:
         """Note how many containers run; return whether the limit has risen since the last time."""
         self._rise(now)
+        reached = self._is_reached()
         self._running = running
-        if self._is_reached():
+        if reached or self._is_reached():
             self._reached_at = now
         risen, self._risen = self._risen, False
         return risen
@@ -94,7 +95,7 @@ class Concurrency:
             began, self._quiet_since = self._quiet_since, self._quiet_since + QUIET_S
             if self._is_reached():
                 self._reached_at = self._quiet_since
-            if self._reached_at >= began:
+            if self._reached_at > began:
                 self._adaptive = int(self._adaptive * 1.1) + 1
                 self._risen = True
             elif self._quiet_since - self._reached_at >= FORGOTTEN_AFTER_S:

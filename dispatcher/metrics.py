@@ -48,4 +48,4 @@ class Metrics:
         yield from metrics_leaks.families(self._engine, self._now)
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
-        yield from metrics_scheduling.families(self._engine)
+        yield from metrics_scheduling.families(self._engine, self._now)

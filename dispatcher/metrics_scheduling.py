@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from dispatcher.engine import Engine
 
 
-def families(engine: Engine) -> Iterator[Metric]:
-    """Yield the families, as of the last pass."""
+def families(engine: Engine, now: float) -> Iterator[Metric]:
+    """Yield the families, as of the last pass; `now` in seconds since the epoch."""
     pool = engine.pool
     yield CounterMetricFamily(
         "longshore_planning_passes",
@@ -29,9 +29,11 @@ def families(engine: Engine) -> Iterator[Metric]:
     )
     limit = GaugeMetricFamily(
         "longshore_concurrency_limit",
-        "Containers that run or have a place while no more may be had; no sample while there may.",
+        "Containers that may run or have a place: by a quota, by max_containers, or since the "
+        "store or a runner was overloaded; no sample while nothing limits them.",
     )
-    containers = engine.placing.concurrency_limit()
+    limits = (engine.placing.concurrency_limit(), engine.concurrency.limit(now))
+    containers = min((each for each in limits if each is not None), default=None)
     if containers is not None:
         limit.add_metric((), containers)
     yield limit

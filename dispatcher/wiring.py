@@ -25,7 +25,7 @@ from dispatcher.broker import Broker, Watchers
 from dispatcher.config import Config, driver_parameters, instance_types, listen_address
 from dispatcher.engine import Engine
 from dispatcher.logs import LogStore
-from dispatcher.messages import PublishContainer, PublishInstance
+from dispatcher.messages import Overloaded, PublishContainer, PublishInstance
 from dispatcher.metrics import Metrics
 from dispatcher.outcomes import container_of
 from dispatcher.publishing import publish_event
@@ -131,6 +131,7 @@ class Server:
             publish=publish,
             inbox_limit=config.limits.inbox_events,
         )
+        store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()

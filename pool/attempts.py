@@ -33,12 +33,14 @@ from pool.notices import (
     AttemptLogLost,
     AttemptMissing,
     AttemptRunning,
+    RunnerOverloaded,
     StrayFound,
 )
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 STRIKES_BEFORE_DRAIN = 3
+OVERLOAD_PAUSE_S = 60.0
 _RAN = frozenset({ExitKind.EXITED, ExitKind.OUT_OF_MEMORY})
 _FAULTS_OF_THE_REQUEST = frozenset({"invalid", "too_large"})
 
@@ -91,13 +93,16 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     """The runner will not start it: it never ran.
 
     Refusals for a cause in the request are the user's; several others in a row, the instance's.
+    One that is overloaded gets no new work for a while: what was under way by then counts once.
     """
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:
         return
     refused = event.code in _FAULTS_OF_THE_REQUEST
     worker = core.workers.get(attempt.worker_id)
-    if worker is not None and not refused:
+    overloaded = event.code == "overloaded"
+    known = worker is not None and now < worker.overloaded_until and overloaded
+    if worker is not None and not refused and not known:
         worker.strikes += 1
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
@@ -105,6 +110,20 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
             idle.condemn(core, worker, what)
             stillborn.note(core, worker, what, now)
     missing(core, attempt, event.message, now, refused=refused)
+    if worker is not None and overloaded and not known:
+        _pause(core, worker, event.message, now)
+
+
+def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
+    """Give an overloaded worker no new work for a while.
+
+    Where nothing else runs it is no matter of how much does: that is not told.
+    """
+    worker.overloaded_until = now + OVERLOAD_PAUSE_S
+    core.timers.set(TimerKind.OVERLOAD, worker.id, worker.overloaded_until)
+    if worker.attempts:
+        message = f"{worker.id} refused a start: {why}"
+        core.notices.append(RunnerOverloaded(worker_id=worker.id, message=message))
 
 
 def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:

@@ -45,7 +45,7 @@ from pool.notices import (
 from pool.room import charge, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
-from pool.timers import TimerKind, Timers
+from pool.timers import OF_WORKERS, TimerKind, Timers
 from pool.transitions import Removed, Trigger, next_state
 
 _KEY_KEPT_S = 3600.0
@@ -311,14 +311,7 @@ class PoolCore:
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
         self.forget_later(worker.id, now)
-        for kind in (
-            TimerKind.PROBE,
-            TimerKind.SILENCE,
-            TimerKind.IDLE,
-            TimerKind.DESTROY,
-            TimerKind.OFFLINE,
-            TimerKind.TAGS,
-        ):
+        for kind in OF_WORKERS:
             self.timers.clear(kind, worker.id)
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(self.instances_in, now=now)

@@ -154,12 +154,13 @@ class Worker:
     of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
     `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
     behavior that an admin gave it; `strikes` counts starts in a row that failed for a cause that
-    lies with the instance, `flaps` sessions in a row that were lost soon after `attached_at`;
-    `proven` says that an attempt was seen to run there, `stillborn` that it turned out to be of no
-    use before that, `end_reason` why it is being
-    shut down. `broken_at` is when it became broken, 0.0 for never; `launched_here` says that this
-    process asked for it, `reached` that a probe got past the proof of its key; `destroy_failures`
-    counts the destroy calls in a row that failed, `destroy_error` is what the last of them said.
+    lies with the instance, `flaps` sessions in a row that were lost soon after `attached_at`; it
+    gets no new work until `overloaded_until`, since its runner said that too much runs there, 0.0
+    for never; `proven` says that an attempt was seen to run there, `stillborn` that it turned out
+    to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
+    became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
+    that a probe got past the proof of its key; `destroy_failures` counts the destroy calls in a row
+    that failed, `destroy_error` is what the last of them said.
     """
 
     id: str
@@ -180,6 +181,7 @@ class Worker:
     listed: bool = False
     untagged: bool = False
     strikes: int = 0
+    overloaded_until: float = 0.0
     proven: bool = False
     stillborn: bool = False
     launched_here: bool = False

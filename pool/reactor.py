@@ -29,12 +29,21 @@ from pool.messages import (
 from pool.model import Worker, WorkerState
 from pool.timers import TimerKind
 
-_WORTH_A_PASS = frozenset({TimerKind.HOLD, TimerKind.IDLE, TimerKind.OFFLINE, TimerKind.SILENCE})
+_WORTH_A_PASS = frozenset(
+    {
+        TimerKind.HOLD,
+        TimerKind.IDLE,
+        TimerKind.OFFLINE,
+        TimerKind.OVERLOAD,
+        TimerKind.SILENCE,
+    }
+)
 _OfWorker = Literal[
     TimerKind.PROBE,
     TimerKind.IDLE,
     TimerKind.SILENCE,
     TimerKind.OFFLINE,
+    TimerKind.OVERLOAD,
     TimerKind.DESTROY,
     TimerKind.TAGS,
 ]
@@ -120,7 +129,7 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
     match kind:
         case TimerKind.PROBE:
             probing.on_probe_due(core, worker, now)
-        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OFFLINE:
+        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OFFLINE | TimerKind.OVERLOAD:
             idle.review(core, worker, now)
         case TimerKind.DESTROY:
             if worker.state is WorkerState.SHUTDOWN:

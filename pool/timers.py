@@ -21,10 +21,22 @@ class TimerKind(StrEnum):
     SILENCE = "silence"
     IDLE = "idle"
     OFFLINE = "offline"
+    OVERLOAD = "overload"
     DESTROY = "destroy"
     TAGS = "tags"
     SIGNAL = "signal"
 
+
+OF_WORKERS = (
+    TimerKind.PROBE,
+    TimerKind.SILENCE,
+    TimerKind.IDLE,
+    TimerKind.OFFLINE,
+    TimerKind.OVERLOAD,
+    TimerKind.DESTROY,
+    TimerKind.TAGS,
+)
+"""What is forgotten with the worker that it is about."""
 
 Key = tuple[TimerKind, str]
 

@@ -113,6 +113,13 @@ class Store:
         """Return how many containers and changes wait to be committed."""
         return self._writer.pending
 
+    def on_overload(self, tell: Callable[[str], None]) -> None:
+        """Have `tell` called with a sentence when the store cannot keep up with what runs.
+
+        On the thread that writes, after any group of which that is true: it must not block.
+        """
+        self._writer.on_overload = tell
+
     def write(self, changes: Sequence[Change], *, wait: bool = False) -> Future[None]:
         """Queue `changes` to be written as one, all or nothing, and return at once.
 

@@ -8,6 +8,7 @@ same group is tried again, in the same order, until it is committed or the write
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -27,6 +28,9 @@ MAX_PENDING = 20_000
 GROUP_LIMIT = 2_000
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 5.0
+SLOW_COMMIT_S = 5.0
+CROWDED_SHARE = 0.75
+TELL_EVERY_S = 1.0
 
 _log = structlog.get_logger("longshore.store")
 
@@ -42,7 +46,11 @@ class _Call:
 
 
 class Writer:
-    """Commits changes in groups; every method may be called from any thread."""
+    """Commits changes in groups; every method may be called from any thread.
+
+    `on_overload` is called on the writer's thread with a sentence, after a group that shows that
+    the store cannot keep up with what runs; None for nobody.
+    """
 
     def __init__(
         self,
@@ -64,10 +72,13 @@ class Writer:
         self._calls: deque[_Call] = deque()
         self._group: list[_Call] = []
         self._pending = 0
+        self._pending_builds = 0
         self._changed = threading.Condition()
         self._give_up_at: float | None = None
         self._connection: Connection | None = None
         self._problem = ""
+        self.on_overload: Callable[[str], None] | None = None
+        self._told_at = -math.inf
         self._broken = False
         self.abandoned = False
         # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
@@ -100,7 +111,7 @@ class Writer:
             if not wait and self._pending >= self._max_pending:
                 raise StoreBusy(f"{self._pending} changes wait to be written: try again later")
             self._calls.append(call)
-            self._pending += call.weight
+            self._count(call, call.weight)
             self._changed.notify()
         return call.future
 
@@ -145,6 +156,7 @@ class Writer:
         """Return whether the group is committed; it is not only when the writer gave up."""
         delay_s = FIRST_RETRY_S
         while True:
+            began_at = time.monotonic()
             try:
                 self._commit(group)
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost by it
@@ -153,7 +165,9 @@ class Writer:
                     return False
                 delay_s = min(2 * delay_s, LAST_RETRY_S)
             else:
+                commit_s = time.monotonic() - began_at
                 self._resolve(group)
+                self._tell_overload(commit_s)
                 return True
 
     def _commit(self, group: list[_Call]) -> None:
@@ -213,7 +227,27 @@ class Writer:
 
     def _count_off(self, group: list[_Call]) -> None:
         with self._changed:
-            self._pending -= sum(call.weight for call in group)
+            for call in group:
+                self._count(call, -call.weight)
+
+    def _count(self, call: _Call, weight: int) -> None:
+        self._pending += weight
+        self._pending_builds += weight if call.builds else 0
+
+    def _tell_overload(self, commit_s: float) -> None:
+        """Say when a group took long, or much of the engine's waits although one is committed.
+
+        What users send does not count: it is refused when it is too much, and slows nobody's runs.
+        """
+        sentence = ""
+        if commit_s >= SLOW_COMMIT_S:
+            sentence = f"a commit of the store's took {commit_s:.1f} s"
+        elif self._pending_builds > CROWDED_SHARE * self._max_pending:
+            sentence = f"{self._pending_builds} changes wait to be written to the store"
+        now = time.monotonic()
+        if sentence and self.on_overload is not None and now >= self._told_at + TELL_EVERY_S:
+            self._told_at = now
+            self.on_overload(sentence)
 
     def _note(self, error: Exception) -> None:
         cause = getattr(error, "orig", None) or error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -15,6 +16,16 @@ from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
+SHORTAGES = frozenset(
+    {
+        errno.EAGAIN,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+    }
+)
 
 
 class Launcher:
@@ -55,7 +66,8 @@ class Launcher:
         try:
             lock = self._spool.claim(attempt)
         except OSError as error:
-            raise Refusal("spool", f"the attempt cannot be written down: {error}") from error
+            code = _code(error, "spool")
+            raise Refusal(code, f"the attempt cannot be written down: {error}") from error
         if lock is None:
             return None
         try:
@@ -66,7 +78,8 @@ class Launcher:
                 cgroups.remove(group)
             elif group:
                 containment.remove(group)
-            raise Refusal("spawn", f"the attempt cannot be started: {error}") from error
+            code = _code(error, "spawn")
+            raise Refusal(code, f"the attempt cannot be started: {error}") from error
         finally:
             os.close(lock)
         return attempt
@@ -266,6 +279,11 @@ class Launcher:
         argv = [word.encode() for word in ("sh", "-c", text, "sh", *words)]
         env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
         self._spawn(attempt_id, argv, env, {})
+
+
+def _code(error: OSError, otherwise: str) -> str:
+    """Return the code of a refusal: what there is too little of now may be there again later."""
+    return "overloaded" if error.errno in SHORTAGES else otherwise
 
 
 def _removed(directory: str) -> bool:
