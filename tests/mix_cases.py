@@ -25,7 +25,7 @@ CBC = Path(sys.executable).with_name("cbc")  # comes with the development tools,
 def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[Want]:
     """Return wants of few containers, on types with odd prices and shapes."""
     dice = random.Random(seed)
-    types = [_random_type(dice, number) for number in range(dice.randint(2, 6))]
+    types = [random_type(dice, number) for number in range(dice.randint(2, 6))]
     wants: list[Want] = []
     left = dice.randint(1, containers)
     for index in range(dice.randint(1, classes)):
@@ -47,7 +47,8 @@ def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[Wa
     return wants or random_case(seed + 1_000_000, containers=containers, classes=classes)
 
 
-def _random_type(dice: random.Random, number: int) -> InstanceType:
+def random_type(dice: random.Random, number: int) -> InstanceType:
+    """Return a type of any shape at a price that is nearly, not quite, in proportion."""
     cpus = dice.choice((1, 2, 2, 3, 4, 4, 6, 8, 12, 16))
     gib = max(1, round(cpus * dice.choice((0.5, 1, 1, 2, 4))))
     gpus = dice.choice((0, 0, 0, 1, 2))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dispatcher.model import Placement
 from dispatcher.planner.mix_exact import cheapest_exact
 from dispatcher.planner.mix_market import Group, Market, Mix, Option, Want
-from dispatcher.planner.mix_search import best_mix, by_priority
+from dispatcher.planner.mix_search import best_mix, better_mix, by_priority
 from dispatcher.planner.mix_tidy import topped_up, trimmed
 from drivers.interface import InstanceType
 
@@ -52,9 +52,8 @@ def cheapest_mix(
     market = Market(wants, max_containers=max_containers, most_of=most_of)
     if placement is Placement.EXCLUSIVE:
         return _listed(market, _exclusive(market, most_instances))
-    mix = trimmed(best_mix(market, market.demand, most_instances))
-    if any(mix.left):
-        mix = _at_the_limit(market, mix, most_instances)
+    mix = best_mix(market, market.demand, most_instances)
+    mix = _at_the_limit(market, mix, most_instances) if any(mix.left) else trimmed(mix)
     return _listed(market, mix.groups)
 
 
@@ -77,13 +76,17 @@ def _at_the_limit(market: Market, mix: Mix, most: int) -> Mix:
     """Return a mix that holds as much as `mix` in order of priority or more, for less if it can."""
     mix = _longer(market, mix, most)
     held = [whole - left for whole, left in zip(market.demand, mix.left, strict=True)]
-    again = trimmed(best_mix(market, held, most))
-    if not any(again.left) and again.cost < mix.cost:
-        again.left = list(mix.left)
-        mix = again
-    mix = topped_up(mix)
-    by_priority(mix, most, order=[number for number, left in enumerate(mix.left) if left])
-    return topped_up(mix)
+    left, mix.left = mix.left, [0] * len(held)
+    mix = trimmed(better_mix(mix, held, most))
+    mix.left = left
+    lacking = 0
+    while lacking != (lacking := sum(mix.left)):
+        mix = topped_up(mix)
+        if mix.count < most:
+            by_priority(mix, most, order=[number for number, left in enumerate(mix.left) if left])
+        if sum(mix.left) < lacking:
+            mix = trimmed(mix)  # which may leave room for more
+    return mix
 
 
 def _longer(market: Market, mix: Mix, most: int) -> Mix:

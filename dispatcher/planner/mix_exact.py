@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -58,9 +59,9 @@ def cheapest_exact(market: Market, demand: Sequence[int], most: int) -> Mix | No
     if way is None:
         return None
     mix = Mix.nothing(market, demand)
-    for type_, counts in way:
+    for (type_, counts), times in Counter(way).items():
         contents = zip(classes, counts, strict=True)
-        mix.buy(type_, tuple(pair for pair in contents if pair[1]), 1)
+        mix.buy(type_, tuple(pair for pair in contents if pair[1]), times)
     return mix
 
 
@@ -86,6 +87,7 @@ class _Search:
                     if len(found) > _MOST_PATTERNS or self._market.steps > end:
                         raise _TooLargeError
         costs = self._market.costs
+        self._market.steps += len(found) ** 2 // 8
         return [p for p in found if not any(_beats(q, p, costs, self._market) for q in found)]
 
     def _lower_bounds(self, prices: Sequence[int]) -> list[float]:

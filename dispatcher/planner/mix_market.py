@@ -17,6 +17,7 @@ from pool.room import SHARED_CPU_MILLIS, shares_a_cpu
 
 Contents = tuple[tuple[int, int], ...]
 
+_STEPS_TO_BEGIN = 8
 _TIE_BITS = 24
 _NAMED_DIMENSIONS = 4
 
@@ -77,13 +78,19 @@ class Room:
         if ask is None:
             return 0
         free = self.free
-        fit = min(most, self.slots)
+        fit = most if most < self.slots else self.slots  # noqa: FURB136 - thrice as fast as min()
         for dimension, amount in ask.amounts:
             each = free[dimension] // amount
             fit = min(fit, each)
-        if ask.shares and not self.shared and free[0] < SHARED_CPU_MILLIS:
+        if fit <= 0 or (ask.shares and not self.shared and free[0] < SHARED_CPU_MILLIS):
             return 0
-        return max(fit, 0)
+        return fit
+
+    def copy(self) -> Room:
+        """Return a room with as much in it that changes on its own."""
+        other = Room(self._asks, self.free, self.slots)
+        other.shared = self.shared
+        return other
 
     def take(self, number: int, count: int) -> None:
         """Take the room of `count` > 0 that fit."""
@@ -189,7 +196,7 @@ class Market:
         """Return what an instance holds if classes are put in by turns, as many as fit of each."""
         room = self.empty(type_)
         contents = []
-        self.steps += len(order)
+        self.steps += _STEPS_TO_BEGIN + len(order)
         for number in order:
             if left[number] and (count := room.fits(number, left[number])):
                 room.take(number, count)
@@ -236,7 +243,11 @@ class Mix:
 
     def keep(self, group: Group) -> None:
         """Add instances whose contents are not part of what is left any more."""
-        self.groups.append(group)
+        last = self.groups[-1] if self.groups else group
+        if self.groups and (last.type, last.contents) == (group.type, group.contents):
+            self.groups[-1] = Group(group.type, group.contents, last.times + group.times)
+        else:
+            self.groups.append(group)
         self.bought[group.type] += group.times
         self.count += group.times
         self.cost += self.market.costs[group.type] * group.times

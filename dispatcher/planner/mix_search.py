@@ -28,27 +28,35 @@ def best_mix(market: Market, demand: Sequence[int], most: int) -> Mix:
 
     It holds as much of the demand as the best way found does, in order of priority.
     """
+    mix = Mix.nothing(market, demand)
+    by_priority(mix, most, order=[number for number, count in enumerate(demand) if count])
+    if mix.count == most and 2 * sum(mix.left) > sum(demand):
+        return mix  # far beyond the limit no other way holds more of what matters
+    return better_mix(mix, demand, most)
+
+
+def better_mix(mix: Mix, demand: Sequence[int], most: int) -> Mix:
+    """Return the best mix found of at most `most` instances for a demand; `mix` is one of them."""
+    market = mix.market
     exact = cheapest_exact(market, demand, most)
     if exact is not None:
         return exact
     end = market.steps + MOST_STEPS
-    best: Mix | None = None
+    best, key = mix, (mix.unheld(), mix.cost)
     for shopper in _shoppers(market, demand, most):
-        mix = Mix.nothing(market, demand)
-        shopper(mix, most)
-        if best is None or (mix.unheld(), mix.cost) < (best.unheld(), best.cost):
-            best = mix
+        other = Mix.nothing(market, demand)
+        shopper(other, most)
+        other_key = (other.unheld(), other.cost)
+        if other_key < key:
+            best, key = other, other_key
         if market.steps > end:
-            break
-    if best is None:
-        return Mix.nothing(market, demand)
-    return pooled(best, most, end) if market.steps < end else best
+            return best
+    return pooled(best, most, end)
 
 
 def _shoppers(market: Market, demand: Sequence[int], most: int) -> Iterator[_Shopper]:
     """Yield ways to shop, the most worthwhile first."""
     order = [number for number, count in enumerate(demand) if count]
-    yield partial(by_priority, order=order)
     yield partial(one_by_one, order=order)
     wide = len(order) * len(market.types) <= _WIDE
     shop = partial(by_value, wide=wide)

@@ -4,25 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.planner.mix_market import Contents, Group, Market, Mix, Room
+from dispatcher.planner.mix_market import Group, Market, Mix, Room
 
 
 class _Piece:
-    """Equal instances while they are changed: their type, contents, number, and room on each."""
+    """Equal instances and the room on each of them; it never changes."""
 
     __slots__ = ("contents", "room", "times", "type")
 
-    def __init__(self, market: Market, type_: int, contents: Contents, times: int) -> None:
+    def __init__(self, type_: int, contents: dict[int, int], times: int, room: Room) -> None:
         self.type = type_
-        self.contents = dict(contents)
+        self.contents = contents
         self.times = times
-        self.room: Room = market.empty(type_)
-        for number, count in contents:
-            self.room.take(number, count)
+        self.room = room
 
-    def frozen(self) -> Contents:
-        """Return the contents as a group has them."""
-        return tuple(self.contents.items())
+    def fewer(self, times: int) -> _Piece:
+        """Return so many of these instances."""
+        return _Piece(self.type, self.contents, times, self.room)
+
+    def fuller(self, number: int, count: int, times: int) -> _Piece:
+        """Return so many of these instances, each with `count` more of a class."""
+        contents = {**self.contents, number: self.contents.get(number, 0) + count}
+        room = self.room.copy()
+        room.take(number, count)
+        return _Piece(self.type, contents, times, room)
+
+
+class _Pieces:
+    """The instances of a mix while containers are put into their free room."""
+
+    def __init__(self, market: Market, groups: Sequence[Group]) -> None:
+        self.all: dict[_Piece, None] = {
+            _Piece(group.type, dict(group.contents), group.times, market.filled(group)): None
+            for group in groups
+        }
+        self._open: dict[int, list[_Piece]] = {}
+
+    def open_for(self, number: int) -> list[_Piece]:
+        """Return the instances that have room for a container of a class."""
+        found = self._open.get(number)
+        if found is None:
+            found = [piece for piece in self.all if piece.room.fits(number, 1)]
+            self._open[number] = found
+        return found
+
+    def replace(self, old: _Piece, new: Sequence[_Piece]) -> None:
+        """Put other instances in the place of some."""
+        del self.all[old]
+        self.all.update(dict.fromkeys(new))
+        for number, found in self._open.items():
+            if old in found:
+                found.remove(old)
+            found += [piece for piece in new if piece.room.fits(number, 1)]
+
+    def restore(self, old: _Piece, new: Sequence[_Piece]) -> None:
+        """Undo the latest `replace`."""
+        for piece in new:
+            del self.all[piece]
+        self.all[old] = None
+        for number, found in self._open.items():
+            found[:] = [piece for piece in found if piece not in new]
+            if old.room.fits(number, 1):
+                found.append(old)
+
+    def put(self, number: int, count: int) -> tuple[int, list[tuple[_Piece, list[_Piece]]]]:
+        """Put containers of a class into free room; return how many found some, and what changed.
+
+        Where only some of equal instances change, they become a piece of their own.
+        """
+        changes = []
+        put = 0
+        while put < count and (found := self.open_for(number)):
+            piece = found[0]
+            each = piece.room.fits(number, count - put)
+            times = min(piece.times, (count - put) // each)
+            new = [piece.fuller(number, each, times)]
+            if times < piece.times:
+                new.append(piece.fewer(piece.times - times))
+            self.replace(piece, new)
+            changes.append((piece, new))
+            put += each * times
+        return put, changes
+
+    def mix(self, market: Market, left: Sequence[int]) -> Mix:
+        """Return these instances as a mix."""
+        mix = Mix.nothing(market, left)
+        for piece in self.all:
+            mix.keep(Group(piece.type, tuple(piece.contents.items()), piece.times))
+        return mix
 
 
 def trimmed(mix: Mix) -> Mix:
@@ -41,45 +110,12 @@ def trimmed(mix: Mix) -> Mix:
 
 def topped_up(mix: Mix) -> Mix:
     """Return a mix of the same instances that hold also what fits of what is left, in order."""
-    market = mix.market
-    pieces = _pieces(market, mix.groups)
+    pieces = _Pieces(mix.market, mix.groups)
     left = list(mix.left)
     for number, count in enumerate(left):
         if count:
-            left[number] -= _put(market, pieces, number, count)
-    return _mixed(market, pieces, left)
-
-
-def _pieces(market: Market, groups: Sequence[Group]) -> list[_Piece]:
-    return [_Piece(market, group.type, group.contents, group.times) for group in groups]
-
-
-def _mixed(market: Market, pieces: Sequence[_Piece], left: Sequence[int]) -> Mix:
-    mix = Mix.nothing(market, left)
-    for piece in pieces:
-        if piece.times:
-            mix.keep(Group(piece.type, piece.frozen(), piece.times))
-    return mix
-
-
-def _put(market: Market, pieces: list[_Piece], number: int, count: int) -> int:
-    """Put containers of a class into free room; return how many found some.
-
-    Where only some of equal instances change, they become a piece of their own.
-    """
-    put = 0
-    for piece in list(pieces):
-        each = piece.room.fits(number, count - put) if piece.times and put < count else 0
-        if not each:
-            continue
-        times = min(piece.times, (count - put) // each)
-        if times < piece.times:
-            pieces.append(_Piece(market, piece.type, piece.frozen(), piece.times - times))
-            piece.times = times
-        piece.room.take(number, each)
-        piece.contents[number] = piece.contents.get(number, 0) + each
-        put += each * times
-    return put
+            left[number] -= pieces.put(number, count)[0]
+    return pieces.mix(mix.market, left)
 
 
 def _retyped(mix: Mix) -> Mix:
@@ -109,38 +145,41 @@ def _dissolved(mix: Mix) -> Mix | None:
 
     What was bought last is the least well filled, so it goes first.
     """
-    market = mix.market
-    pieces = _pieces(market, mix.groups)
-    for piece in pieces[::-1]:
-        if not _has_place(pieces, piece):
-            continue
-        for sign in (1, -1):
-            others = _copies(market, pieces, piece)
-            contents = sorted(piece.contents.items(), key=lambda pair: sign * pair[1])
-            if all(_put(market, others, number, count) == count for number, count in contents):
-                return _mixed(market, others, mix.left)
-    return None
+    pieces = _Pieces(mix.market, mix.groups)
+    found = False
+    waiting = list(pieces.all)
+    while waiting:
+        piece = waiting.pop()
+        if piece in pieces.all and _dissolve(pieces, piece):
+            found = True
+            if piece.times > 1:
+                waiting += [p for p in pieces.all if p.room is piece.room]
+    return pieces.mix(mix.market, mix.left) if found else None
 
 
-def _has_place(pieces: Sequence[_Piece], gone: _Piece) -> bool:
-    """Return whether each class that one instance holds, taken alone, fits beside the others."""
+def _dissolve(pieces: _Pieces, gone: _Piece) -> bool:
+    """Put what one of equal instances holds into the room of others; change nothing if it fails."""
+    if not all(_has_place(pieces, gone, *pair) for pair in gone.contents.items()):
+        return False
+    rest = [gone.fewer(gone.times - 1)] if gone.times > 1 else []
+    changes = [(gone, rest)]
+    pieces.replace(gone, rest)
     for number, count in gone.contents.items():
-        lacking = count
-        for piece in pieces:
-            times = piece.times - (piece is gone)
-            if times:
-                lacking -= times * piece.room.fits(number, lacking)
-                if lacking <= 0:
-                    break
-        if lacking > 0:
+        put, made = pieces.put(number, count)
+        changes += made
+        if put < count:
+            for old, new in reversed(changes):
+                pieces.restore(old, new)
             return False
     return True
 
 
-def _copies(market: Market, pieces: Sequence[_Piece], gone: _Piece) -> list[_Piece]:
-    """Return copies of all instances but one of `gone`."""
-    return [
-        _Piece(market, piece.type, piece.frozen(), piece.times - (piece is gone))
-        for piece in pieces
-        if piece.times > (piece is gone)
-    ]
+def _has_place(pieces: _Pieces, gone: _Piece, number: int, count: int) -> bool:
+    """Return whether what one instance holds of a class, taken alone, fits beside the others."""
+    lacking = count
+    for piece in pieces.open_for(number):
+        times = piece.times - (piece is gone)
+        lacking -= times * piece.room.fits(number, lacking)
+        if lacking <= 0:
+            return True
+    return False

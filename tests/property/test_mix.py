@@ -1,0 +1,200 @@
+"""Properties of the mix of new instances on generated wants, types and limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model import Placement
+from dispatcher.planner.fit import price_order
+from dispatcher.planner.mix import NewInstance, Option, Want
+from drivers.interface import InstanceType, Resources
+from pool.room import charge
+from tests.mix_cases import holds, price, solve
+from tests.samples import GIB
+
+Amounts = dict[int, int]
+
+
+@st.composite
+def instance_types(draw: st.DrawFn) -> list[InstanceType]:
+    shapes = st.tuples(
+        st.integers(1, 16), st.integers(1, 32), st.integers(0, 1), st.integers(0, 400)
+    )
+    return sorted(
+        (
+            InstanceType(
+                name=f"n{number}",
+                provider_type=f"n{number}",
+                resources=Resources(cpu_millis=1000 * cpus, memory_bytes=GIB * gib, gpus=gpus),
+                price_usd_per_hour=Decimal(cents) / 100,
+            )
+            for number, (cpus, gib, gpus, cents) in enumerate(
+                draw(st.lists(shapes, min_size=1, max_size=6))
+            )
+        ),
+        key=price_order,
+    )
+
+
+@st.composite
+def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Want]:
+    types = draw(instance_types())
+    known: dict[int, tuple[Option, ...]] = {}
+    wants = []
+    for _ in range(draw(st.integers(1, classes))):
+        index = draw(st.integers(0, classes))
+        if index not in known:
+            need = Resources(
+                cpu_millis=500 * draw(st.integers(0, 8)),
+                memory_bytes=GIB // 2 * draw(st.integers(0, 8)),
+                gpus=draw(st.sampled_from((0, 0, 0, 1))),
+            )
+            known[index] = tuple(
+                Option(type=type_, need=need)
+                for type_ in types
+                if charge(need, sharers=0).fits_in(type_.allocatable) and draw(st.booleans())
+            )
+        if known[index]:
+            count = draw(st.integers(1, most))
+            wants.append(Want(index=index, count=count, options=known[index]))
+    return wants
+
+
+def wanted(wants: Sequence[Want]) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for want in wants:
+        total[want.index] += want.count
+    return total
+
+
+def held(mix: Sequence[NewInstance]) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for new in mix:
+        total.update(dict(new.contents))
+    return total
+
+
+def fits_beside(wants: Sequence[Want], mix: Sequence[NewInstance], gone: int) -> bool:
+    """Return whether the others could hold what one holds, put in by turns where it first fits."""
+    others = [(new.type, dict(new.contents)) for place, new in enumerate(mix) if place != gone]
+    for index, count in mix[gone].contents:
+        for _ in range(count):
+            for type_, amounts in others:
+                more = {**amounts, index: amounts.get(index, 0) + 1}
+                if holds(wants, type_, sorted(more.items())):
+                    amounts.update(more)
+                    break
+            else:
+                return False
+    return True
+
+
+@settings(max_examples=300, deadline=None)
+@given(demands(), st.sampled_from(list(Placement)))
+def test_everything_is_held_where_it_may_be(wants: list[Want], placement: Placement) -> None:
+    mix = solve(wants, placement=placement)
+    assert held(mix) == wanted(wants)
+    for new in mix:
+        assert new.contents, "no instance is bought for nothing"
+        assert list(new.contents) == sorted(new.contents)
+        assert all(count > 0 for _, count in new.contents)
+        assert holds(wants, new.type, new.contents)
+        if placement is Placement.EXCLUSIVE:
+            assert sum(count for _, count in new.contents) == 1
+    assert solve(wants, placement=placement) == mix, "the same wants give the same mix"
+
+
+@settings(max_examples=300, deadline=None)
+@given(demands(most=8))
+def test_nothing_is_bought_that_can_be_done_without(wants: list[Want]) -> None:
+    mix = solve(wants)
+    types = sorted(
+        {o.type.name: o.type for w in wants for o in w.options}.values(), key=price_order
+    )
+    for place, new in enumerate(mix):
+        assert not fits_beside(wants, mix, place), f"{new} could be left out"
+        cheaper = next(t for t in types if holds(wants, t, new.contents))
+        assert new.type.price_usd_per_hour <= cheaper.price_usd_per_hour
+        assert new.type == cheaper, "at equal prices the smaller type"
+
+
+@settings(max_examples=300, deadline=None)
+@given(demands())
+def test_exclusive_is_never_cheaper_than_packed(wants: list[Want]) -> None:
+    assert price(solve(wants)) <= price(solve(wants, placement=Placement.EXCLUSIVE))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    demands(),
+    st.sampled_from(list(Placement)),
+    st.integers(0, 12),
+    st.dictionaries(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 2)),
+)
+def test_limits_are_kept(
+    wants: list[Want], placement: Placement, most_instances: int, most: dict[str, int]
+) -> None:
+    mix = solve(wants, placement=placement, most_instances=most_instances, most=most)
+    assert len(mix) <= most_instances
+    bought = Counter(new.type.name for new in mix)
+    assert all(bought[name] <= limit for name, limit in most.items())
+    assert held(mix) <= wanted(wants)
+    assert all(new.contents and holds(wants, new.type, new.contents) for new in mix)
+    if held(mix) != wanted(wants) and len(mix) < most_instances:
+        _check_nothing_else_could_be_bought(wants, mix, bought, most)
+    again = solve(wants, placement=placement, most_instances=most_instances, most=most)
+    assert again == mix
+
+
+def _check_nothing_else_could_be_bought(
+    wants: Sequence[Want], mix: Sequence[NewInstance], bought: Counter[str], most: dict[str, int]
+) -> None:
+    lacking = wanted(wants) - held(mix)
+    for want in wants:
+        if lacking[want.index]:
+            names = {option.type.name for option in want.options}
+            assert all(bought[name] >= most.get(name, bought[name] + 1) for name in names)
+
+
+@settings(max_examples=200, deadline=None)
+@given(demands(), st.integers(1, 6))
+def test_at_the_limit_no_lower_want_takes_the_room_of_a_higher(
+    wants: list[Want], most_instances: int
+) -> None:
+    mix = solve(wants, most_instances=most_instances)
+    lacking = wanted(wants) - held(mix)
+    for index in lacking:
+        for new in mix:
+            amounts = dict(new.contents)
+            amounts[index] = amounts.get(index, 0) + 1
+            assert not holds(wants, new.type, sorted(amounts.items())), "room is left over"
+
+
+@settings(max_examples=200, deadline=None)
+@given(demands(), st.integers(1, 10))
+def test_a_higher_limit_never_holds_less_of_the_first(wants: list[Want], most: int) -> None:
+    first = wants[0].index if wants else 0
+    fewer, more = (held(solve(wants, most_instances=limit))[first] for limit in (most, most + 1))
+    whole = wants[0].count if wants else 0
+    assert min(fewer, whole) <= more
+
+
+@settings(max_examples=200, deadline=None)
+@given(demands())
+def test_the_first_instances_hold_the_most_important(wants: list[Want]) -> None:
+    mix = solve(wants)
+    target: Counter[int] = Counter()
+    got: Counter[int] = Counter()
+    place = 0
+    for want in wants:
+        target[want.index] += want.count
+        while got[want.index] < target[want.index]:
+            assert dict(mix[place].contents).get(want.index, 0) > 0
+            got.update(dict(mix[place].contents))
+            place += 1
+    assert place == len(mix)
