@@ -39,7 +39,10 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
 
 def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
     """Return NAME=N arguments as a mapping; raises `Failure` for one that is something else."""
-    return {name: _whole(option, text) for name, text in pairs(option, values).items()}
+    return {
+        name: _whole(option, text, f"{option} {name}=1")
+        for name, text in pairs(option, values).items()
+    }
 
 
 def gpus(text: str) -> object:
@@ -48,7 +51,7 @@ def gpus(text: str) -> object:
     Raises `Failure` for anything else.
     """
     count, *details = text.split(",")
-    wanted: dict[str, object] = {"count": _whole("--gpus", count)}
+    wanted: dict[str, object] = {"count": _whole("--gpus", count, "--gpus 2")}
     for name, value in pairs("--gpus", details).items():
         if name not in ("model", "memory") or not value:
             raise Failure(
@@ -60,11 +63,11 @@ def gpus(text: str) -> object:
     return wanted if details else wanted["count"]
 
 
-def _whole(option: str, text: str) -> int:
+def _whole(option: str, text: str, example: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         raise Failure(
-            f"{option} has {text!r}, which is not a whole number",
-            remedy="Write a number from 0 on",
+            f"{option} must be a whole number from 0 on, and {text!r} is not",
+            remedy=f"Write for example {example}",
             exit_code=USAGE,
         )
     return int(text)

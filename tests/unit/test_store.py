@@ -32,6 +32,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from drivers.errors import BugError, InvalidRequest
+from drivers.interface import Resources
 from pool.model import Launch
 from tests.store_values import SPEC, attempt, container, insert, instance, url_in
 
@@ -126,6 +127,17 @@ def test_saving_replaces_an_attempt_and_keeps_all_of_them(store: Store) -> None:
     found = store.container(first.id)
     assert found is not None
     assert found.attempts == (ended, two)
+
+
+def test_what_an_attempt_was_given_is_kept(store: Store) -> None:
+    one = container(1)
+    insert(store, one)
+    given = Resources(cpu_millis=2000, memory_bytes=5, custom=(("licence", 1),))
+    tried = [attempt(one, 1), attempt(one, 2, resources=given)]
+    store.write([SaveAttempt(attempt=each) for each in tried]).result(30)
+    found = store.container(one.id)
+    assert found is not None
+    assert [each.resources for each in found.attempts] == [None, given]
 
 
 def test_saving_what_is_not_there_is_an_error(store: Store) -> None:

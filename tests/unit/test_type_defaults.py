@@ -72,6 +72,12 @@ def test_every_dimension_can_have_a_default(dimension: str) -> None:
     assert given != ASKED
 
 
+def test_a_default_of_none_is_no_amount() -> None:
+    assert ASKED.having([("licence", 0)]) == ASKED
+    licensed = ASKED.having([("licence", 2)])
+    assert licensed.having([("licence", 0), ("cpus", 5)]) == replace(ASKED, cpu_millis=5)
+
+
 def test_a_type_is_judged_by_what_it_would_give() -> None:
     unnamed = ("cpus", "licence")
     assert rejections(GENEROUS, ASKED, Constraints(), unnamed) == ["too small in licence"]
