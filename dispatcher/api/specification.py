@@ -9,6 +9,9 @@ from dispatcher.api.wire import ContainerRequest, GpusRequest, RetriesRequest
 from dispatcher.model import Constraints, ContainerSpec, Retries
 from drivers.interface import Resources
 
+_NO_RETRIES = RetriesRequest()
+_NEVER = Retries()
+
 
 def specification(request: ContainerRequest, defaults: Defaults) -> ContainerSpec:
     """Return what a request asks for, with the defaults of the configuration filled in.
@@ -74,6 +77,9 @@ def _constraints(request: ContainerRequest) -> Constraints:
 
 
 def _retries(wanted: RetriesRequest) -> Retries:
+    # Nearly all want none, and a million of them may wait.
+    if wanted == _NO_RETRIES:
+        return _NEVER
     return Retries(
         most=wanted.max,
         on=tuple(sorted({each.value for each in wanted.on})),

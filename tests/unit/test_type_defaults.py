@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher.api.answers import container_answer
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.cost import cost_of
@@ -120,6 +121,18 @@ def generous_rig(type_: InstanceType) -> Rig:
     rig.advance(30)
     assert rig.started_on() == {"c-1": "i-001"}
     return rig
+
+
+def test_the_answer_tells_what_an_attempt_was_given_where_that_is_something_else() -> None:
+    rig = generous_rig(GENEROUS)
+    container = rig.engine.ledger.containers["c-1"]
+    answer = container_answer(container)
+    assert answer.cpus == 1
+    (attempt,) = answer.attempts
+    assert attempt.given is not None
+    assert (attempt.given.cpus, attempt.given.memory) == (2, GIB)
+    (plain,) = container_answer(generous_rig(PLAIN).engine.ledger.containers["c-1"]).attempts
+    assert plain.given is None
 
 
 def test_after_a_restart_an_attempt_holds_what_it_was_given() -> None:
