@@ -201,7 +201,6 @@ class Engine:
                 if self._dirty and self.pool.listed_once:
                     self._dirty = False
                     self.placing.run(now)
-                    self.concurrency.observe(len(self.ledger.open_attempts), now)
             case Overloaded():
                 self._note_overload(event.message, now)
             case Submitted() | CancelRequested() | PriorityRequested():

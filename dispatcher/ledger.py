@@ -91,7 +91,6 @@ class Ledger:
             self.waiting_since[container_id] = min(since, now)
         for container_id in self.holdbacks.ids():
             self._restart_later(self.containers[container_id], now)
-        self.release_due(now)
 
     def release_due(self, now: float) -> bool:
         """Let those wait for a place whose restart is due; return whether there were any."""
@@ -315,7 +314,6 @@ class Ledger:
         if state is None:
             waiting = replace(container, state=ContainerState.QUEUED)
             self.save(waiting, attempt)
-            self.release_due(now)
             self.wait(waiting, now)
         else:
             self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)

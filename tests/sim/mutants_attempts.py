@@ -168,8 +168,8 @@ ENDINGS = (
         guard="priority 0 is never started",
         fault="a change of priority",
         where="dispatcher.ledger:Ledger.wait",
-        old="if container.priority > 0:",
-        new="if True:",
+        old="if container.priority > 0 and",
+        new="if",
     ),
     Mutant(
         name="a cancel is judged by its exit",

@@ -50,8 +50,8 @@ STARTS = (
         guard="refusals for a fault of the request are not the instance's",
         fault="starts that are refused",
         where="pool.attempts:on_refused",
-        old="if worker is not None and not refused:",
-        new="if worker is not None:",
+        old="if worker is not None and not refused and",
+        new="if worker is not None and",
     ),
     Mutant(
         name="unknown and never asked",

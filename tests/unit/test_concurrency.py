@@ -207,7 +207,8 @@ def refused(rig: Rig, *, code: str = "overloaded") -> None:
 def with_room() -> Rig:
     """Return a rig whose one instance runs c-1 and c-2 and has room for more."""
     settings = SchedulerSettings(max_instances=1)
-    rig = Rig(make_type(8), settings=settings, pool=PoolSettings(idle_timeout_s=100_000))
+    pool = PoolSettings(idle_timeout_s=100_000, sync_interval_s=100_000)
+    rig = Rig(make_type(8), settings=settings, pool=pool)
     rig.submit(make_container(1), make_container(2))
     rig.silent.add(StartAttempt)
     return rig
@@ -234,6 +235,19 @@ def test_an_overloaded_instance_gets_no_new_work_for_a_minute() -> None:
     rig.advance(1)
     assert len(last_commands(rig, StartAttempt)) == 4
     assert last_commands(rig, StartAttempt)[-1].order.attempt_id == "c-3-2"
+
+
+def test_the_end_of_its_pause_is_a_deadline_of_its_own() -> None:
+    settings = SchedulerSettings(max_instances=1)
+    pool = PoolSettings(idle_timeout_s=100_000, sync_interval_s=100_000)
+    rig = Rig(make_type(8), settings=settings, pool=pool)
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1))
+    refused(rig)
+    rig.advance(59.9)
+    assert len(last_commands(rig, StartAttempt)) == 1
+    rig.advance(0.1)
+    assert len(last_commands(rig, StartAttempt)) == 2
 
 
 def test_starts_that_were_under_way_together_count_once_against_an_overloaded_instance() -> None:
