@@ -191,3 +191,15 @@ def test_two_thousand_mixes_are_close_to_the_cheapest() -> None:
     assert min(ratios) >= 1.0, "nothing is cheaper than the cheapest"
     assert mean <= 1.02
     assert worst <= 1.6
+
+
+@pytest.mark.parametrize(("seed", "lacking"), [(1333, [0, 2]), (3262, [0, 0, 1])])
+def test_a_handful_at_the_limit_is_held_as_far_down_as_can_be(
+    seed: int, lacking: list[int]
+) -> None:
+    wants = random_case(seed)
+    mix = solve(wants, most_instances=2)
+    held = Counter(dict.fromkeys((want.index for want in wants), 0))
+    for new in mix:
+        held.update(dict(new.contents))
+    assert [want.count - held[want.index] for want in wants] == lacking
