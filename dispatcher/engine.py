@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import assert_never
 
 from dispatcher import admins, ledger_check
-from dispatcher.concurrency import Concurrency
 from dispatcher.instance_records import record_of
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
@@ -46,7 +45,7 @@ from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
 from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
-from pool import attempts, launching, reactor
+from pool import attempts, core_check, launching, reactor
 from pool.core import PoolCore
 from pool.messages import (
     Destroyed,
@@ -114,10 +113,7 @@ class Engine:
             max_lost_attempts=settings.max_lost_attempts,
         )
         self.placing = Placing(pool=self.pool, ledger=self.ledger, settings=settings)
-        self.concurrency = Concurrency(
-            max_containers=settings.max_containers,
-            supervisor_fraction=settings.supervisor_fraction,
-        )
+        self.concurrency = self.placing.concurrency
         self.records: dict[str, InstanceRecord] = {}
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
@@ -151,7 +147,7 @@ class Engine:
     def _restore_container(self, container: Container) -> None:
         self.ledger.admit(container)
         if container.state is ContainerState.LOCKED and container.id in self.ledger.queue:
-            self.placing.locked.add(container.id)
+            self.placing.restore(container.id)
         for attempt in container.attempts:
             if attempt.outcome is None:
                 self._expect(attempt, resources_of(container, attempt), AttemptPhase.STARTING)
@@ -241,8 +237,9 @@ class Engine:
 
     def check(self) -> None:
         """Raise `BugError` when an invariant does not hold; tests call it after every event."""
-        self.pool.check()
+        core_check.check(self.pool)
         ledger_check.check(self.ledger)
+        self.placing.check()
 
     def _take_turns(self, now: float) -> None:
         """Let go of those whose restart is due, and let the limit of containers rise."""

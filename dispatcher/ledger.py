@@ -140,6 +140,11 @@ class Ledger:
             raise BugError(f"the open attempt of {container_id} is not {attempt_id}")
         return container, attempt
 
+    def supervisors_placed(self) -> int:
+        """Return how many open attempts are of containers that submit others."""
+        containers = self.containers
+        return sum(containers[c].spec.supervisor for c in self.open_attempts.values())
+
     def save(self, container: Container, attempt: Attempt | None = None) -> None:
         """Note a container's new value (and its latest attempt's), to be journalled."""
         self.containers[container.id] = container

@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dispatcher.concurrency import Concurrency
 from dispatcher.ledger import Ledger
 from dispatcher.model import ContainerState, Reason, SchedulerSettings
-from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.batch import plan
+from dispatcher.planner.limits import Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
-from pool import attempts, idle, launching, probing, stillborn
+from dispatcher.roster import Roster
+from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
-from pool.model import AttemptOrder, AttemptPhase, WorkerState
+from pool.model import AttemptOrder, AttemptPhase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Locks:
+    """The containers of a class that are locked: its first `number`, as of a `version` of it."""
+
+    version: int
+    number: int
+    ids: frozenset[str]
 
 
 class Placing:
     """Runs passes; keeps who holds a claim and why everybody else waits."""
 
-    def __init__(self, *, pool: PoolCore, ledger: Ledger, settings: SchedulerSettings) -> None:
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+    ) -> None:
         self.pool = pool
         self.ledger = ledger
         self.settings = settings
-        self.rules = Rules(
+        self.concurrency = Concurrency(
+            max_containers=settings.max_containers,
+            supervisor_fraction=settings.supervisor_fraction,
+        )
+        rules = Rules(
             placement=settings.placement,
             profile=settings.profile,
             max_containers=settings.max_containers_per_instance,
         )
-        self.locked: set[str] = set()
-        self.claims: dict[str, Reason] = {}
+        self.roster = Roster(pool, rules)
         self.waiting: dict[ClassKey, Reason] = {}
         self.passes = 0
         self.at_quota = False
+        self._locks: dict[ClassKey, _Locks] = {}
+        self._loose: set[str] = set()
+
+    @property
+    def locked(self) -> set[str]:
+        """Return the ids of the waiting containers that are locked; a copy."""
+        return self._loose.union(*(locks.ids for locks in self._locks.values()))
+
+    def restore(self, container_id: str) -> None:
+        """Note that a container was locked by an earlier process; the next pass decides."""
+        self._loose.add(container_id)
 
     def run(self, now: float) -> None:
         """Plan once and carry the plan out."""
         self.passes += 1
         decided = plan(self.view(now))
-        self._create(decided, now)
-        self._place(decided, now)
-        for worker_id in [*decided.unwanted, *self._idle_offline(decided, now)]:
+        for slot in decided.creates:
+            self.roster.launched(slot, launching.request_launch(self.pool, slot.type, now))
+        for line in decided.lines:
+            for container_id, slot in line.starts:
+                self._start(container_id, line, slot, now)
+        self._lock(decided)
+        fleet = self.roster.fleet
+        coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
+        idle.set_awaited(self.pool, frozenset(coming), now)
+        resting = (w for w in sorted(self.roster.resting) if self._is_needed(decided, w))
+        for worker_id in [*decided.unwanted, *resting]:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
         self.at_quota = bool(decided.next_in_line) or launching.at_quota(self.pool, now)
@@ -55,27 +98,35 @@ class Placing:
             attempt.phase is not AttemptPhase.ENDED and not attempt.stray
             for attempt in self.pool.attempts.values()
         )
-        return on_workers + len(self.claims)
+        return on_workers + sum(locks.number for locks in self._locks.values())
 
-    def _idle_offline(self, decided: Plan, now: float) -> list[str]:
-        """Return idle workers that get no work for want of a session, and use up quota."""
-        pool = self.pool
-        return [
-            worker_id
-            for worker_id in sorted(pool.workers)
-            if decided.uses_up(pool.workers[worker_id].type.name)
-            and pool.workers[worker_id].state is WorkerState.IDLE
-            and probing.is_offline(pool, pool.workers[worker_id], now)
-        ]
+    def _is_needed(self, decided: Plan, worker_id: str) -> bool:
+        return decided.uses_up(self.pool.workers[worker_id].type.name)
+
+    # ---- what a pass decides from ------------------------------------------------------------
 
     def view(self, now: float) -> View:
-        """Return what the planner decides from."""
+        """Return what the planner decides from; the fleet is brought up to date."""
+        self.roster.update(now)
+        classes = self.ledger.queue.classes()
+        keys = {request_class.key for request_class in classes}
+        fleet = self.roster.fleet
+        for key in [key for key in fleet.claims if key not in keys]:
+            for slot_id, number in sorted(fleet.claims[key].items()):
+                fleet.unclaim(key, fleet.slots[slot_id], number)
+        fleet.forget_classes(keys)
+        return View(classes=classes, fleet=fleet, limits=self._limits(now))
+
+    def _limits(self, now: float) -> Limits:
         pool = self.pool
         in_flight = launching.types_in_flight(pool)
-        unproven = stillborn.unproven(pool)
+        unproven = pool.stillborn > 0 and stillborn.unproven(pool)
         creates_left = launching.creates_left(pool)
-        limits = Limits(
-            instances=len(pool.workers) + len(pool.hoped_for()) + len(pool.missing),
+        limit = self.concurrency.limit(now)
+        supervisors = self.concurrency.supervisors(limit)
+        placed = len(self.ledger.open_attempts)
+        return Limits(
+            instances=len(pool.workers) + self.roster.hoped_for + len(pool.missing),
             max_instances=self.settings.max_instances,
             creates_left=creates_left,
             tokens_left=pool.cloud_gate.creates_left(now, creates_left),
@@ -83,84 +134,73 @@ class Placing:
                 type_, in_flight=in_flight, unproven=unproven, now=now
             ),
             trials=lambda type_: pool.holds.trials(type_, now),
-        )
-        return View(
-            classes=self.ledger.queue.classes(),
-            slots=self._slots(now),
-            limits=limits,
-            rules=self.rules,
+            containers_left=None if limit is None else max(0, limit - placed),
+            supervisors_left=self._left(supervisors, self.ledger.supervisors_placed),
         )
 
-    def _slots(self, now: float) -> list[Slot]:
-        slots = []
-        for worker in self.pool.workers.values():
-            if not probing.takes_work(self.pool, worker, now):
-                continue
-            ready = probing.is_ready(worker)
-            slots.append(
-                Slot(
-                    kind=SlotKind.READY if ready else SlotKind.COMING,
-                    id=worker.id,
-                    type=worker.type,
-                    free=worker.free,
-                    count=len(worker.attempts),
-                    last_busy=worker.last_busy,
-                    idle=worker.state is WorkerState.IDLE and not worker.unreleased,
-                )
-            )
-        for pending in self.pool.hoped_for():
-            type_ = self.pool.types.get(pending.launch.type_name)
-            if type_ is not None:
-                slots.append(
-                    Slot(
-                        kind=SlotKind.LAUNCHING,
-                        id=pending.launch.token,
-                        type=type_,
-                        free=type_.allocatable,
-                        count=0,
-                        last_busy=0.0,
-                    )
-                )
-        return slots
+    @staticmethod
+    def _left(limit: int | None, taken: Callable[[], int]) -> int | None:
+        return None if limit is None else max(0, limit - taken())
 
-    def _create(self, decided: Plan, now: float) -> None:
-        for slot in decided.creates:
-            launching.request_launch(self.pool, slot.type, now)
+    # ---- carrying it out -----------------------------------------------------------------------
 
-    def _place(self, decided: Plan, now: float) -> None:
-        claims: dict[str, Reason] = {}
-        awaited: set[str] = set()
-        for container_id, slot in decided.places:
-            if slot.kind is SlotKind.READY:
-                self._start(container_id, slot, now)
+    def _lock(self, decided: Plan) -> None:
+        """Lock who has a claim now and unlock who has none any more, but for the next in line."""
+        before, loose = self._locks, self._loose
+        self._locks = {}
+        now_locked: set[str] = set()
+        gone: set[str] = set()
+        for line in decided.lines:
+            old = before.pop(line.key, None)
+            number, version = line.claimed, line.request_class.version
+            if old is not None and (old.version, old.number) == (version, number):
+                self._locks[line.key] = old
                 continue
-            if slot.kind is SlotKind.COMING:
-                awaited.add(slot.id)
-            claims[container_id] = _claim(slot)
+            ids = frozenset(c for _, c in line.request_class.span(0, number))
+            if ids:
+                self._locks[line.key] = _Locks(version=version, number=number, ids=ids)
+            now_locked |= ids
+            gone |= (old.ids if old is not None else frozenset()) - ids
+        gone = gone.union(loose, *(locks.ids for locks in before.values())) - now_locked
+        gone -= self._still_locked(gone)
+        for container_id in sorted(now_locked):
             if self.ledger.containers[container_id].state is ContainerState.QUEUED:
                 self.ledger.lock(container_id)
-        kept = self.locked.intersection(decided.next_in_line)
-        for container_id in sorted(self.locked - claims.keys() - kept):
+        self._unlock(gone, kept=gone.intersection(decided.next_in_line))
+
+    def _still_locked(self, ids: set[str]) -> set[str]:
+        """Return those that are locked by the claims of their class after all."""
+        held = set()
+        for container_id in ids:
+            request_class = self.ledger.queue.class_of(container_id)
+            locks = self._locks.get(request_class.key) if request_class is not None else None
+            if locks is not None and container_id in locks.ids:
+                held.add(container_id)
+        return held
+
+    def _unlock(self, ids: set[str], kept: set[str]) -> None:
+        self._loose = {container_id for container_id in kept if container_id in self.ledger.queue}
+        for container_id in sorted(ids - kept):
             if container_id in self.ledger.queue:
                 self.ledger.unlock(container_id)
-        idle.set_awaited(self.pool, frozenset(awaited), now)
-        self.claims = claims
-        self.locked = claims.keys() | (kept & self.ledger.containers.keys())
 
-    def _start(self, container_id: str, slot: Slot, now: float) -> None:
+    def _start(self, container_id: str, line: Line, slot: Slot, now: float) -> None:
         worker = self.pool.workers[slot.id]
         attempt = self.ledger.open_attempt(container_id, worker, now)
         spec = self.ledger.containers[container_id].spec
+        need = line.request_class.need(slot.type)
         order = AttemptOrder(
             attempt_id=attempt.id,
             container_id=container_id,
             image=spec.image,
             command=spec.command,
             env=spec.env,
-            cpu_millis=spec.resources.cpu_millis,
-            memory_bytes=spec.resources.memory_bytes,
+            cpu_millis=need.cpu_millis,
+            memory_bytes=need.memory_bytes,
         )
-        attempts.place(self.pool, worker, order, spec.resources, now)
+        attempts.place(self.pool, worker, order, need, now)
+
+    # ---- why somebody waits ----------------------------------------------------------------------
 
     def reason(self, container_id: str) -> Reason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
@@ -169,14 +209,35 @@ class Placing:
             return None
         if container.priority == 0:
             return Reason(code="held", message="held back: its priority is 0")
-        claim = self.claims.get(container_id)
-        if claim is not None:
-            return claim
+        claimed = self.claimed_slot(container_id)
+        if claimed is not None:
+            return _claim(claimed)
         if not self.pool.listed_once:
             message = "nothing is placed until the cloud's first complete listing is in"
             return Reason(code="not_listed", message=message)
         request_class = self.ledger.queue.class_of(container_id)
         return self.waiting.get(request_class.key) if request_class is not None else None
+
+    def claimed_slot(self, container_id: str) -> Slot | None:
+        """Return where a waiting container has a claim, None when it has none."""
+        request_class = self.ledger.queue.class_of(container_id)
+        if request_class is None:
+            return None
+        locks = self._locks.get(request_class.key)
+        if locks is None or container_id not in locks.ids:
+            return None
+        fleet = self.roster.fleet
+        by_slot = fleet.claims.get(request_class.key, {})
+        position = request_class.before(request_class.order_of(container_id))
+        for slot in sorted((fleet.slots[s] for s in by_slot), key=lambda s: (s.kind, s.id)):
+            position -= by_slot[slot.id]
+            if position < 0:
+                return slot
+        return None
+
+    def check(self) -> None:
+        """Raise `BugError` when the fleet is not what the pool is; tests call it after events."""
+        self.roster.check()
 
 
 def _claim(slot: Slot) -> Reason:

@@ -6,17 +6,14 @@ does not grow with the number of containers that wait.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dispatcher.model import Constraints, Container
+from dispatcher.ordering import Order, OrderedEntries
 from dispatcher.planner.fit import need
 from drivers.interface import InstanceType, Resources
-
-Order = tuple[int, int]
-
-_SPARE_ENTRIES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,71 +35,67 @@ class ClassKey:
 class RequestClass:
     """The waiting containers of one class; the first is the next to get a place.
 
-    Each time that a container is given a place in the order it gets a number; entries with an older
-    number are ghosts, so that nothing is ever found twice.
+    `version` is another after every change of who waits here, or in which order, and never the
+    same for two classes.
     """
 
-    def __init__(self, key: ClassKey, types: tuple[InstanceType, ...]) -> None:
+    def __init__(
+        self, key: ClassKey, types: tuple[InstanceType, ...], versions: Iterator[int]
+    ) -> None:
         self.key = key
         self.types = types
+        self.version = next(versions)
+        self._versions = versions
         self._needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
-        self._places: dict[str, tuple[Order, int]] = {}
-        self._heap: list[tuple[Order, str, int]] = []
-        self._last_number = 0
+        self._orders: dict[str, Order] = {}
+        self._entries = OrderedEntries()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._orders)
 
     def need(self, type_: InstanceType) -> Resources:
         """Return what one of its containers asks for on an instance of one of its types."""
         return self._needs[type_.name]
 
+    @property
+    def needs(self) -> dict[str, Resources]:
+        """Return what one of its containers asks for, by the name of the type; not a copy."""
+        return self._needs
+
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
         order = (-container.priority, container.sequence)
-        known = self._places.get(container.id)
-        if known is not None and known[0] == order:
+        known = self._orders.get(container.id)
+        if known == order:
             return
-        self._last_number += 1
-        self._places[container.id] = (order, self._last_number)
-        heapq.heappush(self._heap, (order, container.id, self._last_number))
-        self._compact()
+        if known is not None:
+            self._entries.remove(known, container.id)
+        self._orders[container.id] = order
+        self._entries.add(order, container.id)
+        self.version = next(self._versions)
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
-        self._places.pop(container_id, None)
-        self._compact()
+        order = self._orders.pop(container_id, None)
+        if order is not None:
+            self._entries.remove(order, container_id)
+            self.version = next(self._versions)
 
-    def first(self) -> tuple[Order, str] | None:
-        """Return the first container's order and id without taking it; None when none waits."""
-        heap = self._heap
-        while heap and self._places.get(heap[0][1]) != (heap[0][0], heap[0][2]):
-            heapq.heappop(heap)
-        return (heap[0][0], heap[0][1]) if heap else None
+    def at(self, position: int) -> tuple[Order, str] | None:
+        """Return the order and the id of the container at a position from 0, None past the end."""
+        return self._entries.at(position)
 
-    def take(self) -> tuple[Order, str]:
-        """Take the first container out for the length of a pass; `put_back` ends that.
+    def span(self, start: int, stop: int) -> Iterator[tuple[Order, str]]:
+        """Return the containers from one position to before another; do not change it meanwhile."""
+        return self._entries.span(start, stop)
 
-        Raises IndexError when none waits.
-        """
-        if self.first() is None:
-            raise IndexError("no container waits in this class")
-        order, container_id, _ = heapq.heappop(self._heap)
-        return order, container_id
+    def before(self, order: Order) -> int:
+        """Return how many of its containers come before an order."""
+        return self._entries.before(order)
 
-    def put_back(self, taken: list[tuple[Order, str]]) -> None:
-        """Put back what was taken; what left the queue meanwhile is recognised and dropped."""
-        for order, container_id in taken:
-            place = self._places.get(container_id)
-            if place is not None and place[0] == order:
-                heapq.heappush(self._heap, (order, container_id, place[1]))
-
-    def _compact(self) -> None:
-        if len(self._heap) > 2 * len(self._places) + _SPARE_ENTRIES:
-            self._heap = sorted(
-                (order, container_id, number)
-                for container_id, (order, number) in self._places.items()
-            )
+    def order_of(self, container_id: str) -> Order:
+        """Return a waiting container's order; raises KeyError when it does not wait here."""
+        return self._orders[container_id]
 
 
 class Queue:
@@ -112,6 +105,7 @@ class Queue:
         self._eligible = eligible
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
+        self._versions = itertools.count(1)
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -130,7 +124,8 @@ class Queue:
         )
         request_class = self._classes.get(key)
         if request_class is None:
-            request_class = self._classes[key] = RequestClass(key, self._eligible(key))
+            types = self._eligible(key)
+            request_class = self._classes[key] = RequestClass(key, types, self._versions)
         request_class.add(container)
         self._class_of[container.id] = request_class
 
@@ -149,6 +144,11 @@ class Queue:
 
     def classes(self) -> list[RequestClass]:
         """Return the classes, the one with the first container first."""
-        keyed = [(first, c) for c in self._classes.values() if (first := c.first()) is not None]
+        keyed = [(first, c) for c in self._classes.values() if (first := c.at(0)) is not None]
         keyed.sort(key=lambda pair: pair[0])
         return [request_class for _, request_class in keyed]
+
+    def ahead_of(self, container_id: str) -> int:
+        """Return how many waiting containers come before one; it must wait too."""
+        order = self._class_of[container_id].order_of(container_id)
+        return sum(request_class.before(order) for request_class in self._classes.values())

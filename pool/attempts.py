@@ -120,6 +120,7 @@ def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     Where nothing else runs it is no matter of how much does: that is not told.
     """
     worker.overloaded_until = now + OVERLOAD_PAUSE_S
+    core.touch(worker.id)
     core.timers.set(TimerKind.OVERLOAD, worker.id, worker.overloaded_until)
     if worker.attempts:
         message = f"{worker.id} refused a start: {why}"
@@ -216,6 +217,7 @@ def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
     if worker is not None:
         # It may speak on a session that its probe has not told of yet.
         worker.last_contact = max(worker.last_contact, now)
+        core.touch(worker.id)
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None:
         _ended(core, attempt, event.exit, now)

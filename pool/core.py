@@ -11,8 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from drivers.errors import BugError
-from drivers.interface import TOKEN_TAG, InstanceType, Resources
+from drivers.interface import TOKEN_TAG, InstanceType
 from pool.backoff import CreateHolds, Scope
 from pool.gates import CloudGate, ProbeGate
 from pool.messages import (
@@ -42,7 +41,7 @@ from pool.notices import (
     WorkerChanged,
     WorkerGone,
 )
-from pool.room import charge, shares_a_cpu
+from pool.room import charge, room_left, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
 from pool.timers import OF_WORKERS, TimerKind, Timers
@@ -57,7 +56,8 @@ class PoolCore:
     Of what an earlier process knew, `missing` are the instances that no listing has shown yet; they
     count as there until the pool is `settled`. `pinned_keys` and `asked_behaviors` (what admins
     asked for, until tags show it) are by instance, and outlive its worker for an hour. `awaited`
-    are the workers that a claim waits for. `stillborn` is how many instances in a row were of no
+    are the workers that a claim waits for, `touched` those of which the planner may see something
+    new. `stillborn` is how many instances in a row were of no
     use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add nothing.
     """
 
@@ -105,6 +105,7 @@ class PoolCore:
         self.stillborn = 0
         self.stillborn_since = math.inf
         self.stillborn_until = -math.inf
+        self.touched: set[str] = set()
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
         self.statistics = Statistics()
@@ -173,8 +174,13 @@ class PoolCore:
         self.note_changed(worker, "it is new to the pool")
         return worker
 
+    def touch(self, worker_id: str) -> None:
+        """Note that what the planner sees of a worker may have changed."""
+        self.touched.add(worker_id)
+
     def note_changed(self, worker: Worker, why: str) -> None:
         """Tell the engine that a worker is new or changed, and why."""
+        self.touch(worker.id)
         self.notices.append(
             WorkerChanged(worker_id=worker.id, state=worker.state.value, reason=why)
         )
@@ -187,6 +193,7 @@ class PoolCore:
     def bind_launch(self, worker: Worker, token: str) -> None:
         """Note that a worker is what came of a launch; one that is not known binds nothing else."""
         worker.token = token
+        self.touch(worker.id)
         pending = self.launches.get(token)
         if pending is None:
             return
@@ -205,7 +212,7 @@ class PoolCore:
         if not is_unrecognised(worker.type) or type_ == worker.type:
             return
         worker.type = type_
-        worker.free = _left(worker)
+        worker.free = room_left(worker)
         self.note_changed(worker, f"its type is {type_.name}")
 
     def hoped_for(self) -> list[PendingLaunch]:
@@ -218,6 +225,8 @@ class PoolCore:
             (p for p in self.launches.values() if p.counted and not p.instance_id),
             key=lambda p: (p.launch.created_at, p.launch.token),
         )
+        if not hoped:
+            return []
         began: dict[str, float] = {}
         for pending in hoped:
             began.setdefault(pending.launch.type_name, pending.launch.created_at)
@@ -264,6 +273,7 @@ class PoolCore:
                 worker.sharing.add(attempt.id)
             worker.attempts[attempt.id] = attempt.resources
             worker.free = worker.free.minus(taken)
+            self.touch(worker.id)
 
     def free_resources(self, worker: Worker, attempt_id: str) -> None:
         """Give an attempt's resources back; none held is no error.
@@ -277,6 +287,7 @@ class PoolCore:
             worker.sharing.discard(attempt_id)
             held = charge(held, sharers=worker.sharers)
         worker.free = worker.free.plus(held)
+        self.touch(worker.id)
 
     def move(self, worker: Worker, trigger: Trigger, now: float) -> None:
         """Make one move of the transition table; an illegal one raises and changes nothing."""
@@ -288,6 +299,7 @@ class PoolCore:
         worker.revision += 1
         if state is not worker.state:
             worker.state = state
+            self.touch(worker.id)
             worker.state_since = now
             self.note_changed(worker, worker.end_reason or trigger.value)
 
@@ -310,6 +322,7 @@ class PoolCore:
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
+        self.touch(worker.id)
         self.forget_later(worker.id, now)
         for kind in OF_WORKERS:
             self.timers.clear(kind, worker.id)
@@ -362,31 +375,3 @@ class PoolCore:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
-
-    def check(self) -> None:
-        """Raise `BugError` when an invariant of the pool does not hold."""
-        for worker in self.workers.values():
-            if worker.free != _left(worker):
-                raise BugError(f"{worker.id}: free resources do not add up")
-            if worker.state is WorkerState.IDLE and worker.attempts:
-                raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
-            if worker.state is WorkerState.RUNNING and not worker.attempts:
-                raise BugError(f"{worker.id}: running without an attempt")
-            if worker.attempts and not worker.attempts.keys() <= self.attempts.keys():
-                strangers = sorted(worker.attempts.keys() - self.attempts.keys())
-                raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")
-        for attempt in self.attempts.values():
-            known = self.workers.get(attempt.worker_id)
-            if known is None and self.settled:
-                raise BugError(f"{attempt.id}: on a worker that is not known")
-
-
-def _left(worker: Worker) -> Resources:
-    """Return what a worker has left for containers, added up anew."""
-    left = worker.type.allocatable
-    for sharers, attempt_id in enumerate(sorted(worker.sharing)):
-        left = left.minus(charge(worker.attempts[attempt_id], sharers=sharers))
-    for attempt_id, resources in worker.attempts.items():
-        if attempt_id not in worker.sharing:
-            left = left.minus(resources)
-    return left

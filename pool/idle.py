@@ -105,6 +105,7 @@ def given_up(attempt: PoolAttempt) -> bool:
 def review(core: PoolCore, worker: Worker, now: float) -> None:
     """Apply the idle rules to a worker whose state, behavior or attempts changed."""
     core.timers.clear(TimerKind.IDLE, worker.id)
+    core.touch(worker.id)
     if worker.broken and not worker.broken_at:
         worker.broken_at = now
     if worker.state is WorkerState.SHUTDOWN or worker.behavior is IdleBehavior.HOLD:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from drivers.interface import Resources
+from pool.model import Worker
 
 SHARED_CPU_MILLIS = 1000
 
@@ -23,3 +24,14 @@ def charge(need: Resources, *, sharers: int) -> Resources:
     if need.cpu_millis or sharers:
         return need
     return replace(need, cpu_millis=SHARED_CPU_MILLIS)
+
+
+def room_left(worker: Worker) -> Resources:
+    """Return what a worker has left for containers, added up anew."""
+    left = worker.type.allocatable
+    for sharers, attempt_id in enumerate(sorted(worker.sharing)):
+        left = left.minus(charge(worker.attempts[attempt_id], sharers=sharers))
+    for attempt_id, resources in worker.attempts.items():
+        if attempt_id not in worker.sharing:
+            left = left.minus(resources)
+    return left

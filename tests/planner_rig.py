@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dispatcher.planner.batch import Limits
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.limits import Limits, View
+from dispatcher.planner.room import Rules, Slot
+from dispatcher.queue import Queue
 from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind, Scope
 
@@ -53,3 +56,11 @@ def make_limits(
         hindrance=hindrance,
         trials=lambda type_: (trials or {}).get(type_.name, {}),
     )
+
+
+def make_view(queue: Queue, slots: Sequence[Slot], limits: Limits, rules: Rules) -> View:
+    """Return what a pass over a queue decides from, with these slots and no claims."""
+    fleet = Fleet(rules)
+    for slot in slots:
+        fleet.put(slot)
+    return View(classes=queue.classes(), fleet=fleet, limits=limits)

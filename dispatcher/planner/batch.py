@@ -3,281 +3,337 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from dispatcher.model import Reason
-from dispatcher.planner.room import Candidates, Rules, Slot, SlotKind
-from dispatcher.queue import ClassKey, Order, RequestClass
+from dispatcher.ordering import Order
+from dispatcher.planner import reasons
+from dispatcher.planner.buying import Buyer, Demand, Outlook
+from dispatcher.planner.limits import Line, Plan, View
+from dispatcher.planner.mix import Option
+from dispatcher.planner.room import Slot, SlotKind
 from drivers.interface import InstanceType
-from pool.backoff import Hindrance, HindranceKind, Scope
+from pool.backoff import Hindrance, HindranceKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a pass may create.
+class _Step(Enum):
+    """What follows when the first container of a class had its turn."""
 
-    `instances` is how many there are (with those being created). `creates_left` is how many create
-    calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
-    `hindrance` says what keeps a type from being created, None when nothing does; `trials` in
-    which scopes one may be created to try, and what that hinders until its answer is there.
-    """
-
-    instances: int
-    max_instances: int
-    creates_left: int
-    tokens_left: int
-    hindrance: Callable[[InstanceType], Hindrance | None]
-    trials: Callable[[InstanceType], Mapping[Scope, Hindrance]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What a pass decides from: read-only, valid for the length of the pass."""
-
-    classes: Sequence[RequestClass]
-    slots: Sequence[Slot]
-    limits: Limits
-    rules: Rules
+    NEXT = "its class has a next one"
+    LEAVE = "its class waits, others go on"
+    STOP = "everybody from here on waits"
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
-    """What a pass decided. `places` are (container id, slot) in the order of priority.
+class _Deed:
+    """Something decided for a container (or several from it on), so that it can be undone."""
 
-    `next_in_line` are the first containers that found no place, one for each quota that is used
-    up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
-    in line there: nothing below is placed on them. `stopped` says that there is such a quota of
-    everything. `unwanted` are idle workers whose place in a quota is needed. `tokens_short` says
-    that more would have been created but for the rate of cloud operations.
-    """
-
-    places: list[tuple[str, Slot]] = field(default_factory=list)
-    creates: list[Slot] = field(default_factory=list)
-    unwanted: list[str] = field(default_factory=list)
-    waiting: dict[ClassKey, Reason] = field(default_factory=dict)
-    next_in_line: list[str] = field(default_factory=list)
-    closed: dict[str, str] = field(default_factory=dict)
-    stopped: bool = False
-    tokens_short: bool = False
-
-    def uses_up(self, type_name: str) -> bool:
-        """Return whether a worker of a type takes up a quota that somebody waits for."""
-        return self.stopped or type_name in self.closed
+    order: Order
+    line: Line
+    slot: Slot
+    number: int
+    is_start: bool = False
+    was_kept: bool = False
 
 
+@dataclass(slots=True)
 class _Pass:
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.plan = Plan()
-        self.candidates: dict[ClassKey, Candidates] = {}
-        self.tried: dict[Scope, Hindrance] = {}
-        self.known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
+    view: View
+    plan: Plan
+    outlook: Outlook
+    demands: list[Demand] = field(default_factory=list)
+    deeds: list[_Deed] = field(default_factory=list)
+    containers_left: int | None = None
+    supervisors_left: int | None = None
+    stopped_by: tuple[str, str] | None = None
+    room_came_free: bool = False
 
-    def place(self, request_class: RequestClass) -> Slot | None:
-        """Find or create a slot for one more container of a class."""
-        candidates = self.candidates.get(request_class.key)
-        if candidates is None:
-            slots = [
-                slot
-                for slot in (*self.view.slots, *self.plan.creates)
-                if slot.type.name not in self.plan.closed
-            ]
-            candidates = Candidates(request_class, slots, self.view.rules)
-            self.candidates[request_class.key] = candidates
-        slot = candidates.best()
-        return slot if slot is not None else self._create(request_class)
+    # ---- one container ---------------------------------------------------------------------
 
-    def _create(self, request_class: RequestClass) -> Slot | None:
-        """Think of a new instance of the cheapest type that is to be had; None when none is."""
-        type_ = self._creatable(request_class)
-        if isinstance(type_, Reason):
-            self.plan.waiting[request_class.key] = type_
-            return None
-        for scope, hindrance in self._outlook(type_)[1].items():
-            self.tried.setdefault(scope, hindrance)
-        slot = Slot(
-            kind=SlotKind.NEW,
-            id=f"new-{len(self.plan.creates):06}",
-            type=type_,
-            free=type_.allocatable,
-            count=0,
-            last_busy=0.0,
-        )
-        self.plan.creates.append(slot)
-        for candidates in self.candidates.values():
-            candidates.offer(slot)
-        return slot
+    def step(self, order: Order, container_id: str, line: Line) -> _Step:
+        """Give the first container of a class without a place its place, or say why it waits."""
+        if self.containers_left == 0:
+            return self.stop(line, container_id, reasons.TOO_MANY)
+        if line.key.supervisor and self.supervisors_left == 0:
+            return self._wait(line, reasons.SUPERVISORS)
+        request_class = line.request_class
+        slot = self.view.fleet.best(line.key, request_class.needs, self.plan.closed)
+        if slot is not None and slot.kind is SlotKind.READY:
+            return self._give(order, container_id, line, slot)
+        if line.kept:
+            return self._give_what_is_kept(order, line)
+        if slot is not None:
+            return self._give(order, container_id, line, slot)
+        return self._demand(order, container_id, line)
 
-    def _creatable(self, request_class: RequestClass) -> InstanceType | Reason:
-        limits = self.view.limits
-        own = self.own_hindrance(request_class)
+    def _wait(self, line: Line, reason: Reason) -> _Step:
+        self.plan.waiting[line.key] = reason
+        return _Step.LEAVE
+
+    def _give(self, order: Order, container_id: str, line: Line, slot: Slot) -> _Step:
+        need = line.request_class.need(slot.type)
+        budget = self.view.limits.budget
+        if budget is not None:
+            refusal = budget.refuses_place(line.key.account, slot.type, need)
+            if refusal is not None:
+                return self._wait(line, refusal.reason)
+            budget.place(line.key.account, slot.type, need, 1)
+        deed = _Deed(order=order, line=line, slot=slot, number=1)
+        if slot.kind is SlotKind.READY:
+            deed.is_start = True
+            self.view.fleet.take(slot, need)
+            line.starts.append((container_id, slot))
+            self._give_surplus_up(line)
+        else:
+            self.view.fleet.claim(line.key, slot, need, 1)
+            line.claims.append((slot, 1))
+        self._done(deed)
+        return _Step.NEXT
+
+    def _give_what_is_kept(self, order: Order, line: Line) -> _Step:
+        """Let the next containers of a class have what was claimed for it before."""
+        slot, number = line.kept.pop()
+        waiting = len(line.request_class) - line.position
+        used = min([waiting, number, *self._most(line)])
+        used = 0 if slot.type.name in self.plan.closed else used
+        if used < number:
+            self.view.fleet.unclaim(line.key, slot, number - used)
+            self.room_came_free = True
+        if used:
+            line.claims.append((slot, used))
+            self._done(_Deed(order=order, line=line, slot=slot, number=used, was_kept=True))
+        return _Step.NEXT
+
+    def _give_surplus_up(self, line: Line) -> None:
+        """Give up what a class has claimed for more containers than will wait: one starts now."""
+        surplus = sum(number for _, number in line.kept)
+        surplus -= len(line.request_class) - line.position - 1
+        while surplus > 0:
+            slot, number = line.kept.pop(0)
+            self.view.fleet.unclaim(line.key, slot, min(surplus, number))
+            if number > surplus:
+                line.kept.insert(0, (slot, number - surplus))
+            surplus -= number
+            self.room_came_free = True
+
+    def look_again(self) -> None:
+        """Give those that need new instances what room has come free since their turn."""
+        if not self.room_came_free:
+            return
+        fleet = self.view.fleet
+        for demand in self.demands:
+            line = demand.line
+            needs = line.request_class.needs
+            while demand.number and (slot := fleet.best(line.key, needs, self.plan.closed)):
+                fleet.claim(line.key, slot, needs[slot.type.name], 1)
+                line.claims.append((slot, 1))
+                demand.number -= 1
+
+    def _done(self, deed: _Deed) -> None:
+        self.deeds.append(deed)
+        deed.line.position += deed.number
+        self._count(deed.line, -deed.number)
+
+    def _most(self, line: Line) -> list[int]:
+        """Return the limits of how many more of a class may have a place."""
+        left = [self.containers_left]
+        left += [self.supervisors_left] if line.key.supervisor else []
+        return [number for number in left if number is not None]
+
+    def _count(self, line: Line, number: int) -> None:
+        if self.containers_left is not None:
+            self.containers_left += number
+        if line.key.supervisor and self.supervisors_left is not None:
+            self.supervisors_left += number
+
+    # ---- what needs a new instance ---------------------------------------------------------
+
+    def _demand(self, order: Order, container_id: str, line: Line) -> _Step:
+        """Note that containers of a class need new instances, if any may be created for them."""
+        own = self.own_reason(line)
         if own is not None:
-            return own
-        if self._is_full():
-            message = f"at quota: max_instances is {limits.max_instances}"
-            return Reason(code="at_quota", message=message)
-        found = self._hindrances(request_class)
-        free = next((t for t, hindrance in found if hindrance is None), None)
-        if free is None:
-            return _why_held([hindrance for _, hindrance in found if hindrance is not None])
-        if len(self.plan.creates) >= limits.creates_left:
-            return Reason(code="creating", message="as many as may be are being created")
-        if len(self.plan.creates) >= limits.tokens_left:
-            self.plan.tokens_short = True
-            message = "its create waits for its turn: max_cloud_ops_per_second is reached"
-            return Reason(code="creating", message=message)
-        return free
-
-    def _hindrances(
-        self, request_class: RequestClass
-    ) -> list[tuple[InstanceType, Hindrance | None]]:
-        return [(type_, self._hindrance(type_)) for type_ in request_class.types]
-
-    def _hindrance(self, type_: InstanceType) -> Hindrance | None:
-        found, trials = self._outlook(type_)
-        if found is not None:
-            return found
-        return next((self.tried[scope] for scope in trials if scope in self.tried), None)
-
-    def _outlook(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
-        """Return what the limits say of a type, asked once a pass."""
-        known = self.known.get(type_.name)
-        if known is None:
-            limits = self.view.limits
-            known = self.known[type_.name] = (limits.hindrance(type_), limits.trials(type_))
-        return known
-
-    def _is_full(self) -> bool:
+            return self._wait(line, own)
         limits = self.view.limits
-        return limits.instances + len(self.plan.creates) >= limits.max_instances
+        if limits.instances >= limits.max_instances:
+            return self._stop_at_quota(line, container_id, reasons.full(limits.max_instances))
+        free = [t for t in line.request_class.types if self.outlook.hindrance(t) is None]
+        if not free:
+            reason, is_quota = reasons.why_held(self._hindrances(line))
+            if is_quota:
+                return self._stop_at_quota(line, container_id, reason)
+            return self._wait(line, reason)
+        if limits.creates_left and limits.tokens_left:
+            self._add_demand(order, line, free)
+            return _Step.NEXT
+        self.plan.tokens_short = self.plan.tokens_short or limits.creates_left > 0
+        return self._wait(line, reasons.TOKENS if limits.creates_left else reasons.CREATES)
 
-    def own_hindrance(self, request_class: RequestClass) -> Reason | None:
+    def _add_demand(self, order: Order, line: Line, free: list[InstanceType]) -> None:
+        """Note all containers of the class that have this priority: they are equal in all else."""
+        request_class = line.request_class
+        number = request_class.before((order[0] + 1, -1)) - line.position
+        number = min([number, *self._most(line)])
+        need = request_class.need
+        self.demands.append(
+            Demand(
+                order=order,
+                line=line,
+                number=number,
+                options=tuple(Option(type=type_, need=need(type_)) for type_ in free),
+            )
+        )
+        line.position += number
+        self._count(line, -number)
+
+    def own_reason(self, line: Line) -> Reason | None:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
-        if not request_class.types:
-            labels = ", ".join(f"{k}={v}" for k, v in request_class.key.constraints.labels)
-            wanted = f" with {labels}" if labels else ""
-            message = f"no configured instance type{wanted} would do"
-            return Reason(code="no_type", message=message)
-        hindrances = [hindrance for _, hindrance in self._hindrances(request_class)]
-        if all(h is not None and h.kind is HindranceKind.CAPACITY for h in hindrances):
-            message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
-            end = _first_end([hindrance for hindrance in hindrances if hindrance is not None])
-            trying = "one create is being tried"
-            message += f"; {trying if end is None else f'tried again at {_clock(end)}'}"
-            return Reason(code="at_capacity", message=message)
-        return None
+        if not line.request_class.types:
+            return reasons.no_type(line.request_class)
+        return self.outlook.shortage(line)
 
-    def stop_at_quota(self, request_class: RequestClass, container_id: str) -> bool:
-        """Close the quotas that keep a container waiting; True when one is of everything.
+    def _hindrances(self, line: Line) -> list[Hindrance]:
+        found = [self.outlook.hindrance(type_) for type_ in line.request_class.types]
+        return [hindrance for hindrance in found if hindrance is not None]
+
+    # ---- limits that stop others ---------------------------------------------------------------
+
+    def stop(self, line: Line, container_id: str, reason: Reason) -> _Step:
+        """Let everybody from a container on wait; it is the next in line."""
+        self.plan.waiting[line.key] = reason
+        self.plan.next_in_line.append(container_id)
+        self.stopped_by = (container_id, reason.message)
+        return _Step.STOP
+
+    def _stop_at_quota(self, line: Line, container_id: str, reason: Reason) -> _Step:
+        """Close the quotas that keep a container waiting; STOP when one is of everything.
 
         What is below it must not keep it waiting by keeping their instances busy or alive.
         """
-        closed = self.plan.closed
-        quotas = {
-            type_.name: hindrance
-            for type_, hindrance in self._hindrances(request_class)
-            if hindrance is not None and hindrance.kind is HindranceKind.QUOTA
-        }
-        everywhere = self._is_full() or any(h.everywhere for h in quotas.values())
+        limits, closed = self.view.limits, self.plan.closed
+        found = {t.name: self.outlook.hindrance(t) for t in line.request_class.types}
+        quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}
+        everywhere = limits.instances >= limits.max_instances
+        everywhere = everywhere or any(h.everywhere for h in quotas.values())
         if not everywhere and quotas.keys() <= closed.keys():
             first = closed[next(iter(quotas))]
-            why = self.plan.waiting[request_class.key].message
-            self.plan.waiting[request_class.key] = _behind(first, why)
-            return False
-        self.plan.next_in_line.append(container_id)
-        self.plan.stopped = everywhere
+            return self._wait(line, reasons.behind(first, reason.message))
         for hindrance in quotas.values():
             for name in hindrance.covers:
                 closed.setdefault(name, container_id)
-        self.candidates.clear()
-        return everywhere
+        step = self.stop(line, container_id, reason)
+        self.plan.stopped = everywhere
+        if everywhere:
+            return step
+        self.stopped_by = None
+        return _Step.LEAVE
 
-    def free_idle(self) -> None:
-        """Note the idle workers that use up a quota and to which nobody is mapped."""
-        self.plan.unwanted = sorted(
-            slot.id
-            for slot in self.view.slots
-            if slot.idle and not slot.assigned and self.plan.uses_up(slot.type.name)
-        )
+    def take_back(self, order: Order) -> None:
+        """Undo what was decided for containers that come after an order."""
+        while self.deeds and self.deeds[-1].order > order:
+            deed = self.deeds.pop()
+            line = deed.line
+            line.position -= deed.number
+            self._count(line, deed.number)
+            if deed.is_start:
+                line.starts.pop()
+                self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
+            else:
+                line.claims.pop()
+                self.view.fleet.unclaim(line.key, deed.slot, deed.number)
+            budget = self.view.limits.budget
+            if budget is not None and not deed.was_kept:
+                need = line.request_class.need(deed.slot.type)
+                budget.place(line.key.account, deed.slot.type, need, -deed.number)
 
+    def tell_the_rest(self) -> None:
+        """Note of all behind the one at which the pass stopped why they wait."""
+        if self.stopped_by is None:
+            return
+        reason = reasons.behind(*self.stopped_by)
+        for line in self.plan.lines:
+            if line.position < len(line.request_class) and line.key not in self.plan.waiting:
+                self.plan.waiting[line.key] = self.own_reason(line) or reason
 
-def _behind(container_id: str, why: str) -> Reason:
-    message = f"behind {container_id}, which is next in line: {why}"
-    return Reason(code="behind", message=message)
-
-
-def _why_held(hindrances: Sequence[Hindrance]) -> Reason:
-    """Return why none of a class's types may be created: what ends first, a quota last."""
-    remaining = [h for h in hindrances if h.kind is not HindranceKind.CAPACITY]
-    told = [h for h in remaining if h.kind is not HindranceKind.QUOTA] or remaining
-    end = _first_end(told)
-    first = next(h for h in told if h.until == end)
-    if end is None:
-        return Reason(code="creating", message=first.message)
-    code = "at_quota" if first.kind is HindranceKind.QUOTA else "creates_held"
-    return Reason(code=code, message=f"no creates before {_clock(end)}: {first.message}")
-
-
-def _first_end(hindrances: Sequence[Hindrance]) -> float | None:
-    """Return when the first of them ends, None when a create is being tried: it may end now."""
-    ends = [h.until for h in hindrances if h.until is not None]
-    return min(ends) if len(ends) == len(hindrances) else None
-
-
-def _clock(at: float) -> str:
-    """Return a time, in seconds since the epoch, as people read it."""
-    seconds = int(at) % 86400
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
+    def give_up_the_rest(self) -> None:
+        """Give up the claims of earlier passes of which no use was made."""
+        fleet = self.view.fleet
+        for line in self.plan.lines:
+            for slot, number in line.kept:
+                fleet.unclaim(line.key, slot, number)
+            line.kept.clear()
 
 
 def plan(view: View) -> Plan:
     """Decide one pass: containers in order of priority, each to its best place.
 
-    Costs grow with classes, slots and decisions, not with the number of containers that wait. At a
-    quota the first that finds no place, and all below it that count against the same quota, wait;
-    a class that is short of capacity, or that no type serves, is skipped and others go on.
+    A ready worker is best; then what a class has claimed on instances that come, then other room
+    there; what is left over is given to `buying`. At a quota the first that finds no place, and all
+    below it that count against the same quota, wait; a class that is short of capacity, or that no
+    type serves, is skipped and others go on.
+
+    The fleet is filled with what the plan says: starts and claims are in it afterwards.
     """
-    this = _Pass(view)
+    this = _begin(view)
     heads: list[tuple[Order, str, int]] = []
-    taken: list[list[tuple[Order, str]]] = [[] for _ in view.classes]
-    for index, request_class in enumerate(view.classes):
-        _push_head(heads, request_class, index)
+    for index, line in enumerate(this.plan.lines):
+        _push_head(heads, line, index)
     while heads:
-        _, container_id, index = heapq.heappop(heads)
-        request_class = view.classes[index]
-        slot = this.place(request_class)
-        if slot is None:
-            reason = this.plan.waiting[request_class.key]
-            if reason.code == "at_quota" and this.stop_at_quota(request_class, container_id):
-                _tell_those_behind(this, container_id, reason, heads)
-                break
-            continue
-        slot.assign(request_class.key.resources)
-        this.plan.places.append((container_id, slot))
-        taken[index].append(request_class.take())
-        _push_head(heads, request_class, index)
-    for request_class, entries in zip(view.classes, taken, strict=True):
-        request_class.put_back(entries)
-    this.free_idle()
+        order, container_id, index = heapq.heappop(heads)
+        line = this.plan.lines[index]
+        step = this.step(order, container_id, line)
+        if step is _Step.STOP:
+            break
+        if step is _Step.NEXT:
+            _push_head(heads, line, index)
+    _buy(this)
+    this.tell_the_rest()
+    this.give_up_the_rest()
+    this.plan.unwanted = [
+        slot_id
+        for slot_id in sorted(view.fleet.idle)
+        if this.plan.uses_up(view.fleet.slots[slot_id].type.name)
+    ]
     return this.plan
 
 
-def _push_head(
-    heads: list[tuple[Order, str, int]], request_class: RequestClass, index: int
-) -> None:
-    head = request_class.first()
+def _begin(view: View) -> _Pass:
+    lines = []
+    for request_class in view.classes:
+        by_slot: Mapping[str, int] = view.fleet.claims.get(request_class.key, {})
+        kept = [(view.fleet.slots[slot_id], by_slot[slot_id]) for slot_id in by_slot]
+        # The last is used first: what is nearest to running something.
+        kept.sort(key=lambda each: (each[0].kind, each[0].id), reverse=True)
+        lines.append(Line(request_class=request_class, kept=kept))
+    return _Pass(
+        view=view,
+        plan=Plan(lines=lines),
+        outlook=Outlook(view.limits),
+        containers_left=view.limits.containers_left,
+        supervisors_left=view.limits.supervisors_left,
+    )
+
+
+def _push_head(heads: list[tuple[Order, str, int]], line: Line, index: int) -> None:
+    head = line.request_class.at(line.position)
     if head is not None:
         order, container_id = head
         heapq.heappush(heads, (order, container_id, index))
 
 
-def _tell_those_behind(
-    this: _Pass, container_id: str, why: Reason, heads: Sequence[tuple[Order, str, int]]
-) -> None:
-    """Note why everything from here on waits."""
-    for _, _, index in sorted(heads):
-        request_class = this.view.classes[index]
-        own = this.own_hindrance(request_class)
-        behind = _behind(container_id, why.message)
-        this.plan.waiting[request_class.key] = own if own is not None else behind
+def _buy(this: _Pass) -> None:
+    """Create for what needs it; where a limit of all stops that, those below wait too."""
+    this.look_again()
+    buyer = Buyer(view=this.view, plan=this.plan, outlook=this.outlook)
+    stop = buyer.buy(this.demands)
+    for line in this.plan.lines:
+        line.position = len(line.starts) + line.claimed
+    for demand in this.demands:
+        if demand.reason is not None:
+            this.plan.waiting.setdefault(demand.line.key, demand.reason)
+    if stop is not None:
+        head = stop.line.request_class.at(stop.line.position)
+        if head is not None:
+            this.take_back(head[0])
+            this.stop(stop.line, head[1], stop.reason)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
 
 from dispatcher.model import Placement, Profile
-from dispatcher.queue import RequestClass
 from drivers.interface import InstanceType, Resources
+from pool.room import charge, shares_a_cpu
 
 SlotKey = tuple[int, int, Decimal, float, str]
 
@@ -24,11 +22,13 @@ class SlotKind(IntEnum):
     NEW = 3
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
-    """One instance as a pass sees it; `free` and `count` change as the pass fills it.
+    """One instance as the planner sees it.
 
-    `id` is the worker's id, the launch's token, or a name made in this pass for a new one.
+    `id` is the worker's id, the launch's token, or a name made in a pass for a new one. `free`,
+    `count` and `sharers` (of the one cpu that requests of no cpus share) change as it is filled.
+    `idle` says that nothing runs there and nothing of it is awaited.
     """
 
     kind: SlotKind
@@ -38,59 +38,35 @@ class Slot:
     count: int
     last_busy: float
     idle: bool = False
+    sharers: int = 0
     assigned: int = 0
 
-    def accepts(self, resources: Resources, *, placement: Placement, max_containers: int) -> bool:
-        """Return whether one more such request fits."""
-        if placement is Placement.EXCLUSIVE and self.count:
-            return False
-        return self.count < max_containers and resources.fits_in(self.free)
+    @property
+    def is_overfull(self) -> bool:
+        """Return whether more is taken than there is, in some dimension."""
+        free = self.free
+        amounts = (free.cpu_millis, free.memory_bytes, free.disk_bytes, free.gpus)
+        return min(amounts) < 0 or any(amount < 0 for _, amount in free.custom)
 
-    def assign(self, resources: Resources) -> None:
-        """Take room for one request."""
-        self.free = self.free.minus(resources)
-        self.count += 1
-        self.assigned += 1
+    def seen_as(self) -> tuple[object, ...]:
+        """Return all that a pass goes by."""
+        return (self.kind, self.type, self.free, self.count, self.last_busy, self.idle)
 
+    def assign(self, need: Resources, number: int = 1) -> None:
+        """Take room for some equal requests."""
+        for _ in range(number):
+            self.free = self.free.minus(charge(need, sharers=self.sharers))
+            self.sharers += shares_a_cpu(need)
+        self.count += number
+        self.assigned += number
 
-class Candidates:
-    """The slots that may take one class's containers, best first.
-
-    Order: the kind, then by profile the fullest or the emptiest, then the cheapest, then the most
-    recently busy (so that the others reach their idle timeout), then the id.
-    """
-
-    def __init__(self, request_class: RequestClass, slots: Iterable[Slot], rules: Rules) -> None:
-        self._resources = request_class.key.resources
-        self._types = {type_.name for type_ in request_class.types}
-        self._rules = rules
-        self._heap: list[tuple[SlotKey, Slot]] = []
-        for slot in slots:
-            self.offer(slot)
-
-    def offer(self, slot: Slot) -> None:
-        """Consider one more slot."""
-        if slot.type.name in self._types and self._accepts(slot):
-            heapq.heappush(self._heap, (self._rules.key(slot), slot))
-
-    def best(self) -> Slot | None:
-        """Return the best slot that has room, None when none has."""
-        while self._heap:
-            key, slot = self._heap[0]
-            if not self._accepts(slot):
-                heapq.heappop(self._heap)
-            elif key != self._rules.key(slot):
-                heapq.heapreplace(self._heap, (self._rules.key(slot), slot))
-            else:
-                return slot
-        return None
-
-    def _accepts(self, slot: Slot) -> bool:
-        return slot.accepts(
-            self._resources,
-            placement=self._rules.placement,
-            max_containers=self._rules.max_containers,
-        )
+    def release(self, need: Resources, number: int = 1) -> None:
+        """Give back the room of some equal requests."""
+        for _ in range(number):
+            self.sharers -= shares_a_cpu(need)
+            self.free = self.free.plus(charge(need, sharers=self.sharers))
+        self.count -= number
+        self.assigned -= number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +77,15 @@ class Rules:
     profile: Profile
     max_containers: int
 
-    def key(self, slot: Slot) -> SlotKey:
-        """Return a slot's place in the order of preference; the least is preferred."""
+    def is_full(self, count: int) -> bool:
+        """Return whether a slot with so many containers takes no more, whatever its room."""
+        return count >= (1 if self.placement is Placement.EXCLUSIVE else self.max_containers)
+
+    def key(self, kind: SlotKind, count: int, price: Decimal, top: tuple[float, str]) -> SlotKey:
+        """Return a slot's place in the order of preference; the least is preferred.
+
+        First the kind, then by profile the fullest or the emptiest, then the cheapest, then the
+        most recently busy (so that the others reach their idle timeout), then the id.
+        """
         sign = 1 if self.profile is Profile.DISTRIBUTE_LOAD else -1
-        return (
-            slot.kind.value,
-            sign * slot.count,
-            slot.type.price_usd_per_hour,
-            -slot.last_busy,
-            slot.id,
-        )
+        return (kind.value, sign * count, price, *top)

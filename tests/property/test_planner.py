@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model import Container, Placement, Profile
-from dispatcher.planner.batch import Plan, View, plan
+from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
+from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import Resources
-from tests.planner_rig import make_limits
+from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n) for n in (1, 2, 3, 4, 8)]
@@ -55,7 +56,7 @@ def run(
         queue.add(container)
     limits = make_limits(instances=len(room), max_instances=quota, short=("t3",))
     rules = Rules(placement=placement, profile=profile, max_containers=5)
-    return plan(View(classes=queue.classes(), slots=room, limits=limits, rules=rules))
+    return plan(make_view(queue, room, limits, rules))
 
 
 def fresh(room: list[Slot]) -> list[Slot]:

@@ -151,7 +151,7 @@ def test_an_instance_that_tells_an_exit_is_not_silent() -> None:
 
 
 def test_no_instance_is_judged_by_what_was_never_seen_to_start_there() -> None:
-    """Seed 10778: a start was on its way for half a minute, and its KILLs were counted meanwhile."""
+    """Seed 10778: a start was on its way for half a minute, and KILLs were counted meanwhile."""
     rig = Rig()
     rig.boot("t1")
     rig.silent.add(StartAttempt)

@@ -121,7 +121,7 @@ class Work:
         """Return whether `other` comes first and has no place at all."""
         return (
             other.id in self._ledger.queue
-            and other.id not in self._engine.placing.claims
+            and self._engine.placing.claimed_slot(other.id) is None
             and (-other.priority, other.sequence) < (-container.priority, container.sequence)
         )
 
@@ -338,15 +338,16 @@ class Work:
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""
         placing = self._engine.placing
-        twice = sorted(c for c in placing.claims if c not in self._ledger.queue)
+        held = placing.locked
+        twice = sorted(c for c in held if c not in self._ledger.queue)
         expect(not twice, "nobody has two places", f"{twice}")
         for container in self._ledger.containers.values():
             if container.has_open_attempt:
                 continue
             locked = container.state is ContainerState.LOCKED
-            claimed = container.id in placing.claims
+            claimed = placing.claimed_slot(container.id) is not None
             expect(locked or not claimed, "claims are journalled", f"{container.id}")
-            known = container.id in placing.locked
+            known = container.id in held
             expect(known or not locked, "claims are given up", f"{container.id} is locked")
         idle = any(w.state is WorkerState.IDLE for w in self._pool.workers.values())
         for request_class in self._ledger.queue.classes() if idle else ():

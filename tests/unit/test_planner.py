@@ -7,13 +7,14 @@ from decimal import Decimal
 import pytest
 
 from dispatcher.model import Constraints, Placement, Preemptible, Profile
-from dispatcher.planner.batch import Plan, View, plan
+from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
+from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.backoff import HindranceKind
-from tests.planner_rig import make_limits
+from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 
@@ -54,7 +55,7 @@ def decide(
         short=short,
     )
     rules = Rules(placement=placement, profile=profile, max_containers=256)
-    return plan(View(classes=queue.classes(), slots=slots, limits=limits, rules=rules))
+    return plan(make_view(queue, slots, limits, rules))
 
 
 def queue_of(types: list[InstanceType], *containers: object, factor: float = 1.5) -> Queue:

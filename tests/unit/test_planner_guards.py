@@ -9,8 +9,9 @@ import pytest
 
 from dispatcher.cost import share_of
 from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import Plan, View, plan
+from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
+from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
@@ -18,7 +19,7 @@ from pool.backoff import HindranceKind
 from pool.messages import CreateInstance, Probe, StartAttempt
 from pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
-from tests.planner_rig import make_limits
+from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4 = make_type(1), make_type(2), make_type(4)
@@ -64,7 +65,7 @@ def decide(
         profile=Profile.OPTIMIZE_UTILIZATION,
         max_containers=max_containers,
     )
-    return plan(View(classes=queue.classes(), slots=slots, limits=limits, rules=rules))
+    return plan(make_view(queue, slots, limits, rules))
 
 
 def placed(decided: Plan) -> dict[str, str]:
@@ -150,15 +151,6 @@ def test_a_class_that_is_empty_is_forgotten() -> None:
         queue.add(make_container(1))
         queue.discard("c-1")
     assert len(asked) == 3
-
-
-def test_what_left_the_middle_of_a_class_takes_no_memory_for_long() -> None:
-    queue = queue_of([T1], *[(5, 1)] * 5000)
-    (request_class,) = queue.classes()
-    for number in range(2, 5001):
-        queue.discard(f"c-{number}")
-    assert len(request_class) == 1
-    assert len(request_class._heap) < 100
 
 
 # ---- shares of the price -------------------------------------------------------------------------

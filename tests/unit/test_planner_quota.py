@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dispatcher.model import Constraints, Placement, Profile
-from dispatcher.planner.batch import Limits, Plan, View, plan
+from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
+from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.backoff import EVERYTHING, Hindrance, HindranceKind, Scope
-from tests.planner_rig import make_hindrance, make_limits
+from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4, T8 = (make_type(n) for n in (1, 2, 4, 8))
@@ -48,7 +49,7 @@ def decide(queue: Queue, *slots: Slot, limits: Limits) -> Plan:
     rules = Rules(
         placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
     )
-    return plan(View(classes=queue.classes(), slots=slots, limits=limits, rules=rules))
+    return plan(make_view(queue, slots, limits, rules))
 
 
 def limits(instances: int, /, max_instances: int = 100, **more: object) -> Limits:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-import pytest
-
 from dispatcher.cost import attempt_cost, share_of
 from dispatcher.model import Placement
 from dispatcher.queue import Queue
@@ -24,7 +22,7 @@ def test_classes_group_equal_requests_and_come_by_their_first_container() -> Non
     queue.add(make_container(2, cpus=1, priority=9))
     queue.add(make_container(3, cpus=2, priority=7))
     assert [len(c) for c in queue.classes()] == [2, 1]
-    assert [c.first() for c in queue.classes()] == [((-9, 2), "c-2"), ((-7, 3), "c-3")]
+    assert [c.at(0) for c in queue.classes()] == [((-9, 2), "c-2"), ((-7, 3), "c-3")]
 
 
 def test_a_new_priority_moves_a_container_and_leaves_no_ghost() -> None:
@@ -33,22 +31,20 @@ def test_a_new_priority_moves_a_container_and_leaves_no_ghost() -> None:
         queue.add(make_container(number))
     queue.add(replace(make_container(3), priority=900))
     (request_class,) = queue.classes()
-    taken = [request_class.take() for _ in range(3)]
-    assert [container_id for _, container_id in taken] == ["c-3", "c-1", "c-2"]
-    with pytest.raises(IndexError):
-        request_class.take()
+    assert [container_id for _, container_id in request_class.span(0, 9)] == ["c-3", "c-1", "c-2"]
+    assert request_class.at(3) is None
 
 
-def test_what_leaves_while_taken_does_not_come_back() -> None:
+def test_what_comes_before_a_container_is_counted_in_its_class_and_in_all() -> None:
     queue = empty_queue()
-    for number in (1, 2):
-        queue.add(make_container(number))
-    (request_class,) = queue.classes()
-    taken = [request_class.take(), request_class.take()]
-    queue.discard("c-1")
-    request_class.put_back(taken)
-    assert request_class.first() == ((-500, 2), "c-2")
-    assert len(queue) == 1
+    for number, priority in enumerate((5, 9, 5, 1), 1):
+        queue.add(make_container(number, priority=priority))
+    queue.add(make_container(9, cpus=2, priority=7))
+    request_class = queue.class_of("c-3")
+    assert request_class is not None
+    assert request_class.before(request_class.order_of("c-3")) == 2
+    assert queue.ahead_of("c-3") == 3
+    assert queue.ahead_of("c-2") == 0
 
 
 def test_an_empty_class_is_forgotten_and_discarding_twice_is_no_error() -> None:
@@ -67,7 +63,8 @@ def test_ten_thousand_of_a_class_leave_in_order_whatever_order_they_left_the_mid
     for number in range(0, 2000, 2):
         queue.discard(f"c-{number}")
     (request_class,) = queue.classes()
-    orders = [request_class.take()[0] for _ in range(1000)]
+    orders = [order for order, _ in request_class.span(0, 1000)]
+    assert len(orders) == 1000
     assert orders == sorted(orders)
 
 

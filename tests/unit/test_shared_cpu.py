@@ -10,6 +10,7 @@ from dispatcher.model import SchedulerSettings
 from drivers.errors import BugError
 from drivers.interface import InstanceType, Resources
 from pool.core import PoolCore
+from pool.core_check import check
 from pool.model import AttemptPhase, InstanceSeen, PoolAttempt, PoolSettings, Worker
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type
@@ -101,7 +102,7 @@ def test_a_shared_cpu_that_is_not_counted_is_found() -> None:
     worker.attempts["c-1-1"] = Resources()
     worker.sharing.add("c-1-1")
     with pytest.raises(BugError, match="do not add up"):
-        core.check()
+        check(core)
 
 
 def test_containers_of_no_cpus_do_not_block_a_whole_instance() -> None:

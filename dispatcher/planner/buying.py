@@ -1,0 +1,253 @@
+"""Buying: which instances are created for what finds no place, within the limits of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dispatcher.model import Reason
+from dispatcher.ordering import Order
+from dispatcher.planner import reasons
+from dispatcher.planner.limits import Limits, Line, Plan, View
+from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from dispatcher.planner.room import Slot, SlotKind
+from drivers.interface import InstanceType
+from pool.backoff import Hindrance, HindranceKind, Scope
+from pool.room import charge
+
+_MOST_ROUNDS = 8
+_VOLUME = 2
+"""How many times what may be created in a pass is looked at, so that instances are well filled."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Demand:
+    """Containers of one class and priority that need new instances; `held` got a claim on one."""
+
+    order: Order
+    line: Line
+    number: int
+    options: tuple[Option, ...]
+    held: int = 0
+    reason: Reason | None = None
+
+    @property
+    def unserved(self) -> int:
+        """Return how many of its containers have no claim yet."""
+        return self.number - self.held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Whoever comes after the first of a line without a place waits: a limit of all is reached."""
+
+    line: Line
+    reason: Reason
+
+
+class Outlook:
+    """What the limits say of each type, asked once a pass, and what is being tried in it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
+        self._tried: dict[Scope, Hindrance] = {}
+
+    def hindrance(self, type_: InstanceType) -> Hindrance | None:
+        """Return what keeps a type from being created now, None when nothing does."""
+        found, trials = self._of(type_)
+        if found is not None or not self._tried:
+            return found
+        return next((self._tried[scope] for scope in trials if scope in self._tried), None)
+
+    def create(self, type_: InstanceType) -> None:
+        """Note that an instance of a type is created in this pass."""
+        for scope, hindrance in self._of(type_)[1].items():
+            self._tried.setdefault(scope, hindrance)
+
+    def why_hindered(self, line: Line) -> Reason:
+        """Return why none of a class's types may be created."""
+        found = [self.hindrance(type_) for type_ in line.request_class.types]
+        short = self.shortage(line)
+        return short or reasons.why_held([h for h in found if h is not None])[0]
+
+    def shortage(self, line: Line) -> Reason | None:
+        """Return why a class waits if the cloud has none left of all its types, else None."""
+        found = [self.hindrance(type_) for type_ in line.request_class.types]
+        hindrances = [h for h in found if h is not None and h.kind is HindranceKind.CAPACITY]
+        if len(hindrances) < len(found):
+            return None
+        return reasons.at_capacity(line.request_class, hindrances)
+
+    def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
+        known = self._known.get(type_.name)
+        if known is None:
+            limits = self._limits
+            known = self._known[type_.name] = (limits.hindrance(type_), limits.trials(type_))
+        return known
+
+
+@dataclass(slots=True, kw_only=True)
+class Buyer:
+    """Creates for the demands of one pass."""
+
+    view: View
+    plan: Plan
+    outlook: Outlook
+    _again: bool = field(default=False, init=False)
+
+    def buy(self, demands: Sequence[Demand]) -> Stop | None:
+        """Create the cheapest mix for demands in order of priority; return what stops all below.
+
+        Each demand says afterwards how many of it have a claim, and why the others have none.
+        """
+        for _ in range(_MOST_ROUNDS):
+            open_ = [demand for demand in demands if demand.unserved and demand.reason is None]
+            open_ = [demand for demand in open_ if self._options(demand)]
+            if not open_ or not self._left():
+                break
+            self._again = False
+            stop = self._round(open_)
+            if stop is not None:
+                return stop
+            if not self._again:
+                break
+        unserved = [demand for demand in demands if demand.unserved and demand.reason is None]
+        if unserved and not self._instances_left():
+            return self._stop(unserved[0], reasons.full(self.view.limits.max_instances))
+        for demand in unserved:
+            demand.reason = self._why(demand)
+        return None
+
+    # ---- one round -------------------------------------------------------------------------
+
+    def _round(self, demands: list[Demand]) -> Stop | None:
+        demands = self._within_reach(demands)
+        mix = self._mix(demands)
+        short = self._first_short(demands, mix)
+        if short is not None:
+            # What is below the first that waits for the quota gets nothing of what is created.
+            demands = demands[: short + 1]
+            mix = self._mix(demands)
+        for new in mix:
+            if not self._left():
+                break
+            stop = self._create(new, demands)
+            if stop is not None:
+                return stop
+        return None
+
+    def _mix(self, demands: list[Demand]) -> tuple[NewInstance, ...]:
+        rules = self.view.fleet.rules
+        wants = [
+            Want(index=index, count=self._count(demand), options=self._options(demand))
+            for index, demand in enumerate(demands)
+        ]
+        return cheapest_mix(
+            wants,
+            placement=rules.placement,
+            max_containers=rules.max_containers,
+            most_instances=self._instances_left(),
+            most_of=lambda _name: None,
+        )
+
+    def _first_short(self, demands: list[Demand], mix: tuple[NewInstance, ...]) -> int | None:
+        """Return the first demand that the limit of instances leaves short, None for none."""
+        if len(mix) < self._instances_left():
+            return None
+        held = [0] * len(demands)
+        for new in mix:
+            for index, number in new.contents:
+                held[index] += number
+        short = (i for i, demand in enumerate(demands) if held[i] < self._count(demand))
+        return next(short, None)
+
+    def _create(self, new: NewInstance, demands: list[Demand]) -> Stop | None:
+        """Create one instance of the mix, unless that is not possible any more."""
+        if self.outlook.hindrance(new.type) is not None:
+            self._again = True
+            return None
+        first = demands[min(index for index, _ in new.contents)]
+        budget = self.view.limits.budget
+        if budget is not None:
+            account = first.line.key.account
+            refusal = budget.refuses_create(account, new.type)
+            if refusal is not None and refusal.everywhere:
+                return self._stop(first, refusal.reason)
+            if refusal is not None:
+                first.reason, self._again = refusal.reason, True
+                return None
+            budget.create(account, new.type)
+        self.outlook.create(new.type)
+        slot = Slot(
+            kind=SlotKind.NEW,
+            id=f"new-{len(self.plan.creates):06}",
+            type=new.type,
+            free=new.type.allocatable,
+            count=0,
+            last_busy=0.0,
+        )
+        self.plan.creates.append(slot)
+        self.view.fleet.put(slot)
+        for index, number in new.contents:
+            demand = demands[index]
+            line = demand.line
+            self.view.fleet.claim(line.key, slot, line.request_class.need(new.type), number)
+            line.claims.append((slot, number))
+            demand.held += number
+        return None
+
+    def _stop(self, demand: Demand, reason: Reason) -> Stop:
+        self.plan.stopped = True
+        return Stop(line=demand.line, reason=reason)
+
+    # ---- limits ------------------------------------------------------------------------------
+
+    def _left(self) -> int:
+        """Return how many instances may be created yet in this pass."""
+        limits, made = self.view.limits, len(self.plan.creates)
+        return min(limits.creates_left, limits.tokens_left) - made
+
+    def _instances_left(self) -> int:
+        limits = self.view.limits
+        return limits.max_instances - limits.instances - len(self.plan.creates)
+
+    def _options(self, demand: Demand) -> tuple[Option, ...]:
+        return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
+
+    def _within_reach(self, demands: list[Demand]) -> list[Demand]:
+        """Return the first demands, enough to fill what may be created with the largest types."""
+        reach, volume = [], 0.0
+        for demand in demands:
+            reach.append(demand)
+            volume += demand.unserved / self._most_on_one(demand)
+            if volume >= _VOLUME * self._left():
+                break
+        return reach
+
+    def _count(self, demand: Demand) -> int:
+        return min(demand.unserved, _VOLUME * self._left() * self._most_on_one(demand))
+
+    def _most_on_one(self, demand: Demand) -> int:
+        """Return how many of a demand the largest of its types holds at most."""
+        rules = self.view.fleet.rules
+        fit = (_how_many(option) for option in demand.options)
+        most = next(n for n in range(1, rules.max_containers + 1) if rules.is_full(n))
+        return max(1, min(most, max(fit)))
+
+    def _why(self, demand: Demand) -> Reason:
+        """Return why a demand has no place, when nothing stopped it."""
+        limits = self.view.limits
+        if not self._options(demand):
+            return self.outlook.why_hindered(demand.line)
+        if len(self.plan.creates) >= limits.tokens_left < limits.creates_left:
+            self.plan.tokens_short = True
+            return reasons.TOKENS
+        return reasons.CREATES
+
+
+def _how_many(option: Option) -> int:
+    """Return how many requests an empty instance holds, as far as cpus and memory go."""
+    room, need = option.type.allocatable, charge(option.need, sharers=1)
+    pairs = ((need.cpu_millis, room.cpu_millis), (need.memory_bytes, room.memory_bytes))
+    return min((whole // part for part, whole in pairs if part), default=1_000_000)

@@ -1,0 +1,302 @@
+"""The fleet: all slots, kept from pass to pass and indexed so that a place is found quickly.
+
+Slots of one type with the same room are one shape. Each request class keeps, for each of its types,
+a heap of the shapes that it fits into, and brings it up to date from a log of what has changed
+since it last looked: its cost grows with the changes, not with the number of instances.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from dispatcher.planner.room import Rules, Slot, SlotKey, SlotKind
+from dispatcher.queue import ClassKey
+from drivers.errors import BugError
+from drivers.interface import InstanceType, Resources
+from pool.room import charge
+
+ShapeKey = tuple[SlotKind, str, int, int, Resources]
+
+_LOG_SPARE = 256
+_SPARE_MEMBERS = 16
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Shape:
+    """Slots that are equal but for when they were last busy and their ids."""
+
+    number: int
+    type: InstanceType
+    kind: SlotKind
+    count: int
+    sharers: int
+    free: Resources
+    live: int = 0
+    members: list[tuple[float, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Log:
+    """The shapes of one type that were entered by a better slot than they had, oldest first."""
+
+    entries: list[_Shape] = field(default_factory=list)
+    began: int = 0
+
+
+@dataclass(slots=True)
+class _Finder:
+    """What one request class knows of the shapes of one type."""
+
+    heap: list[tuple[SlotKey, int]] = field(default_factory=list)
+    seen: int = 0
+
+
+class Fleet:
+    """All slots; claims are counted on slots that are not ready, by request class."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.slots: dict[str, Slot] = {}
+        self.idle: set[str] = set()
+        self.claims: dict[ClassKey, dict[str, int]] = {}
+        self._claimed: dict[str, dict[ClassKey, Resources]] = {}
+        self._shapes: dict[ShapeKey, _Shape] = {}
+        self._by_number: dict[int, _Shape] = {}
+        self._shape_of: dict[str, _Shape] = {}
+        self._logs: dict[str, _Log] = {}
+        self._finders: dict[ClassKey, dict[str, _Finder]] = {}
+        self._last_number = 0
+
+    # ---- slots -----------------------------------------------------------------------------
+
+    def put(self, slot: Slot) -> None:
+        """Take in a slot, in place of the one with its id; the claims on that one are kept.
+
+        What is claimed is taken off the new one's room; a ready slot has no claims.
+        """
+        kept = self._claimed.pop(slot.id, {})
+        old = self.slots.get(slot.id)
+        if old is not None:
+            self._leave(old)
+        self.slots[slot.id] = slot
+        if slot.kind is SlotKind.READY:
+            self._forget_claims(slot.id, kept)
+        elif kept:
+            free, sharers = slot.free, slot.sharers
+            for key, need in kept.items():
+                slot.assign(need, self.claims[key][slot.id])
+            if not slot.is_overfull:
+                self._claimed[slot.id] = kept
+            else:
+                number = sum(self.claims[key][slot.id] for key in kept)
+                slot.free, slot.sharers = free, sharers
+                slot.count -= number
+                slot.assigned -= number
+                self._forget_claims(slot.id, kept)
+        self._enter(slot)
+
+    def remove(self, slot_id: str) -> None:
+        """Forget a slot with the claims on it; one that is not known is no error."""
+        slot = self.slots.pop(slot_id, None)
+        if slot is None:
+            return
+        self._leave(slot)
+        self._forget_claims(slot_id, self._claimed.pop(slot_id, {}))
+
+    def rename(self, old_id: str, slot: Slot) -> None:
+        """Put a slot in the place of one that was known by another id, with its claims."""
+        for key in sorted_keys(self._claimed.get(old_id, {})):
+            by_slot = self.claims[key]
+            by_slot[slot.id] = by_slot.get(slot.id, 0) + by_slot.pop(old_id)
+        claimed = self._claimed.pop(old_id, {})
+        if claimed:
+            self._claimed.setdefault(slot.id, {}).update(claimed)
+        self.remove(old_id)
+        self.put(slot)
+
+    def take(self, slot: Slot, need: Resources, number: int = 1) -> None:
+        """Take room on a slot for some equal requests."""
+        self._leave(slot)
+        slot.assign(need, number)
+        self._enter(slot)
+
+    def give(self, slot: Slot, need: Resources, number: int = 1) -> None:
+        """Give room on a slot back."""
+        self._leave(slot)
+        slot.release(need, number)
+        self._enter(slot)
+
+    # ---- claims ------------------------------------------------------------------------------
+
+    def claim(self, key: ClassKey, slot: Slot, need: Resources, number: int) -> None:
+        """Keep room on a slot that is not ready for some of a class's containers."""
+        self.take(slot, need, number)
+        by_slot = self.claims.setdefault(key, {})
+        by_slot[slot.id] = by_slot.get(slot.id, 0) + number
+        self._claimed.setdefault(slot.id, {})[key] = need
+
+    def unclaim(self, key: ClassKey, slot: Slot, number: int) -> None:
+        """Give up some of a class's claims on a slot; raises BugError when there are fewer."""
+        by_slot = self.claims.get(key, {})
+        left = by_slot.get(slot.id, 0) - number
+        if left < 0:
+            raise BugError(f"{number} claims on {slot.id} cannot be given up")
+        self.give(slot, self._claimed[slot.id][key], number)
+        if left:
+            by_slot[slot.id] = left
+            return
+        self._forget_claims(slot.id, {key: self._claimed[slot.id].pop(key)})
+        if not self._claimed[slot.id]:
+            del self._claimed[slot.id]
+
+    def claimed(self) -> list[str]:
+        """Return the ids of the slots on which there are claims, sorted."""
+        return sorted(self._claimed)
+
+    def _forget_claims(self, slot_id: str, keys: Collection[ClassKey]) -> None:
+        for key in keys:
+            by_slot = self.claims[key]
+            del by_slot[slot_id]
+            if not by_slot:
+                del self.claims[key]
+
+    def expect(self, bare: Slot) -> None:
+        """Raise `BugError` unless the slot with this id is this one, but for the claims on it."""
+        slot = self.slots.get(bare.id)
+        for key, need in self._claimed.get(bare.id, {}).items():
+            bare.assign(need, self.claims[key][bare.id])
+        if slot is None or slot.seen_as() != bare.seen_as():
+            raise BugError(f"the fleet has {slot} for {bare}")
+
+    # ---- finding -------------------------------------------------------------------------------
+
+    def best(
+        self, key: ClassKey, needs: Mapping[str, Resources], closed: Collection[str]
+    ) -> Slot | None:
+        """Return the best slot with room for one container of a class, None when none has.
+
+        `needs` is what it asks for by type name; the types in `closed` are left out.
+        """
+        finders = self._finders.get(key)
+        if finders is None:
+            finders = self._finders[key] = {name: _Finder() for name in needs}
+        best: SlotKey | None = None
+        for name, finder in finders.items():
+            log = self._logs.get(name)
+            if log is None or name in closed:
+                continue
+            found = self._top(finder, log, needs[name])
+            if found is not None and (best is None or found < best):
+                best = found
+        return self.slots[best[-1]] if best is not None else None
+
+    def forget_classes(self, keys: Collection[ClassKey]) -> None:
+        """Drop what is kept for classes other than `keys`: nobody of them waits any more."""
+        for key in [key for key in self._finders if key not in keys]:
+            del self._finders[key]
+
+    def _top(self, finder: _Finder, log: _Log, need: Resources) -> SlotKey | None:
+        """Return the key of the best slot of one type, None when none has room."""
+        end = log.began + len(log.entries)
+        if finder.seen < end:
+            if finder.seen < log.began:
+                finder.heap.clear()
+                finder.seen = log.began
+            for shape in log.entries[finder.seen - log.began :]:
+                self._offer(finder, shape, need)
+            finder.seen = end
+        heap = finder.heap
+        while heap:
+            key, number = heap[0]
+            known = self._by_number.get(number)
+            now = self._key(known) if known is not None else None
+            if now is None:
+                heapq.heappop(heap)
+            elif now != key:
+                heapq.heapreplace(heap, (now, number))
+            else:
+                return key
+        return None
+
+    def _offer(self, finder: _Finder, shape: _Shape, need: Resources) -> None:
+        if charge(need, sharers=shape.sharers).fits_in(shape.free):
+            key = self._key(shape)
+            if key is not None:
+                heapq.heappush(finder.heap, (key, shape.number))
+
+    def _key(self, shape: _Shape) -> SlotKey | None:
+        """Return the key of a shape's best slot, None when it has none (any more)."""
+        members = shape.members
+        while members and not self._is_in(shape, members[0]):
+            heapq.heappop(members)
+        if not members:
+            return None
+        return self.rules.key(shape.kind, shape.count, shape.type.price_usd_per_hour, members[0])
+
+    def _is_in(self, shape: _Shape, member: tuple[float, str]) -> bool:
+        last_busy, slot_id = member
+        slot = self.slots.get(slot_id)
+        here = self._shape_of.get(slot_id) is shape
+        return here and slot is not None and -slot.last_busy == last_busy
+
+    # ---- shapes --------------------------------------------------------------------------------
+
+    def _enter(self, slot: Slot) -> None:
+        if slot.idle and not slot.assigned:
+            self.idle.add(slot.id)
+        if self.rules.is_full(slot.count):
+            return
+        key = (slot.kind, slot.type.name, slot.count, slot.sharers, slot.free)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._make(key, slot.type)
+        entry = (-slot.last_busy, slot.id)
+        self._shape_of[slot.id] = shape
+        shape.live += 1
+        heapq.heappush(shape.members, entry)
+        if len(shape.members) > 2 * shape.live + _SPARE_MEMBERS:
+            shape.members = sorted({m for m in shape.members if self._is_in(shape, m)})
+        if shape.members[0] == entry:
+            self._note(shape)
+
+    def _leave(self, slot: Slot) -> None:
+        self.idle.discard(slot.id)
+        shape = self._shape_of.pop(slot.id, None)
+        if shape is not None:
+            shape.live -= 1
+            if not shape.live:
+                self._drop(shape)
+
+    def _make(self, key: ShapeKey, type_: InstanceType) -> _Shape:
+        kind, _, count, sharers, free = key
+        self._last_number += 1
+        shape = _Shape(
+            number=self._last_number,
+            type=type_,
+            kind=kind,
+            count=count,
+            sharers=sharers,
+            free=free,
+        )
+        self._shapes[key] = self._by_number[shape.number] = shape
+        return shape
+
+    def _drop(self, shape: _Shape) -> None:
+        del self._by_number[shape.number]
+        del self._shapes[shape.kind, shape.type.name, shape.count, shape.sharers, shape.free]
+
+    def _note(self, shape: _Shape) -> None:
+        """Log that a shape has a better slot; a long log is written anew, for all to read again."""
+        log = self._logs.setdefault(shape.type.name, _Log())
+        log.entries.append(shape)
+        if len(log.entries) > 4 * len(self._shapes) + _LOG_SPARE:
+            log.began += len(log.entries)
+            name = shape.type.name
+            log.entries = [s for s in self._by_number.values() if s.type.name == name]
+
+
+def sorted_keys(keys: Collection[ClassKey]) -> list[ClassKey]:
+    """Return class keys in an order that is the same in every process."""
+    return sorted(keys, key=repr)

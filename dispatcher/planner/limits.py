@@ -1,0 +1,138 @@
+"""What a pass may do, what it decides from, and what it decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dispatcher.model import Reason
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.room import Slot
+from dispatcher.queue import ClassKey, RequestClass
+from drivers.interface import InstanceType, Resources
+from pool.backoff import Hindrance, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why money keeps something from being done; `everywhere` says that it is the cluster's."""
+
+    reason: Reason
+    everywhere: bool
+
+
+class Budget(Protocol):
+    """What may still be spent an hour; what a pass decides is reserved in it."""
+
+    def refuses_place(self, account: str, type_: InstanceType, need: Resources) -> Refusal | None:
+        """Return why an account may not have room on an instance, None when it may."""
+        ...
+
+    def place(self, account: str, type_: InstanceType, need: Resources, number: int) -> None:
+        """Reserve what room for some containers costs; a negative number gives it back."""
+        ...
+
+    def refuses_create(self, account: str, type_: InstanceType) -> Refusal | None:
+        """Return why no instance of a type may be created for an account, None when one may."""
+        ...
+
+    def create(self, account: str, type_: InstanceType) -> None:
+        """Reserve the price of a new instance."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a pass may do.
+
+    `instances` is how many there are (with those being created). `creates_left` is how many create
+    calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
+    `hindrance` says what keeps a type from being created, None when nothing does; `trials` in
+    which scopes one may be created to try, and what that hinders until its answer is there.
+    `containers_left` is how many more may have a place at once, `supervisors_left` how many of
+    those that submit others, None for any number; `budget` is None without limits of spending.
+    """
+
+    instances: int
+    max_instances: int
+    creates_left: int
+    tokens_left: int
+    hindrance: Callable[[InstanceType], Hindrance | None]
+    trials: Callable[[InstanceType], Mapping[Scope, Hindrance]]
+    containers_left: int | None = None
+    supervisors_left: int | None = None
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a pass decides from. It fills the fleet with what it decides, and nothing else."""
+
+    classes: Sequence[RequestClass]
+    fleet: Fleet
+    limits: Limits
+
+
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """One class in a pass: its containers in order have starts first, then claims, then nothing.
+
+    `position` is that of the first that has neither. `kept` are the claims of earlier passes of
+    which no use was made yet.
+    """
+
+    request_class: RequestClass
+    position: int = 0
+    starts: list[tuple[str, Slot]] = field(default_factory=list)
+    claims: list[tuple[Slot, int]] = field(default_factory=list)
+    kept: list[tuple[Slot, int]] = field(default_factory=list)
+
+    @property
+    def key(self) -> ClassKey:
+        """Return the key of its class."""
+        return self.request_class.key
+
+    @property
+    def claimed(self) -> int:
+        """Return how many of its containers have a claim."""
+        return sum(number for _, number in self.claims)
+
+    def places(self) -> Iterator[tuple[str, Slot]]:
+        """Return each container that has a place, with it, in order."""
+        yield from self.starts
+        position = len(self.starts)
+        for slot, number in self.claims:
+            for _, container_id in self.request_class.span(position, position + number):
+                yield container_id, slot
+            position += number
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What a pass decided.
+
+    `next_in_line` are the first containers that found no place, one for each quota that is used
+    up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
+    in line there: nothing below is placed on them. `stopped` says that there is such a quota of
+    everything. `unwanted` are idle workers whose place in a quota is needed. `tokens_short` says
+    that more would have been created but for the rate of cloud operations.
+    """
+
+    lines: list[Line]
+    creates: list[Slot] = field(default_factory=list)
+    unwanted: list[str] = field(default_factory=list)
+    waiting: dict[ClassKey, Reason] = field(default_factory=dict)
+    next_in_line: list[str] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+    tokens_short: bool = False
+
+    @property
+    def places(self) -> list[tuple[str, Slot]]:
+        """Return each container that has a place, with it, before the queue changes."""
+        return [place for line in self.lines for place in line.places()]
+
+    def uses_up(self, type_name: str) -> bool:
+        """Return whether a worker of a type takes up a quota that somebody waits for."""
+        return self.stopped or type_name in self.closed

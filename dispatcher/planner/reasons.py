@@ -1,0 +1,80 @@
+"""Why a class waits: the sentences of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dispatcher.model import Reason
+from dispatcher.queue import RequestClass
+from pool.backoff import Hindrance, HindranceKind
+
+
+def behind(container_id: str, why: str) -> Reason:
+    """Return why those wait that come after who is next in line."""
+    message = f"behind {container_id}, which is next in line: {why}"
+    return Reason(code="behind", message=message)
+
+
+def no_type(request_class: RequestClass) -> Reason:
+    """Return why a class waits that no configured type serves."""
+    labels = ", ".join(f"{k}={v}" for k, v in request_class.key.constraints.labels)
+    wanted = f" with {labels}" if labels else ""
+    return Reason(code="no_type", message=f"no configured instance type{wanted} would do")
+
+
+def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> Reason:
+    """Return why a class waits of all of whose types the cloud has none left."""
+    message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
+    end = _first_end(hindrances)
+    trying = "one create is being tried"
+    message += f"; {trying if end is None else f'tried again at {clock(end)}'}"
+    return Reason(code="at_capacity", message=message)
+
+
+def why_held(hindrances: Sequence[Hindrance]) -> tuple[Reason, bool]:
+    """Return why none of a class's types may be created, and whether that is a quota.
+
+    What ends first is told, a quota last.
+    """
+    remaining = [h for h in hindrances if h.kind is not HindranceKind.CAPACITY]
+    told = [h for h in remaining if h.kind is not HindranceKind.QUOTA] or remaining
+    end = _first_end(told)
+    first = next(h for h in told if h.until == end)
+    if end is None:
+        return Reason(code="creating", message=first.message), False
+    is_quota = first.kind is HindranceKind.QUOTA
+    code = "at_quota" if is_quota else "creates_held"
+    return Reason(code=code, message=f"no creates before {clock(end)}: {first.message}"), is_quota
+
+
+def full(max_instances: int) -> Reason:
+    """Return why a class waits when there are as many instances as there may be."""
+    return Reason(code="at_quota", message=f"at quota: max_instances is {max_instances}")
+
+
+TOO_MANY = Reason(
+    code="max_containers",
+    message="as many containers have a place as may at once (max_containers, or less while the"
+    " store or an instance is overloaded)",
+)
+SUPERVISORS = Reason(
+    code="supervisors",
+    message="as many supervisors have a place as supervisor_fraction allows",
+)
+CREATES = Reason(code="creating", message="as many as may be are being created")
+TOKENS = Reason(
+    code="creating",
+    message="its create waits for its turn: max_cloud_ops_per_second is reached",
+)
+
+
+def clock(at: float) -> str:
+    """Return a time, in seconds since the epoch, as people read it."""
+    seconds = int(at) % 86400
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
+
+
+def _first_end(hindrances: Sequence[Hindrance]) -> float | None:
+    """Return when the first of them ends, None when a create is being tried: it may end now."""
+    ends = [h.until for h in hindrances if h.until is not None]
+    return min(ends) if len(ends) == len(hindrances) else None

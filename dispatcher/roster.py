@@ -1,0 +1,123 @@
+"""The roster keeps the planner's fleet in line with the pool, worker by worker."""
+
+from __future__ import annotations
+
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.room import Rules, Slot, SlotKind
+from drivers.errors import BugError
+from pool import probing
+from pool.core import PoolCore
+from pool.model import PendingLaunch, Worker, WorkerState
+
+
+class Roster:
+    """The fleet, and what keeps it up to date; `resting` are idle workers without a session.
+
+    The latter get no work, and use up a quota.
+    """
+
+    def __init__(self, pool: PoolCore, rules: Rules) -> None:
+        self.fleet = Fleet(rules)
+        self.resting: set[str] = set()
+        self.hoped_for = 0
+        self._pool = pool
+        self._launches: set[str] = set()
+        self._updated_at = 0.0
+
+    def update(self, now: float) -> None:
+        """Take in what has changed in the pool since the last time."""
+        self._updated_at = now
+        touched = sorted(self._pool.touched)
+        self._pool.touched.clear()
+        for worker_id in touched:
+            self._update_worker(worker_id, now)
+        self._update_launches()
+
+    def check(self) -> None:
+        """Raise `BugError` when a slot is not what its worker was when it was last looked at."""
+        now = self._updated_at
+        fleet, expected = self.fleet, set()
+        for worker in self._pool.workers.values():
+            if worker.id in self._pool.touched:
+                expected |= {worker.id} & fleet.slots.keys()
+            elif probing.takes_work(self._pool, worker, now):
+                expected.add(worker.id)
+                fleet.expect(slot_of(worker))
+        launching = {s.id for s in fleet.slots.values() if s.kind is SlotKind.LAUNCHING}
+        gone = self._pool.touched - self._pool.workers.keys()
+        known = fleet.slots.keys() - launching - gone
+        if known != expected - launching:
+            raise BugError(f"the fleet has {sorted(known ^ expected)} wrong")
+
+    def _update_worker(self, worker_id: str, now: float) -> None:
+        worker = self._pool.workers.get(worker_id)
+        self.resting.discard(worker_id)
+        if worker is None or not probing.takes_work(self._pool, worker, now):
+            self.fleet.remove(worker_id)
+            if worker is not None and self._rests(worker, now):
+                self.resting.add(worker_id)
+            return
+        slot = slot_of(worker)
+        if worker.token in self._launches:
+            self._launches.discard(worker.token)
+            self.fleet.rename(worker.token, slot)
+        else:
+            self.fleet.put(slot)
+
+    def _rests(self, worker: Worker, now: float) -> bool:
+        offline = probing.is_offline(self._pool, worker, now)
+        return worker.state is WorkerState.IDLE and offline
+
+    def _update_launches(self) -> None:
+        hoped_for = self._pool.hoped_for()
+        self.hoped_for = len(hoped_for)
+        tokens = set()
+        for pending in hoped_for:
+            tokens.add(pending.launch.token)
+            if pending.launch.token not in self._launches:
+                self._add_launch(pending)
+        for token in sorted(self._launches - tokens):
+            self._launches.discard(token)
+            self.fleet.remove(token)
+
+    def _add_launch(self, pending: PendingLaunch) -> None:
+        type_ = self._pool.types.get(pending.launch.type_name)
+        if type_ is None:
+            return
+        slot = Slot(
+            kind=SlotKind.LAUNCHING,
+            id=pending.launch.token,
+            type=type_,
+            free=type_.allocatable,
+            count=0,
+            last_busy=0.0,
+        )
+        self._launches.add(slot.id)
+        self.fleet.put(slot)
+
+    def launched(self, slot: Slot, token: str) -> None:
+        """Note that what a pass thought of is being created, under a token, with its claims."""
+        launching = Slot(
+            kind=SlotKind.LAUNCHING,
+            id=token,
+            type=slot.type,
+            free=slot.type.allocatable,
+            count=0,
+            last_busy=0.0,
+        )
+        self._launches.add(token)
+        self.fleet.rename(slot.id, launching)
+
+
+def slot_of(worker: Worker) -> Slot:
+    """Return a worker as the planner sees it."""
+    return Slot(
+        kind=SlotKind.READY if probing.is_ready(worker) else SlotKind.COMING,
+        id=worker.id,
+        type=worker.type,
+        free=worker.free,
+        count=len(worker.attempts),
+        last_busy=worker.last_busy,
+        idle=worker.state is WorkerState.IDLE and not worker.unreleased,
+        sharers=worker.sharers,
+    )

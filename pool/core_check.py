@@ -1,0 +1,29 @@
+"""The invariants of the pool's state, which tests look at after every event."""
+
+from __future__ import annotations
+
+from drivers.errors import BugError
+from pool.core import PoolCore
+from pool.model import Worker, WorkerState
+from pool.room import room_left
+
+
+def check(core: PoolCore) -> None:
+    """Raise `BugError` when an invariant of the pool does not hold."""
+    for worker in core.workers.values():
+        _check_worker(core, worker)
+    for attempt in core.attempts.values():
+        if attempt.worker_id not in core.workers and core.settled:
+            raise BugError(f"{attempt.id}: on a worker that is not known")
+
+
+def _check_worker(core: PoolCore, worker: Worker) -> None:
+    if worker.free != room_left(worker):
+        raise BugError(f"{worker.id}: free resources do not add up")
+    if worker.state is WorkerState.IDLE and worker.attempts:
+        raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
+    if worker.state is WorkerState.RUNNING and not worker.attempts:
+        raise BugError(f"{worker.id}: running without an attempt")
+    strangers = sorted(worker.attempts.keys() - core.attempts.keys())
+    if strangers:
+        raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")
