@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dispatcher.model import Constraints, Container
 from dispatcher.ordering import Order, OrderedEntries
@@ -30,6 +30,15 @@ class ClassKey:
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
     account: str = ""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Looked up all the time, by every pass.
+        parts = (self.resources, self.constraints, self.unnamed, self.supervisor, self.account)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class RequestClass:

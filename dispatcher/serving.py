@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -57,6 +58,9 @@ async def _serve(server: Server, config: Config) -> int:
     _warn(config)
     sys.stderr.write(f"Longshore serves at {server.url}\n")
     sys.stderr.flush()
+    # What was restored lives for long: a collection that walks all of it would stop the starts.
+    gc.collect()
+    gc.freeze()
     failed = asyncio.create_task(server.wait_failed())
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)

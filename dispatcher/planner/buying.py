@@ -16,6 +16,7 @@ from pool.backoff import Hindrance, HindranceKind, Scope
 from pool.room import charge
 
 _MOST_ROUNDS = 8
+_MOST_WANTS = 40
 _VOLUME = 2
 """How many times what may be created in a pass is looked at, so that instances are well filled."""
 
@@ -73,10 +74,12 @@ class Outlook:
 
     def shortage(self, line: Line) -> Reason | None:
         """Return why a class waits if the cloud has none left of all its types, else None."""
-        found = [self.hindrance(type_) for type_ in line.request_class.types]
-        hindrances = [h for h in found if h is not None and h.kind is HindranceKind.CAPACITY]
-        if len(hindrances) < len(found):
-            return None
+        hindrances = []
+        for type_ in line.request_class.types:
+            hindrance = self.hindrance(type_)
+            if hindrance is None or hindrance.kind is not HindranceKind.CAPACITY:
+                return None
+            hindrances.append(hindrance)
         return reasons.at_capacity(line.request_class, hindrances)
 
     def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
@@ -221,7 +224,7 @@ class Buyer:
         for demand in demands:
             reach.append(demand)
             volume += demand.unserved / self._most_on_one(demand)
-            if volume >= _VOLUME * self._left():
+            if volume >= _VOLUME * self._left() or len(reach) == _MOST_WANTS:
                 break
         return reach
 

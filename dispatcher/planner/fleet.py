@@ -19,7 +19,7 @@ from pool.room import charge
 
 ShapeKey = tuple[SlotKind, str, int, int, Resources]
 
-_LOG_SPARE = 256
+_SPARE = 256
 _SPARE_MEMBERS = 16
 
 
@@ -38,10 +38,14 @@ class _Shape:
 
 
 @dataclass(slots=True)
-class _Log:
-    """The shapes of one type that were entered by a better slot than they had, oldest first."""
+class _OfType:
+    """The shapes of one type by number; `log` has those whose best slot became better, in order.
 
-    entries: list[_Shape] = field(default_factory=list)
+    The log's first entry is the `began`th that there ever was.
+    """
+
+    shapes: dict[int, _Shape] = field(default_factory=dict)
+    log: list[_Shape] = field(default_factory=list)
     began: int = 0
 
 
@@ -63,9 +67,8 @@ class Fleet:
         self.claims: dict[ClassKey, dict[str, int]] = {}
         self._claimed: dict[str, dict[ClassKey, Resources]] = {}
         self._shapes: dict[ShapeKey, _Shape] = {}
-        self._by_number: dict[int, _Shape] = {}
         self._shape_of: dict[str, _Shape] = {}
-        self._logs: dict[str, _Log] = {}
+        self._types: dict[str, _OfType] = {}
         self._finders: dict[ClassKey, dict[str, _Finder]] = {}
         self._last_number = 0
 
@@ -184,10 +187,10 @@ class Fleet:
             finders = self._finders[key] = {name: _Finder() for name in needs}
         best: SlotKey | None = None
         for name, finder in finders.items():
-            log = self._logs.get(name)
-            if log is None or name in closed:
+            of_type = self._types.get(name)
+            if of_type is None or name in closed:
                 continue
-            found = self._top(finder, log, needs[name])
+            found = self._top(finder, of_type, needs[name])
             if found is not None and (best is None or found < best):
                 best = found
         return self.slots[best[-1]] if best is not None else None
@@ -197,21 +200,14 @@ class Fleet:
         for key in [key for key in self._finders if key not in keys]:
             del self._finders[key]
 
-    def _top(self, finder: _Finder, log: _Log, need: Resources) -> SlotKey | None:
+    def _top(self, finder: _Finder, of_type: _OfType, need: Resources) -> SlotKey | None:
         """Return the key of the best slot of one type, None when none has room."""
-        end = log.began + len(log.entries)
-        if finder.seen < end:
-            if finder.seen < log.began:
-                finder.heap.clear()
-                finder.seen = log.began
-            for shape in log.entries[finder.seen - log.began :]:
-                self._offer(finder, shape, need)
-            finder.seen = end
+        self._catch_up(finder, of_type, need)
         heap = finder.heap
         while heap:
             key, number = heap[0]
-            known = self._by_number.get(number)
-            now = self._key(known) if known is not None else None
+            shape = of_type.shapes.get(number)
+            now = self._key(shape) if shape is not None else None
             if now is None:
                 heapq.heappop(heap)
             elif now != key:
@@ -219,6 +215,19 @@ class Fleet:
             else:
                 return key
         return None
+
+    def _catch_up(self, finder: _Finder, of_type: _OfType, need: Resources) -> None:
+        """Take in what has changed since a class looked last; anew when that is too much."""
+        end = of_type.began + len(of_type.log)
+        if finder.seen == end:
+            return
+        fresh = of_type.log[finder.seen - of_type.began :]
+        if finder.seen < of_type.began or len(finder.heap) > 4 * len(of_type.shapes) + _SPARE:
+            finder.heap.clear()
+            fresh = list(of_type.shapes.values())
+        for shape in fresh:
+            self._offer(finder, shape, need)
+        finder.seen = end
 
     def _offer(self, finder: _Finder, shape: _Shape, need: Resources) -> None:
         if charge(need, sharers=shape.sharers).fits_in(shape.free):
@@ -280,21 +289,22 @@ class Fleet:
             sharers=sharers,
             free=free,
         )
-        self._shapes[key] = self._by_number[shape.number] = shape
+        self._shapes[key] = shape
+        self._types.setdefault(type_.name, _OfType()).shapes[shape.number] = shape
         return shape
 
     def _drop(self, shape: _Shape) -> None:
-        del self._by_number[shape.number]
+        del self._types[shape.type.name].shapes[shape.number]
         del self._shapes[shape.kind, shape.type.name, shape.count, shape.sharers, shape.free]
 
     def _note(self, shape: _Shape) -> None:
-        """Log that a shape has a better slot; a long log is written anew, for all to read again."""
-        log = self._logs.setdefault(shape.type.name, _Log())
-        log.entries.append(shape)
-        if len(log.entries) > 4 * len(self._shapes) + _LOG_SPARE:
-            log.began += len(log.entries)
-            name = shape.type.name
-            log.entries = [s for s in self._by_number.values() if s.type.name == name]
+        """Log that a shape has a better slot; who has not read the older half looks at all anew."""
+        of_type = self._types[shape.type.name]
+        of_type.log.append(shape)
+        if len(of_type.log) > 4 * len(of_type.shapes) + _SPARE:
+            cut = len(of_type.log) // 2
+            of_type.began += cut
+            del of_type.log[:cut]
 
 
 def sorted_keys(keys: Collection[ClassKey]) -> list[ClassKey]:
