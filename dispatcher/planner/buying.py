@@ -61,6 +61,10 @@ class Outlook:
             return found
         return next((self._tried[scope] for scope in trials if scope in self._tried), None)
 
+    def is_on_trial(self, type_: InstanceType) -> bool:
+        """Return whether of this very type one instance may be created at a time."""
+        return any(scope.type_name is not None for scope in self._of(type_)[1])
+
     def create(self, type_: InstanceType) -> None:
         """Note that an instance of a type is created in this pass."""
         for scope, hindrance in self._of(type_)[1].items():
@@ -142,6 +146,7 @@ class Buyer:
 
     def _mix(self, demands: list[Demand]) -> tuple[NewInstance, ...]:
         rules = self.view.fleet.rules
+        on_trial = self._on_trial(demands)
         wants = [
             Want(index=index, count=self._count(demand), options=self._options(demand))
             for index, demand in enumerate(demands)
@@ -151,7 +156,7 @@ class Buyer:
             placement=rules.placement,
             max_containers=rules.max_containers,
             most_instances=self._instances_left(),
-            most_of=lambda _name: None,
+            most_of=lambda name: 1 if name in on_trial else None,
         )
 
     def _first_short(self, demands: list[Demand], mix: tuple[NewInstance, ...]) -> int | None:
@@ -217,6 +222,10 @@ class Buyer:
 
     def _options(self, demand: Demand) -> tuple[Option, ...]:
         return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
+
+    def _on_trial(self, demands: list[Demand]) -> set[str]:
+        types = {option.type.name: option.type for d in demands for option in d.options}
+        return {name for name, type_ in types.items() if self.outlook.is_on_trial(type_)}
 
     def _within_reach(self, demands: list[Demand]) -> list[Demand]:
         """Return the first demands, enough to fill what may be created with the largest types."""

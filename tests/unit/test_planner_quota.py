@@ -192,13 +192,22 @@ def test_one_create_is_tried_in_a_scope_on_trial_and_the_rest_waits_for_it() -> 
 def test_a_trial_of_one_type_lets_others_be_created_freely() -> None:
     short = make_hindrance(CAPACITY, "none", "t1", until=None)
     trial = {Scope(type_name="t1"): short}
-    queue = queue_of((9, 1, only("t1", "gpu")), (5, 1, only("t1")), (4, 4, only("t4", "gpu")))
+    queue = queue_of((9, 1, only("t1")), (5, 1, only("t1")), (4, 4, only("t4", "gpu")))
     decided = decide(queue, limits=limits(0, trials={"t1": trial}))
     assert [s.type.name for s in decided.creates] == ["t1", "t4"]
     assert placed(decided) == {"c-1": "new-000000", "c-3": "new-000001"}
     assert codes(decided) == ["at_capacity"]
     (reason,) = decided.waiting.values()
     assert reason.message == "the cloud is short of t1; one create is being tried"
+
+
+def test_what_can_go_elsewhere_leaves_the_one_on_trial_to_those_that_cannot() -> None:
+    short = make_hindrance(CAPACITY, "none", "t1", until=None)
+    trial = {Scope(type_name="t1"): short}
+    queue = queue_of((9, 1, only("t1", "gpu")), (5, 1, only("t1")))
+    decided = decide(queue, limits=limits(0, trials={"t1": trial}))
+    assert [s.type.name for s in decided.creates] == ["gpu", "t1"]
+    assert len(placed(decided)) == 2
 
 
 def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
