@@ -16,6 +16,7 @@ from dispatcher.roster import Roster
 from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
 from pool.model import AttemptOrder, AttemptPhase
+from pool.room import SHARED_CPU_MILLIS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +196,7 @@ class Placing:
             image=spec.image,
             command=spec.command,
             env=spec.env,
-            cpu_millis=need.cpu_millis,
+            cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,
         )
         attempts.place(self.pool, worker, order, need, now)

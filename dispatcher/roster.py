@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.room import Rules, Slot, SlotKind
+from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
 from drivers.errors import BugError
 from pool import probing
 from pool.core import PoolCore
@@ -84,29 +84,14 @@ class Roster:
         type_ = self._pool.types.get(pending.launch.type_name)
         if type_ is None:
             return
-        slot = Slot(
-            kind=SlotKind.LAUNCHING,
-            id=pending.launch.token,
-            type=type_,
-            free=type_.allocatable,
-            count=0,
-            last_busy=0.0,
-        )
-        self._launches.add(slot.id)
-        self.fleet.put(slot)
+        token = pending.launch.token
+        self._launches.add(token)
+        self.fleet.put(empty_slot(SlotKind.LAUNCHING, token, type_))
 
     def launched(self, slot: Slot, token: str) -> None:
         """Note that what a pass thought of is being created, under a token, with its claims."""
-        launching = Slot(
-            kind=SlotKind.LAUNCHING,
-            id=token,
-            type=slot.type,
-            free=slot.type.allocatable,
-            count=0,
-            last_busy=0.0,
-        )
         self._launches.add(token)
-        self.fleet.rename(slot.id, launching)
+        self.fleet.rename(slot.id, empty_slot(SlotKind.LAUNCHING, token, slot.type))
 
 
 def slot_of(worker: Worker) -> Slot:

@@ -10,7 +10,7 @@ from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.limits import Limits, Line, Plan, View
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind, Scope
 from pool.room import charge
@@ -187,14 +187,8 @@ class Buyer:
                 return None
             budget.create(account, new.type)
         self.outlook.create(new.type)
-        slot = Slot(
-            kind=SlotKind.NEW,
-            id=f"new-{len(self.plan.creates):06}",
-            type=new.type,
-            free=new.type.allocatable,
-            count=0,
-            last_busy=0.0,
-        )
+        slot_id = f"new-{len(self.plan.creates):06}"
+        slot = empty_slot(SlotKind.NEW, slot_id, new.type)
         self.plan.creates.append(slot)
         self.view.fleet.put(slot)
         for index, number in new.contents:

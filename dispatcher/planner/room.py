@@ -69,6 +69,11 @@ class Slot:
         self.assigned -= number
 
 
+def empty_slot(kind: SlotKind, slot_id: str, type_: InstanceType) -> Slot:
+    """Return an instance on which there is nothing yet."""
+    return Slot(kind=kind, id=slot_id, type=type_, free=type_.allocatable, count=0, last_busy=0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """How slots are filled and which is preferred."""

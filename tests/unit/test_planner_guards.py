@@ -205,6 +205,13 @@ def test_the_order_to_the_runner_says_all_that_was_asked_for() -> None:
     assert rig.engine.placing.reason("c-1") is None, "it waits for nothing"
 
 
+def test_what_asks_for_no_cpus_is_held_to_the_one_that_it_shares() -> None:
+    rig = Rig(T2)
+    rig.submit(make_container(1, cpus=0))
+    (start,) = last_commands(rig, StartAttempt)
+    assert start.order.cpu_millis == 1000
+
+
 def test_the_next_in_line_keeps_its_claim_until_another_is_next() -> None:
     rig = Rig(T1, settings=SchedulerSettings(max_instances=1))
     rig.silent.add(Probe)
