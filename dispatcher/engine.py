@@ -146,7 +146,7 @@ class Engine:
 
     def _restore_container(self, container: Container) -> None:
         self.ledger.admit(container)
-        if container.state is ContainerState.LOCKED and container.id in self.ledger.queue:
+        if container.state is ContainerState.LOCKED and not container.has_open_attempt:
             self.placing.restore(container.id)
         for attempt in container.attempts:
             if attempt.outcome is None:

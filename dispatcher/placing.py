@@ -182,7 +182,11 @@ class Placing:
     def _unlock(self, ids: set[str], kept: set[str]) -> None:
         self._loose = {container_id for container_id in kept if container_id in self.ledger.queue}
         for container_id in sorted(ids - kept):
-            if container_id in self.ledger.queue:
+            container = self.ledger.containers.get(container_id)
+            if container is None or container.has_open_attempt:
+                continue
+            # One that was locked by an earlier process may be held back by now.
+            if container.state is ContainerState.LOCKED:
                 self.ledger.unlock(container_id)
 
     def _start(self, container_id: str, line: Line, slot: Slot, now: float) -> None:

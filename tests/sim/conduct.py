@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.model import Container
+from dispatcher.model import Container, ContainerSpec
 from drivers.errors import CloudError, RateLimitError
 from pool import idle
 from pool.messages import (
@@ -30,6 +30,7 @@ from tests.sim.doubts import Doubts
 from tests.sim.hosts import Host
 from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
+from tests.sim.scheduling import Scheduling
 from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
@@ -96,6 +97,7 @@ class Conduct:
         self._process: DispatcherProcess | None = None
         self._listings = CallAccount()
         self._changes = CallAccount()
+        self._offsets: dict[str, float] = {}
 
     def handled(self, process: DispatcherProcess) -> None:
         """Look at what an event changed; the engine's own check has run."""
@@ -105,6 +107,7 @@ class Conduct:
             self._presence.look()
             self._upkeep.look(self._changes.until, self._listings.until)
             self._work.look()
+            self._scheduling.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -116,6 +119,7 @@ class Conduct:
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._doubts = Doubts(process, self._timeline)
+        self._scheduling = Scheduling(process, self._timeline, self._offsets)
         self._listings, self._changes = CallAccount(), CallAccount()
 
     # ---- what is decided ----
@@ -126,6 +130,7 @@ class Conduct:
             self._begin(process)
         self._upkeep.decided(command)
         self._work.decided(command)
+        self._scheduling.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
@@ -228,6 +233,7 @@ class Conduct:
         self._presence.heard(event)
         self._upkeep.heard(event)
         self._work.heard(event)
+        self._scheduling.heard(event)
         now = self._timeline.now
         match event:
             case CreateFailed():
@@ -264,7 +270,8 @@ class Conduct:
 
 
 def _is_alike(one: Container, other: Container) -> bool:
-    return (one.spec.resources, one.spec.constraints) == (
-        other.spec.resources,
-        other.spec.constraints,
-    )
+    return _request(one.spec) == _request(other.spec)
+
+
+def _request(spec: ContainerSpec) -> tuple[object, ...]:
+    return (spec.resources, spec.constraints, spec.unnamed, spec.supervisor)

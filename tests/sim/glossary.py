@@ -69,7 +69,22 @@ PROMISES: dict[str, str] = {
     "no instance is judged too soon": "no instance is called broken before three starts in a row "
     "were refused",
     "nothing before the first listing": "nothing is created or started before the first listing",
+    "overloaded instances rest": "what refused a start since it is overloaded gets none for a "
+    "minute",
+    "no more run at once than may": "neither more than max_containers, nor than overload allows",
+    "supervisors have their share": "no more supervisors have a place than supervisor_fraction "
+    "allows, and none waits for that while no other has one",
+    "a limit for overload rises again": "what overload allows rises while it is reached and all "
+    "is quiet",
+    "nobody claims for more than wait": "a class has no more claims than containers that wait",
+    # ---- restarts
+    "what may not be restarted is not": "what failed starts again only as often as, and for what, "
+    "its retries allow",
+    "restarts wait for their time": "from the second restart on the delay has passed since the one "
+    "before",
+    "restarts come in time": "who is to be restarted is in the queue once that is due",
     # ---- creating
+    "what is created is claimed": "somebody has a claim on whatever a pass creates",
     "journal before create": "a create call begins only once its launch is stored",
     "a launch is kept until its key is proven": "no launch is forgotten while its instance lives "
     "and has not proven its key",
@@ -171,6 +186,7 @@ FAULTS: dict[str, str] = {
     "slow_deaths": "share of processes that take a while to end after a signal",
     "refusing": "share of instances that refuse every start",
     "wrong_clocks": "share of instances whose clock is wrong",
+    "overloaded": "share of starts that are refused since the instance is overloaded",
     "partitions_every_s": "mean time between ways to an instance that are gone for up to a minute",
     "late_addresses": "whether addresses are known only after the boot",
     # ---- DispatcherFaults
@@ -181,6 +197,8 @@ FAULTS: dict[str, str] = {
     "longest_stall_s": "for up to how long it commits nothing",
     "refusals": "share of commits that the store refuses, which ends the process",
     "clock_steps_s": "by up to how much the wall clock is set, either way, at each start",
+    "overloads_every_s": "mean time between stores that say, once or several times, that they are "
+    "overloaded",
     # ---- Demand
     "containers": "how many lists of containers are submitted",
     "longest_list": "how many containers a list has at most",
@@ -191,6 +209,10 @@ FAULTS: dict[str, str] = {
     "priorities_every_s": "mean time between changes of a priority, to 0 among others",
     "behaviors_every_s": "mean time between admins who hold, drain or release an instance",
     "kills_every_s": "mean time between admins who end an instance",
+    "retrying": "share of containers that are tried again when they fail",
+    "supervising": "share of containers that submit others",
+    "cpuless": "share of containers that ask for no cpus",
+    "unnamed": "share of containers that leave what they need to the type",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
     "hanging_calls": "share of calls of the cloud's that take effect late and never answer",

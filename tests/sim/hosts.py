@@ -9,7 +9,7 @@ from typing import Protocol
 
 from drivers.simulated.model import Machine
 from pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind, ProbeReport
-from tests.sim.options import HostFaults
+from tests.sim.faults import HostFaults
 from tests.sim.timeline import Dice, Timeline
 
 SIGNAL_CODES = {"TERM": 143, "KILL": 137}

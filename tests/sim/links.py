@@ -23,8 +23,8 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import AttemptReport
+from tests.sim.faults import HostFaults
 from tests.sim.hosts import Host
-from tests.sim.options import HostFaults
 from tests.sim.timeline import Dice, Timeline
 
 HEARTBEAT_TIMEOUT_S = 20.0
@@ -114,6 +114,9 @@ class VirtualSession:
             ours = not self.host.refuses and around.dice.falls(0.5)
             code = "invalid" if ours else "system"
             self._answer(command, lambda: self._refused(command, code))
+            return
+        if not known and around.dice.falls(around.faults.overloaded):
+            self._answer(command, lambda: self._refused(command, "overloaded"))
             return
         run_s, exit_code = around.plan_of(order.container_id)
         self.host.start(order, run_s, exit_code)

@@ -10,96 +10,15 @@ import msgspec
 from dispatcher.model import Placement, Profile, SchedulerSettings
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from pool.model import PoolSettings
+from tests.samples import make_type
+from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.timeline import Dice
 
 LONGEST_DOWN_S = (3.0, 30.0)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFaults:
-    """What goes wrong with sessions and on instances: shares, and mean times between faults.
-
-    A mean time of 0 is never. `drops` cut a session, `freezes` silence an instance for up to
-    `longest_freeze_s`, `runner_crashes` kill the runner (and, half the time, a supervisor);
-    `rekeys` change an instance's host key; the end of a log never comes while the session lives
-    for `lost_logs` of attempts; `slow_answers` come after the request's time limit, `repeats` of
-    exits are told twice, some starts are `refused` (half of them for a fault of the request), some
-    processes are `deaf` to TERM, and some `immortal` even to KILL; some supervisors are
-    `lost_supervisors` and leave no exit, some exits are `late_exits`, recorded a while after the
-    process is gone; `sick_boots` never pass the boot probe, `broken_boots` say that they are broken
-    from the first, `late_addresses` are not known before the boot.
-
-    `reboots` lose all that an instance knows, `deaths` silence it for good, `strays` are processes
-    that nobody asked for; `flaps` are many drops in a row, `drops_at_starts` come before the answer
-    to a start does; `late_lists` of what runs arrive after later news, `late_orders` to start after
-    later probes; `slow_deaths` take a while after the signal, some instances are `refusing` every
-    start, some have `wrong_clocks`; `partitions` cut a session and silence the instance at once.
-    """
-
-    drops_every_s: float = 0.0
-    freezes_every_s: float = 0.0
-    longest_freeze_s: float = 60.0
-    runner_crashes_every_s: float = 0.0
-    rekeys_every_s: float = 0.0
-    lost_logs: float = 0.0
-    slow_answers: float = 0.0
-    repeats: float = 0.0
-    refused: float = 0.0
-    deaf: float = 0.0
-    immortal: float = 0.0
-    lost_supervisors: float = 0.0
-    late_exits: float = 0.0
-    sick_boots: float = 0.0
-    late_addresses: bool = False
-    reboots_every_s: float = 0.0
-    deaths_every_s: float = 0.0
-    strays_every_s: float = 0.0
-    flaps_every_s: float = 0.0
-    drops_at_starts: float = 0.0
-    late_lists: float = 0.0
-    late_orders: float = 0.0
-    slow_deaths: float = 0.0
-    refusing: float = 0.0
-    wrong_clocks: float = 0.0
-    broken_boots: float = 0.0
-    partitions_every_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatcherFaults:
-    """What befalls the dispatcher and its store; mean times of 0 are never.
-
-    `crashes_at_requests` come after what a user asks for is committed and before it is heard,
-    `crashes` between two commands, and it stays down for up to `longest_down_s`; the store
-    `stalls` for up to `longest_stall_s`, or refuses a commit (`refusals`, a share), which ends the
-    process; at a start the wall clock has been set by up to `clock_steps_s` either way.
-    """
-
-    crashes_every_s: float = 0.0
-    longest_down_s: float = 30.0
-    stalls_every_s: float = 0.0
-    longest_stall_s: float = 20.0
-    refusals: float = 0.0
-    crashes_at_requests: float = 0.0
-    clock_steps_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What users and admins do; mean times of 0 are never.
-
-    `alike` is the share of containers that ask for what the first one of their list does.
-    """
-
-    containers: int = 20
-    longest_list: int = 2
-    longest_run_s: float = 120.0
-    failing: float = 0.2
-    cancels_every_s: float = 0.0
-    priorities_every_s: float = 0.0
-    behaviors_every_s: float = 0.0
-    kills_every_s: float = 0.0
-    alike: float = 0.0
+SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
+DEFAULTS = (("cpus", 1500), ("memory", 2**30))
+TYPES = (make_type(1), make_type(2, defaults=DEFAULTS), make_type(4), SPOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +100,8 @@ def options_of(seed: int) -> SimOptions:
         left_over=rarer.whole(0, 2),
         restarts_in_calm=rarer.falls(0.5),
     )
-    return _worse(options, Dice(seed, "worse options"))
+    options = _worse(options, Dice(seed, "worse options"))
+    return _scheduling(options, Dice(seed, "scheduling options"))
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:
@@ -234,6 +154,33 @@ def _worse(options: SimOptions, dice: Dice) -> SimOptions:
         demand = replace(demand, containers=lists, longest_list=max(demand.longest_list, 6))
     cloud = msgspec.structs.replace(options.cloud, faults=faults, **quick)
     return replace(options, hosts=hosts, demand=demand, cloud=cloud, pool=pool, scheduler=scheduler)
+
+
+def _scheduling(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, more is asked of the scheduler than to find room."""
+    if dice.falls(0.5):
+        return options
+    demand = replace(
+        options.demand,
+        retrying=_share(dice, 1.0),
+        supervising=_share(dice, 0.6),
+        cpuless=_share(dice, 0.5),
+        unnamed=_share(dice, 0.5),
+    )
+    if demand.retrying and dice.falls(0.5):
+        demand = replace(demand, failing=0.8, longest_run_s=dice.between(2, 30))
+    scheduler = msgspec.structs.replace(
+        options.scheduler,
+        max_containers=dice.whole(1, 6) if dice.falls(0.3) else None,
+        supervisor_fraction=dice.between(0, 0.8),
+    )
+    return replace(
+        options,
+        demand=demand,
+        hosts=replace(options.hosts, overloaded=_share(dice, 0.5)),
+        dispatcher=replace(options.dispatcher, overloads_every_s=_every(dice, 80)),
+        scheduler=scheduler,
+    )
 
 
 def without(options: SimOptions, names: list[str]) -> SimOptions:

@@ -10,9 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from drivers.simulated.parameters import SimulatedFaults
+from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.glossary import FAULTS, PROMISES
 from tests.sim.mutants import MUTANTS
-from tests.sim.options import Demand, DispatcherFaults, HostFaults, SimOptions
+from tests.sim.options import SimOptions
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "reliability.md"

@@ -20,7 +20,7 @@ from dispatcher.messages import (
 from dispatcher.model import Attempt, Container, InstanceRecord
 from dispatcher.queries import Recovered
 from pool.model import Launch
-from tests.sim.options import DispatcherFaults
+from tests.sim.faults import DispatcherFaults
 from tests.sim.timeline import Dice, Timeline
 
 COMMIT_S = 0.004

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.options import HostFaults, SimOptions, options_of, without
+from tests.sim.faults import HostFaults
+from tests.sim.options import SimOptions, options_of, without
 from tests.sim.truth import TAG
 from tests.sim.world import World
 

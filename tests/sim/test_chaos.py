@@ -20,7 +20,8 @@ from drivers.simulated.model import Fate
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from pool.model import PoolSettings
 from tests.samples import GIB, make_container, make_type
-from tests.sim.options import Demand, DispatcherFaults, HostFaults, SimOptions
+from tests.sim.faults import Demand, DispatcherFaults, HostFaults
+from tests.sim.options import SimOptions
 from tests.sim.timeline import Dice
 from tests.sim.world import World
 

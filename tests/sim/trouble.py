@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dispatcher.messages import Overloaded
 from drivers.errors import CapacityScope
 from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
@@ -134,6 +135,16 @@ class Trouble:
         if self.crash_in_steps:
             self._world.crash("with nothing to do")
 
+    def _overload(self) -> None:
+        """Let the store say that it is overloaded, now and then several times in a row."""
+        for number in range(self._dice.whole(1, 3)):
+            self._world.timeline.after(number * 1.5, self._say_overloaded)
+
+    def _say_overloaded(self) -> None:
+        process = self._world.process
+        if process is not None:
+            process.post(Overloaded(source="store", message="commits take too long"))
+
     def _meddle(self) -> None:
         host = self._any_host()
         if host is not None:
@@ -165,6 +176,7 @@ class Trouble:
             (hosts.strays_every_s, self._stray),
             (dispatcher.crashes_every_s, self._plan_crash),
             (dispatcher.stalls_every_s, self._world.store.stall),
+            (dispatcher.overloads_every_s, self._overload),
             (self._world.options.limits_change_every_s, self._change_limits),
             (self._world.options.meddled_every_s, self._meddle),
             (hosts.partitions_every_s, self._partition),

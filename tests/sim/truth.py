@@ -6,11 +6,14 @@ A check that fails raises `Violation`, which names the promise that was broken.
 from __future__ import annotations
 
 from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
-from dispatcher.model import AttemptOutcome, Container, ContainerState
+from dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.store import VirtualStore
+
+SHARED_CPU_MILLIS = 1000
+"""What those that ask for no cpus share on an instance."""
 
 TAG = "longshore-idle-behavior"
 LONGEST_S = 86_400.0
@@ -89,11 +92,16 @@ class Truth:
         self._expect_room(host)
 
     def _expect_room(self, host: Host) -> None:
-        used = Resources()
+        used, sharers = Resources(), 0
         for process in host.processes.values():
             if not process.gone and not process.stray:
-                spec = self.store.containers[process.order.container_id].spec
-                used = used.plus(spec.resources)
+                container = self.store.containers[process.order.container_id]
+                attempt = self.store.attempts[process.order.attempt_id]
+                given = resources_of(container, attempt)
+                used = used.plus(given)
+                sharers += given.cpu_millis == 0
+        if sharers:
+            used = used.plus(Resources(cpu_millis=SHARED_CPU_MILLIS))
         room = host.machine.type.allocatable
         expect(
             used.fits_in(room),

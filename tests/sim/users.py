@@ -16,15 +16,25 @@ from dispatcher.messages import (
     RequestPriority,
     Submitted,
 )
-from dispatcher.model import Constraints, Container, ContainerState, Preemptible
+from dispatcher.model import (
+    Constraints,
+    Container,
+    ContainerSpec,
+    ContainerState,
+    Preemptible,
+    Retries,
+)
 from pool.model import IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
-from tests.sim.options import Demand
+from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess
 from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.truth import Truth
+
+FINE_AT_LAST = 0.2
+"""The share of tries that go well of a container that fails as a rule."""
 
 MakeContainer = Callable[[int, Dice], Container]
 
@@ -41,6 +51,27 @@ def any_container(number: int, dice: Dice) -> Container:
     )
 
 
+def asked_for(spec: ContainerSpec, demand: Demand, dice: Dice) -> ContainerSpec:
+    """Return what a container asks for, with the rarer wishes of some of them."""
+    if dice.falls(demand.cpuless):
+        spec = replace(spec, resources=replace(spec.resources, cpu_millis=0))
+    if dice.falls(demand.unnamed):
+        spec = replace(spec, unnamed=("cpus", "memory") if dice.falls(0.5) else ("memory",))
+    if dice.falls(demand.retrying):
+        spec = replace(spec, retries=_any_retries(dice))
+    return replace(spec, supervisor=dice.falls(demand.supervising))
+
+
+def _any_retries(dice: Dice) -> Retries:
+    codes = (("failed",), ("exit_code",), ("start_refused",), ("exit_code", "start_refused"))
+    return Retries(
+        most=dice.whole(1, 4),
+        on=codes[dice.whole(0, len(codes) - 1)],
+        exit_codes=(1, 2) if dice.falls(0.3) else (),
+        delay_s=dice.between(1, 60),
+    )
+
+
 class Users:
     """Submits, cancels, changes priorities; holds, drains and kills instances."""
 
@@ -49,6 +80,7 @@ class Users:
         *,
         timeline: Timeline,
         dice: Dice,
+        asking: Dice,
         demand: Demand,
         store: VirtualStore,
         truth: Truth,
@@ -60,6 +92,7 @@ class Users:
     ) -> None:
         self._timeline = timeline
         self._dice = dice
+        self._asking = asking
         self._demand = demand
         self._store = store
         self._truth = truth
@@ -72,12 +105,15 @@ class Users:
         self.submitted = 0
 
     def plan_of(self, container_id: str) -> tuple[float, int]:
-        """Return how long a container runs, and its exit code."""
+        """Return how long a container runs, and its exit code; it may be another the next time."""
         plan = self._plans.get(container_id)
         if plan is None:
             run_s = self._dice.between(0.05, self._demand.longest_run_s)
             code = self._dice.whole(1, 3) if self._dice.falls(self._demand.failing) else 0
             plan = self._plans[container_id] = (run_s, code)
+        retries = self._store.containers[container_id].spec.retries
+        if plan[1] and retries.most and self._asking.falls(FINE_AT_LAST):
+            return plan[0], 0
         return plan
 
     def begin(self, until: float) -> None:
@@ -121,7 +157,8 @@ class Users:
     def _new(self) -> Container:
         self.submitted += 1
         container = self._make(self.submitted, self._dice)
-        return replace(container, created_at=self._epoch_now())
+        spec = asked_for(container.spec, self._demand, self._asking)
+        return replace(container, spec=spec, created_at=self._epoch_now())
 
     def _like(self, container: Container, first: Container) -> Container:
         """Let a container ask for what the first of its list does, as happens."""
@@ -131,6 +168,8 @@ class Users:
             container.spec,
             resources=first.spec.resources,
             constraints=first.spec.constraints,
+            unnamed=first.spec.unnamed,
+            supervisor=first.spec.supervisor,
         )
         return replace(container, spec=spec)
 

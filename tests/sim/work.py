@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.model import AttemptOutcome, Container, ContainerState, Placement, Preemptible
+from dispatcher.model import (
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Placement,
+    Preemptible,
+    resources_of,
+)
+from dispatcher.planner.fit import need
 from dispatcher.queue import RequestClass
 from pool.backoff import HindranceKind
 from pool.messages import (
@@ -20,6 +28,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
@@ -88,7 +97,7 @@ class Work:
         sick = worker.id in self._hosts and self._hosts[worker.id].sick
         expect(not sick, "only ready instances get work", f"{worker.id} fails its boot probe")
         expect(not container.cancel_requested, "what is cancelled does not start", container.id)
-        refused = container.id in self._refused
+        refused = container.id in self._refused and not container.spec.retries.most
         expect(not refused, "what is refused for its own fault is not tried again", container.id)
         self._expect_may_try(container)
         self._expect_may_share(worker, container)
@@ -129,13 +138,22 @@ class Work:
         request_class = self._ledger.queue.class_of(other.id)
         assert request_class is not None
         if worker.type in request_class.types:
-            room = worker.free.plus(container.spec.resources)
-            fits = other.spec.resources.fits_in(room)
+            given = resources_of(container, container.attempts[-1])
+            room = worker.free.plus(given)
+            wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
+            fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
         closed = self._closed_by(request_class)
         overtaken = closed is not None and (not closed or worker.type.name in closed)
         what = f"{container.id} on {worker.id}"
         expect(not overtaken, "nothing below a quota gets a place", what)
+
+    def _may_be_one_too_many(self, other: Container) -> bool:
+        """Return whether a supervisor waits for its share, which `scheduling` looks at."""
+        request_class = self._ledger.queue.class_of(other.id)
+        assert request_class is not None
+        reason = self._engine.placing.waiting.get(request_class.key)
+        return other.spec.supervisor and reason is not None and reason.code == "supervisors"
 
     def _closed_by(self, request_class: RequestClass) -> set[str] | None:
         """Return the types whose quota keeps a class waiting: () for all, None for no quota."""
@@ -361,6 +379,7 @@ class Work:
                 worker.state is WorkerState.IDLE
                 and worker.behavior is IdleBehavior.RUN
                 and worker.session_up
+                and self._process.now() >= worker.overloaded_until
                 and not worker.unreleased
                 and (not closed or worker.type.name in closed)
             )

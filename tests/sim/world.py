@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dispatcher.engine import Engine
 from drivers.interface import InstanceType
@@ -14,12 +14,12 @@ from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thr
 from drivers.simulated.parameters import SimulatedFaults
 from pool.messages import PoolCommand, PoolEvent
 from pool.model import IdleBehavior
-from tests.samples import make_type
 from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct
+from tests.sim.faults import DispatcherFaults, HostFaults
 from tests.sim.hosts import Host, Lease
 from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
-from tests.sim.options import DispatcherFaults, HostFaults, SimOptions
+from tests.sim.options import TYPES, SimOptions
 from tests.sim.process import DispatcherProcess, Making
 from tests.sim.shortages import LONGEST_TOLD_S
 from tests.sim.store import VirtualStore
@@ -36,9 +36,6 @@ GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
 CLOCK_JUMP_S = 1_000_000.0
 EPOCH_S = 1_000_000.0
-
-SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
-TYPES = (make_type(1), make_type(2), make_type(4), SPOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +101,7 @@ class World:
         self.users = Users(
             timeline=self.timeline,
             dice=Dice(options.seed, "users"),
+            asking=Dice(options.seed, "asking"),
             demand=options.demand,
             store=self.store,
             truth=self.truth,

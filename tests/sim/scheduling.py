@@ -1,0 +1,230 @@
+"""The checks of what limits the scheduler: restarts, how many run at once, overload, claims."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from math import inf
+
+from dispatcher.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from dispatcher.messages import Overloaded
+from dispatcher.model import Attempt, AttemptOutcome, Container
+from pool.messages import CreateInstance, PoolCommand, StartAttempt, StartRefused
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import expect
+
+SLACK = 1e-6
+REST_S = 60.0
+"""How long an instance gets no work after it refused some since it is overloaded."""
+
+LONGEST_AT_LIMIT_S = 2 * QUIET_S + 5.0
+"""After how long at a limit, with no further overload, it has risen for sure."""
+
+
+class Scheduling:
+    """Looks at one process; `offsets` says how each attempt's process had its clock set."""
+
+    def __init__(
+        self, process: DispatcherProcess, timeline: Timeline, offsets: dict[str, float]
+    ) -> None:
+        self._process = process
+        self._engine = process.engine
+        self._ledger = process.engine.ledger
+        self._timeline = timeline
+        self._offsets = offsets
+        self._offset_s = process.now() - timeline.now
+        self._began_at = process.now()
+        self._passes = 0
+        self._overdue_since: dict[str, float] = {}
+        self._resting: dict[str, float] = {}
+        self._reports = 0
+        self._limit: int | None = None
+        self._quiet_since = self._stepped_at = -inf
+        self._at_limit_since: float | None = None
+        self._at_limit = 0
+        self._created: list[str] = []
+
+    # ---- what is decided ----
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        match command:
+            case StartAttempt():
+                self._offsets[command.order.attempt_id] = self._offset_s
+                self._on_start(command)
+            case CreateInstance():
+                self._created.append(command.launch.token)
+            case _:
+                pass
+
+    def _on_start(self, command: StartAttempt) -> None:
+        now = self._timeline.now
+        until = self._resting.get(command.worker_id, -inf)
+        rested = now >= until - SLACK
+        expect(rested, "overloaded instances rest", f"{command.worker_id} until {until}")
+        container = self._ledger.containers[command.order.container_id]
+        self._expect_may_restart(container)
+        count = len(self._ledger.open_attempts)
+        limit = self._most()
+        few = limit is None or count <= limit
+        expect(few, "no more run at once than may", f"{count} of {limit}")
+        if container.spec.supervisor and limit is not None:
+            share = self._share(limit)
+            placed = self._supervisors()
+            expect(placed <= share, "supervisors have their share", f"{placed} of {share}")
+
+    def _supervisors(self) -> int:
+        containers = self._ledger.containers.values()
+        return sum(c.spec.supervisor and c.has_open_attempt for c in containers)
+
+    def _share(self, limit: int) -> int:
+        fraction = self._engine.settings.supervisor_fraction
+        return max(1, math.floor(fraction * limit + SLACK))
+
+    # ---- restarts ----
+
+    def _expect_may_restart(self, container: Container) -> None:
+        """Expect that a start after a failure is one that is due, by its request."""
+        before = container.attempts[:-1]
+        if not before or before[-1].outcome is not AttemptOutcome.FAILED:
+            return
+        due = self._due(container, before)
+        what = f"{container.id} {container.spec.retries}: {before}"
+        expect(due is not None, "what may not be restarted is not", what)
+        assert due is not None
+        early = self._process.now() < due - SLACK
+        expect(not early, "restarts wait for their time", f"{what}, due at {due}")
+
+    def _due(self, container: Container, tried: tuple[Attempt, ...]) -> float | None:
+        """Return when the next attempt is due at the earliest, None when there is to be none."""
+        retries, last = container.spec.retries, tried[-1]
+        failed = [a for a in tried if a.outcome is AttemptOutcome.FAILED]
+        code = last.reason.code if last.reason is not None else ""
+        allowed = (
+            len(failed) <= retries.most
+            and ("failed" in retries.on or code in retries.on)
+            and (not retries.exit_codes or last.exit_code in retries.exit_codes)
+        )
+        if not allowed:
+            return None
+        restarts = [b for a, b in itertools.pairwise(tried) if a in failed]
+        if not restarts:
+            return -inf
+        same_clock = self._offsets.get(restarts[-1].id) == self._offset_s
+        return restarts[-1].created_at + retries.delay_s if same_clock else -inf
+
+    def _expect_restarted_in_time(self, container: Container) -> None:
+        """Expect that who is to be restarted waits for a place once the time has come."""
+        last = container.attempts[-1]
+        waits = container.priority > 0 and not container.cancel_requested
+        if last.outcome is not AttemptOutcome.FAILED or not waits:
+            return
+        due = self._due(container, container.attempts)
+        expect(due is not None, "what may not be restarted is not", f"{container}")
+        assert due is not None
+        if self._offsets.get(last.id) != self._offset_s or due == -inf:
+            due = self._began_at if len(container.attempts) == 1 else inf
+        lives = self._engine.pool.attempts.values()
+        held = any(a.stray and a.remote_id.rpartition("-")[0] == container.id for a in lives)
+        early = self._process.now() <= max(due, last.finished_at or 0.0) + SLACK
+        if early or held or container.id in self._ledger.queue:
+            self._overdue_since.pop(last.id, None)
+            return
+        since = self._overdue_since.setdefault(last.id, self._timeline.now)
+        late = self._timeline.now > since + SLACK
+        expect(not late, "restarts come in time", f"{container}: {due}")
+
+    # ---- how many at once ----
+
+    def _most(self) -> int | None:
+        """Return how many may run at once at most, by an account of our own."""
+        now = self._timeline.now
+        while self._limit is not None and now >= self._quiet_since + QUIET_S:
+            self._quiet_since += QUIET_S
+            self._limit = int(self._limit * 1.1) + 1
+        if now >= self._stepped_at + FORGOTTEN_AFTER_S:
+            self._limit = None
+        limits = (self._limit, self._engine.settings.max_containers)
+        return min((n for n in limits if n is not None), default=None)
+
+    def _note_overload(self) -> None:
+        """Let the limit sink: what runs was too much."""
+        now, count = self._timeline.now, len(self._ledger.open_attempts)
+        self._most()
+        self._quiet_since = now
+        self._at_limit_since = None
+        lower = max(1, count - 1)
+        if count and now >= self._stepped_at + STEP_S and (self._limit or inf) > lower:
+            self._limit, self._stepped_at = lower, now
+
+    def _expect_rises(self) -> None:
+        """Expect that a limit that is reached for long does not stay as it is."""
+        now, settings = self._timeline.now, self._engine.settings
+        limit = copy.copy(self._engine.concurrency).limit(self._process.now())
+        count = len(self._ledger.open_attempts)
+        configured = settings.max_containers is not None and limit == settings.max_containers
+        if limit is None or configured or count < limit or limit != self._at_limit:
+            self._at_limit, self._at_limit_since = limit or 0, None
+        if limit is not None and count >= limit and not configured:
+            since = self._at_limit_since = self._at_limit_since or now
+            stuck = now > since + LONGEST_AT_LIMIT_S
+            expect(not stuck, "a limit for overload rises again", f"{limit} since {since}")
+
+    # ---- what is heard ----
+
+    def heard(self, event: object) -> None:
+        """Look at an event before the engine gets it, of the pool's or another."""
+        if isinstance(event, Overloaded):
+            self._reports += 1
+        elif isinstance(event, StartRefused) and event.code == "overloaded":
+            pool = self._engine.pool
+            attempt = pool.attempts.get(event.attempt_id)
+            worker = pool.workers.get(event.worker_id)
+            answered = attempt is not None and attempt.start_op == event.op_id
+            rests = self._timeline.now < self._resting.get(event.worker_id, -inf) - SLACK
+            if answered and worker is not None and not rests:
+                self._resting[event.worker_id] = self._timeline.now + REST_S
+                self._reports += len(worker.attempts) > 1
+
+    # ---- what is known after an event ----
+
+    def look(self) -> None:
+        """Look at what holds after every event, and at a pass when there was one."""
+        for _ in range(self._reports):
+            self._note_overload()
+        self._reports = 0
+        self._expect_rises()
+        for container in self._ledger.containers.values():
+            if container.attempts and not container.has_open_attempt:
+                self._expect_restarted_in_time(container)
+        if self._engine.placing.passes != self._passes:
+            self._passes = self._engine.placing.passes
+            self._look_at_pass()
+        self._created.clear()
+
+    def _look_at_pass(self) -> None:
+        """Expect that claims are of those that wait, and that what is created is claimed."""
+        fleet, queue = self._engine.placing.roster.fleet, self._ledger.queue
+        waiting = {c.key: len(c) for c in queue.classes()}
+        claimed: set[str] = set()
+        for key, by_slot in fleet.claims.items():
+            count = sum(by_slot.values())
+            few = count <= waiting.get(key, 0)
+            expect(few, "nobody claims for more than wait", f"{key}: {by_slot}")
+            claimed.update(by_slot)
+        unclaimed = [token for token in self._created if token not in claimed]
+        expect(not unclaimed, "what is created is claimed", f"{unclaimed}")
+        self._expect_supervisors_wait_for_reason()
+
+    def _expect_supervisors_wait_for_reason(self) -> None:
+        """Expect that a supervisor waits for its share only while others fill it."""
+        placing = self._engine.placing
+        for request_class in self._ledger.queue.classes():
+            reason = placing.waiting.get(request_class.key)
+            if reason is not None and reason.code == "supervisors":
+                claims = placing.roster.fleet.claims
+                claimed = sum(sum(s.values()) for k, s in claims.items() if k.supervisor)
+                filled = self._supervisors() + claimed > 0
+                expect(filled, "supervisors have their share", "none has a place")
