@@ -22,6 +22,7 @@ from dispatcher.messages import (
     InstanceKillRequested,
     Overloaded,
     PriorityRequested,
+    Publication,
     PublishContainer,
     PublishInstance,
     SaveInstance,
@@ -74,7 +75,6 @@ from pool.notices import (
     WorkerGone,
 )
 
-Publication = PublishContainer | PublishInstance
 NOTHING_TO_PLAN = (Destroyed, DestroyFailed, ListingFailed, ProbeFailed, TagsFailed, TagsSet)
 """Events after which nobody can be placed who could not be before."""
 
@@ -194,9 +194,7 @@ class Engine:
                 self._dirty = reactor.on_wakeup(self.pool, now) or self._dirty
                 self._take_notices(now)
                 self._take_turns(now)
-                if self._dirty and self.pool.listed_once:
-                    self._dirty = False
-                    self.placing.run(now)
+                self._plan_when_due(now)
             case Overloaded():
                 self._note_overload(event.message, now)
             case Submitted() | CancelRequested() | PriorityRequested():
@@ -217,9 +215,11 @@ class Engine:
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when `Woken` is to be handled next: at once for a pass; None for never."""
-        if self._dirty and self.pool.listed_once:
+        next_pass = self.placing.next_pass(wanted=self._dirty)
+        if next_pass is not None and next_pass <= now:
             return now
         dues = (
+            next_pass,
             self.pool.timers.next_due(),
             self.ledger.holdbacks.next_due(),
             self.concurrency.next_rise(),
@@ -240,6 +240,12 @@ class Engine:
         core_check.check(self.pool)
         ledger_check.check(self.ledger)
         self.placing.check()
+
+    def _plan_when_due(self, now: float) -> None:
+        next_pass = self.placing.next_pass(wanted=self._dirty)
+        if next_pass is not None and next_pass <= now:
+            self._dirty = False
+            self.placing.run(now)
 
     def _take_turns(self, now: float) -> None:
         """Let go of those whose restart is due, and let the limit of containers rise."""

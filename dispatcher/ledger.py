@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from dispatcher.cost import cost_of
 from dispatcher.holdbacks import Holdbacks
-from dispatcher.messages import Change, PublishContainer, SaveAttempt, SaveContainer
+from dispatcher.messages import Change, Publication, PublishContainer, SaveAttempt, SaveContainer
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
@@ -60,7 +60,7 @@ class Ledger:
         self.queue = queue
         self.holdbacks = Holdbacks()
         self.changes: list[Change] = []
-        self.published: list[PublishContainer] = []
+        self.published: list[Publication] = []
         self.queued_bytes = 0
         self.waiting_since: dict[str, float] = {}
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)

@@ -110,14 +110,24 @@ class PublishInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishFailedPass:
+    """Tell the log that a planning pass failed, by an error of our own code, and did nothing."""
+
+    error: Exception
+
+
+Publication = PublishContainer | PublishInstance | PublishFailedPass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """Commit `changes` in one transaction, then (never before) carry out `then`, in order."""
 
     changes: tuple[Change, ...]
-    then: tuple[PoolCommand | PublishContainer | PublishInstance, ...] = ()
+    then: tuple[PoolCommand | Publication, ...] = ()
 
 
-Command = PoolCommand | Commit | PublishContainer | PublishInstance
+Command = PoolCommand | Commit | Publication
 
 # ---- events -------------------------------------------------------------------------------------
 

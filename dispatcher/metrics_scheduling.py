@@ -17,6 +17,11 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "Planning passes since the start.",
         value=engine.placing.passes,
     )
+    yield CounterMetricFamily(
+        "longshore_planning_failures",
+        "Planning passes that failed by an error of our own, and decided nothing.",
+        value=engine.placing.failures,
+    )
     yield GaugeMetricFamily(
         "longshore_pending_launches",
         "Create calls whose instance is not known yet.",

@@ -13,13 +13,12 @@ from dispatcher.messages import (
     Change,
     Command,
     Commit,
-    PublishContainer,
-    PublishInstance,
+    Publication,
 )
 from drivers.errors import BugError
 from pool.messages import PoolCommand
 
-Following = PoolCommand | PublishContainer | PublishInstance
+Following = PoolCommand | Publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from dispatcher.concurrency import Concurrency
 from dispatcher.ledger import Ledger
+from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, Reason, SchedulerSettings
+from dispatcher.planner import reasons
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
 from dispatcher.roster import Roster
+from drivers.errors import BugError
 from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
 from pool.model import AttemptOrder, AttemptPhase
 from pool.room import SHARED_CPU_MILLIS
+
+PASS_EVERY_S = 5.0
+PAUSE_AFTER_FAILURE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +52,20 @@ class Placing:
             max_containers=settings.max_containers,
             supervisor_fraction=settings.supervisor_fraction,
         )
-        rules = Rules(
+        self.rules = Rules(
             placement=settings.placement,
             profile=settings.profile,
             max_containers=settings.max_containers_per_instance,
         )
-        self.roster = Roster(pool, rules)
+        self.roster = Roster(pool, self.rules)
         self.waiting: dict[ClassKey, Reason] = {}
         self.passes = 0
+        self.failures = 0
+        self.failure: Exception | None = None
         self.at_quota = False
         self._locks: dict[ClassKey, _Locks] = {}
         self._loose: set[str] = set()
+        self._last_pass_at = -inf
 
     @property
     def locked(self) -> set[str]:
@@ -66,10 +76,42 @@ class Placing:
         """Note that a container was locked by an earlier process; the next pass decides."""
         self._loose.add(container_id)
 
+    def next_pass(self, *, wanted: bool) -> float | None:
+        """Return when the next pass is due, None for not at all.
+
+        One that is wanted is due at once, or 1 s after one that failed; the others come every 5 s
+        while something waits.
+        """
+        if not self.pool.listed_once:
+            return None
+        if wanted:
+            return self._last_pass_at + (PAUSE_AFTER_FAILURE_S if self.failure else 0.0)
+        return self._last_pass_at + PASS_EVERY_S if len(self.ledger.queue) else None
+
     def run(self, now: float) -> None:
-        """Plan once and carry the plan out."""
+        """Plan once and carry the plan out; a plan that cannot be made changes nothing."""
         self.passes += 1
-        decided = plan(self.view(now))
+        self._last_pass_at = now
+        try:
+            decided = plan(self.view(now))
+        except Exception as error:  # noqa: BLE001 - a bug in there must not end the dispatcher
+            self._survive(error)
+            return
+        self.failure = None
+        self._carry_out(decided, now)
+
+    def _survive(self, error: Exception) -> None:
+        """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
+
+        The claims are too: those who are locked stay so, and the next pass finds them room again.
+        """
+        self.failures += 1
+        self.failure = error
+        self.roster = Roster(self.pool, self.rules)
+        self.pool.touched.update(self.pool.workers)
+        self.ledger.published.append(PublishFailedPass(error=error))
+
+    def _carry_out(self, decided: Plan, now: float) -> None:
         for slot in decided.creates:
             self.roster.launched(slot, launching.request_launch(self.pool, slot.type, now))
         for line in decided.lines:
@@ -221,6 +263,8 @@ class Placing:
             message = "nothing is placed until the cloud's first complete listing is in"
             return Reason(code="not_listed", message=message)
         request_class = self.ledger.queue.class_of(container_id)
+        if request_class is not None and self.failure is not None:
+            return reasons.PASS_FAILED
         return self.waiting.get(request_class.key) if request_class is not None else None
 
     def claimed_slot(self, container_id: str) -> Slot | None:
@@ -241,7 +285,12 @@ class Placing:
         return None
 
     def check(self) -> None:
-        """Raise `BugError` when the fleet is not what the pool is; tests call it after events."""
+        """Raise `BugError` when the fleet is not what the pool is, or the last pass failed.
+
+        Tests call it after events.
+        """
+        if self.failure is not None:
+            raise BugError("the last pass failed") from self.failure
         self.roster.check()
 
 

@@ -9,21 +9,32 @@ import structlog
 
 from dispatcher.broker import Broker, Watchers
 from dispatcher.engine import Engine
-from dispatcher.messages import PublishContainer, PublishInstance
+from dispatcher.messages import (
+    Publication,
+    PublishContainer,
+    PublishFailedPass,
+    PublishInstance,
+)
 from dispatcher.views import container_data, gone_view, instance_data, instance_view
 
 log = structlog.get_logger(__name__)
 
 
 def publish_event(
-    what: PublishContainer | PublishInstance,
+    what: Publication,
     *,
     engine: Engine,
     broker: Broker,
     watchers: Watchers,
     heard_at: Callable[[str], float],
 ) -> None:
-    """Number what changed as an event of the API's, and wake whoever waits for it."""
+    """Number what changed as an event of the API's, and wake whoever waits for it.
+
+    A failed pass is an event of the log's only.
+    """
+    if isinstance(what, PublishFailedPass):
+        log.error("a planning pass failed and changed nothing", exc_info=what.error)
+        return
     _log_story(what, engine)
     if isinstance(what, PublishContainer):
         container = what.container

@@ -20,8 +20,7 @@ from dispatcher.messages import (
     Change,
     Command,
     Event,
-    PublishContainer,
-    PublishInstance,
+    Publication,
     Woken,
 )
 from dispatcher.outflow import Following, Outflow, Write
@@ -31,7 +30,7 @@ from pool.messages import PoolCommand
 log = structlog.get_logger(__name__)
 
 WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
-Publish = Callable[[PublishContainer | PublishInstance], None]
+Publish = Callable[[Publication], None]
 Perform = Callable[[PoolCommand], None]
 _Command = TypeVar("_Command")
 
@@ -68,7 +67,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._outflow = Outflow()
-        self._unpublished: deque[PublishContainer | PublishInstance] = deque()
+        self._unpublished: deque[Publication] = deque()
         self._stopping = False
         self.failure: BaseException | None = None
 
@@ -172,7 +171,7 @@ class Runtime:
         for command in commands:
             if self._stopping:
                 return
-            if isinstance(command, PublishContainer | PublishInstance):
+            if isinstance(command, Publication):
                 if not self._unpublished:
                     self._loop.call_soon(self._publish_all)
                 self._unpublished.append(command)

@@ -25,7 +25,7 @@ from dispatcher.broker import Broker, Watchers
 from dispatcher.config import Config, driver_parameters, instance_types, listen_address
 from dispatcher.engine import Engine
 from dispatcher.logs import LogStore
-from dispatcher.messages import Overloaded, PublishContainer, PublishInstance
+from dispatcher.messages import Overloaded, Publication
 from dispatcher.metrics import Metrics
 from dispatcher.outcomes import container_of
 from dispatcher.publishing import publish_event
@@ -113,7 +113,7 @@ class Server:
             assert performer is not None  # noqa: S101 - set before the runtime runs
             performer.perform(command)
 
-        def publish(what: PublishContainer | PublishInstance) -> None:
+        def publish(what: Publication) -> None:
             assert performer is not None  # noqa: S101 - set before the runtime runs
             publish_event(
                 what,

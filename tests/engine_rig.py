@@ -19,8 +19,7 @@ from dispatcher.messages import (
     DeleteLaunch,
     Event,
     PriorityRequested,
-    PublishContainer,
-    PublishInstance,
+    Publication,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
@@ -93,7 +92,7 @@ class Rig:
         self.cloud: dict[str, InstanceSeen] = {}
         self.on_instance: dict[str, dict[str, AttemptReport]] = {}
         self.sent: list[PoolCommand] = []
-        self.published: list[PublishContainer | PublishInstance] = []
+        self.published: list[Publication] = []
         self.containers: dict[str, Container] = {}
         self.attempts: dict[str, Attempt] = {}
         self.launches: dict[str, Launch] = {}
@@ -270,7 +269,7 @@ class Rig:
 
     def _begin(self, commands: list[Following]) -> None:
         for command in commands:
-            if isinstance(command, PublishContainer | PublishInstance):
+            if isinstance(command, Publication):
                 self.published.append(command)
                 continue
             self.sent.append(command)

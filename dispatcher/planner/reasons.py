@@ -52,6 +52,11 @@ def full(max_instances: int) -> Reason:
     return Reason(code="at_quota", message=f"at quota: max_instances is {max_instances}")
 
 
+PASS_FAILED = Reason(
+    code="pass_failed",
+    message="the last planning pass failed by an error of our own (see the server's log); the next"
+    " one comes within seconds",
+)
 TOO_MANY = Reason(
     code="max_containers",
     message="as many containers have a place as may at once (max_containers, or less while the"

@@ -125,9 +125,9 @@ RESTARTS = (
         name="planning before the listing",
         guard="nothing is planned before the first listing",
         fault="listings that fail",
-        where="dispatcher.engine:Engine.handle",
-        old="if self._dirty and self.pool.listed_once:",
-        new="if self._dirty:",
+        where="dispatcher.placing:Placing.next_pass",
+        old="if not self.pool.listed_once:",
+        new="if False:",
     ),
 )
 ENDINGS = (

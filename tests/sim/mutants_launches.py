@@ -207,9 +207,9 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="planning before the first listing",
         guard="nothing is created or started before the first listing",
         fault="crashes",
-        where="dispatcher.engine:Engine.handle",
-        old="if self._dirty and self.pool.listed_once:",
-        new="if self._dirty:",
+        where="dispatcher.placing:Placing.next_pass",
+        old="if not self.pool.listed_once:",
+        new="if False:",
     ),
     Mutant(
         name="attempts without instance stay",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dispatcher.engine import Engine
-from dispatcher.messages import Command, Commit, Event, PublishContainer, PublishInstance, Woken
+from dispatcher.messages import Command, Commit, Event, Publication, Woken
 from dispatcher.outflow import Following, Outflow, Write
 from pool.messages import (
     CreateInstance,
@@ -147,7 +147,7 @@ class DispatcherProcess:
             command.then if isinstance(command, Commit) else (command,)
         )
         for each in following:
-            if not isinstance(each, PublishContainer | PublishInstance):
+            if not isinstance(each, Publication):
                 self._making.inspector.decided(self, each)
 
     def _write(self, write: Write) -> None:
@@ -163,7 +163,7 @@ class DispatcherProcess:
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:
-            if isinstance(command, PublishContainer | PublishInstance):
+            if isinstance(command, Publication):
                 continue
             self._making.step()
             self._making.inspector.begun(self, command)

@@ -12,8 +12,7 @@ from dispatcher.engine import Engine
 from dispatcher.messages import (
     Change,
     InsertContainers,
-    PublishContainer,
-    PublishInstance,
+    Publication,
     SaveLaunch,
     Submitted,
 )
@@ -44,7 +43,7 @@ class World:
         self.time = 100.0
         self.writes: list[tuple[Sequence[Change], Future[None]]] = []
         self.performed: list[PoolCommand] = []
-        self.published: list[PublishContainer | PublishInstance] = []
+        self.published: list[Publication] = []
         self.runtime = Runtime(
             engine=self.engine,
             now=lambda: self.time,
