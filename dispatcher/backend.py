@@ -17,6 +17,7 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.broker import Broker, Watchers
+from dispatcher.explanation import Explanation, explain, waiting_sentence
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -201,9 +202,12 @@ class DispatcherBackend:
         return found
 
     def waiting_reason(self, container_id: str) -> str:
-        """Return why a container waits, "" when it does not."""
-        reason = self._engine.why_waiting(container_id)
-        return reason.message if reason is not None else ""
+        """Return why a container waits, with its position, "" when it does not."""
+        return waiting_sentence(self._engine, container_id)
+
+    async def explain(self, container_id: str) -> Explanation:
+        """Return why a container, as it is committed, is where it is."""
+        return explain(self._engine, await self.container(container_id), self._now())
 
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine."""

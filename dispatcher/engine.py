@@ -199,6 +199,7 @@ class Engine:
                 self._note_overload(event.message, now)
             case Submitted() | CancelRequested() | PriorityRequested():
                 self._dirty = True
+                self.placing.history.asked(event, now)
                 self._on_user_event(event, now)
             case BehaviorRequested() | InstanceKillRequested():
                 self._dirty = True
@@ -263,16 +264,15 @@ class Engine:
     def _commands(self, now: float) -> list[Command]:
         """Empty the outboxes: what follows a change waits for its commit."""
         self.pool.statistics.begun(self.pool.commands, now)
+        self.placing.history.published(self.ledger.published, now)
         then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
+        then.extend(self._instance_news)
         changes = tuple(self.ledger.changes)
         self.pool.commands.clear()
         self.ledger.published.clear()
         self.ledger.changes.clear()
-        then.extend(self._instance_news)
         self._instance_news.clear()
-        if changes:
-            return [Commit(changes=changes, then=tuple(then))]
-        return list(then)
+        return [Commit(changes=changes, then=tuple(then))] if changes else list(then)
 
     def _take_notices(self, now: float) -> None:
         while self.pool.notices:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from dispatcher.concurrency import Concurrency
+from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, Reason, SchedulerSettings
@@ -59,6 +60,7 @@ class Placing:
         )
         self.roster = Roster(pool, self.rules)
         self.waiting: dict[ClassKey, Reason] = {}
+        self.history = History()
         self.passes = 0
         self.failures = 0
         self.failure: Exception | None = None
@@ -125,6 +127,7 @@ class Placing:
         for worker_id in [*decided.unwanted, *resting]:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
+        self.history.waits(decided.waiting, now)
         self.at_quota = bool(decided.next_in_line) or launching.at_quota(self.pool, now)
         launching.after_pass(
             self.pool, wait=decided.tokens_short, served=bool(decided.creates), now=now

@@ -124,19 +124,23 @@ class Queue:
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
-        spec = container.spec
-        key = ClassKey(
-            resources=spec.resources,
-            constraints=spec.constraints,
-            unnamed=spec.unnamed,
-            supervisor=spec.supervisor,
-        )
+        key = self.key_of(container)
         request_class = self._classes.get(key)
         if request_class is None:
             types = self._eligible(key)
             request_class = self._classes[key] = RequestClass(key, types, self._versions)
         request_class.add(container)
         self._class_of[container.id] = request_class
+
+    def key_of(self, container: Container) -> ClassKey:
+        """Return the key of the class in which a container waits, or would."""
+        spec = container.spec
+        return ClassKey(
+            resources=spec.resources,
+            constraints=spec.constraints,
+            unnamed=spec.unnamed,
+            supervisor=spec.supervisor,
+        )
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""

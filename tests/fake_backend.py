@@ -23,6 +23,7 @@ from dispatcher.api.backend import (
     ServerEvent,
     Unavailable,
 )
+from dispatcher.explanation import Explanation
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason
 from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
@@ -37,7 +38,8 @@ class FakeBackend:
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
     `unavailable` to a sentence to have submissions refused, `problems` to be not ready, `waiting`
-    to what containers wait for, `leaked` to what is billed and not wanted.
+    to what containers wait for, `explained` to how they are explained,
+    `leaked` to what is billed and not wanted.
     """
 
     def __init__(self, *, now: Callable[[], float] | None = None) -> None:
@@ -56,6 +58,7 @@ class FakeBackend:
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
+        self.explained: dict[str, Explanation] = {}
         self.submissions = 0
 
     # ---- the protocol ---------------------------------------------------------------------------
@@ -109,6 +112,16 @@ class FakeBackend:
 
     def waiting_reason(self, container_id: str) -> str:
         return self.waiting.get(container_id, "")
+
+    async def explain(self, container_id: str) -> Explanation:
+        container = await self.container(container_id)
+        return self.explained.get(container_id) or Explanation(
+            container=container,
+            sentence=f"{container_id} is {container.state.value}",
+            waiting=None,
+            history=(),
+            recorded_since=EPOCH,
+        )
 
     async def cancel(self, container_id: str) -> Container:
         container = await self._unfinished(container_id)

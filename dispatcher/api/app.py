@@ -12,6 +12,7 @@ from dispatcher.api import wire
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import ContainerRoutes
+from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from dispatcher.api.instances import InstanceRoutes
 from dispatcher.api.limits import ApiLimits, Defaults
@@ -26,6 +27,7 @@ from dispatcher.api.streams import StreamGate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     containers: ContainerRoutes
+    explain: ExplainRoute
     instances: InstanceRoutes
     server: ServerRoutes
 
@@ -54,6 +56,7 @@ def make_app(
         containers=ContainerRoutes(
             backend, bodies=bodies, decoder=decoder, gate=logs, limits=limits
         ),
+        explain=ExplainRoute(backend),
         instances=InstanceRoutes(backend, bodies=bodies),
         server=ServerRoutes(backend, gate=subscribers, limits=limits),
     )
@@ -133,6 +136,13 @@ def _routes(parts: _Parts) -> list[Route]:
             request=(wire.CancelRequest,),
             answer=(wire.ContainerAnswer,),
             status=202,
+        ),
+        Route(
+            method="GET",
+            path=f"{container}/explain",
+            handler=parts.explain.show,
+            summary="Explain why a container waits, or what became of it",
+            answer=(ExplanationAnswer,),
         ),
         Route(
             method="GET",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
+from dispatcher.explanation import Explanation
 from dispatcher.model import Container, ContainerSpec
 from dispatcher.queries import ContainerFilter, Page
 from pool.leaks import Leak
@@ -109,6 +110,10 @@ class Backend(Protocol):
 
     def waiting_reason(self, container_id: str) -> str:
         """Return in one sentence why a container waits; "" when it does not or nobody knows."""
+        ...
+
+    async def explain(self, container_id: str) -> Explanation:
+        """Return why a container is where it is; raises `NotFound`."""
         ...
 
     async def cancel(self, container_id: str) -> Container:

@@ -20,6 +20,7 @@ COMMANDS = {
     "submit": "dispatcher.cli.submit:submit",
     "ps": "dispatcher.cli.containers:ps",
     "show": "dispatcher.cli.containers:show",
+    "explain": "dispatcher.cli.explain:explain",
     "logs": "dispatcher.cli.logs:logs",
     "wait": "dispatcher.cli.containers:wait",
     "cancel": "dispatcher.cli.containers:cancel",

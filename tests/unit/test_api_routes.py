@@ -161,6 +161,7 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/containers",
         "/v1/containers/{id}",
         "/v1/containers/{id}/cancel",
+        "/v1/containers/{id}/explain",
         "/v1/containers/{id}/logs",
         "/v1/instances",
         "/v1/instances/{id}",

@@ -1,0 +1,224 @@
+"""The route that explains a container: the JSON of it, and how it is made."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+from aiohttp import web
+
+from dispatcher.api.answers import json_response, rfc3339
+from dispatcher.api.backend import Backend
+from dispatcher.api.bodies import Query
+from dispatcher.api.path_ids import path_id
+from dispatcher.api.wire import ReasonAnswer
+from dispatcher.explanation import Claim, Explanation, LimitView, Waiting
+from dispatcher.history import Happening
+from dispatcher.planner.explain import CAUSES, InstanceTally, TypeVerdict
+from pool.backoff import Hold
+
+
+class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance type; `hindrance` is what keeps one from being created now, null for nothing."""
+
+    name: str
+    price_usd_per_hour: Decimal
+    preemptible: bool
+    eligible: bool
+    rejections: tuple[str, ...]
+    hindrance: str | None
+
+
+class FateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How many instances one cause concerns, in a sentence `what`; `ids` names a few of them."""
+
+    cause: str
+    what: str
+    count: int
+    ids: tuple[str, ...]
+
+
+class TallyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances by what keeps them from taking the container.
+
+    `exhausted` counts those that are full again, by each dimension in which they lack room.
+    """
+
+    total: int
+    by_cause: tuple[FateAnswer, ...]
+    exhausted: dict[str, int]
+
+
+class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Creates wait: of one type, of one quota group, or of all where both are null."""
+
+    cause: str
+    instance_type: str | None
+    quota_group: str | None
+    preemptible: bool | None
+    since: str | None
+    until: str | None
+    message: str
+
+
+class LimitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit by its setting; `used` is null where that is told by the reason only."""
+
+    name: str
+    limit: float
+    used: float | None
+    reached: bool
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The place it has on what is not ready; `instance` is null while that is being created."""
+
+    instance: str | None
+    instance_type: str
+    since: str | None
+
+
+class EstimateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """When it starts, in seconds from now; null where nobody knows, and `basis` says why."""
+
+    earliest_s: float | None
+    latest_s: float | None
+    basis: str
+
+
+class WaitingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of a container that waits.
+
+    `position` counts from 1 of `queue_length`; it is null for what is held back. `alike` wait for
+    just the same.
+    """
+
+    reason: ReasonAnswer | None
+    position: int | None
+    queue_length: int | None
+    alike: int | None
+    types: tuple[TypeAnswer, ...]
+    instances: TallyAnswer
+    holds: tuple[HoldAnswer, ...]
+    limits: tuple[LimitAnswer, ...]
+    claim: ClaimAnswer | None
+    estimate: EstimateAnswer
+
+
+class HappeningAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was decided or came to pass."""
+
+    at: str | None
+    kind: str
+    message: str
+
+
+class ExplanationAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a container is where it is; `waiting` is null for one that does not wait.
+
+    Of what was decided before `recorded_since` only attempts are known.
+    """
+
+    id: str
+    name: str
+    state: str
+    sentence: str
+    waiting: WaitingAnswer | None
+    history: tuple[HappeningAnswer, ...]
+    recorded_since: str | None
+
+
+class ExplainRoute:
+    """Answers for `/v1/containers/{id}/explain`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer why a container is where it is."""
+        Query(request, ())
+        found = await self._backend.explain(path_id(request, "container"))
+        return json_response(explanation_answer(found))
+
+
+def explanation_answer(found: Explanation) -> ExplanationAnswer:
+    """Return an explanation as it is answered."""
+    return ExplanationAnswer(
+        id=found.container.id,
+        name=found.container.spec.name,
+        state=found.container.state.value,
+        sentence=found.sentence,
+        waiting=_waiting(found.waiting) if found.waiting is not None else None,
+        history=tuple(_happening(each) for each in found.history),
+        recorded_since=rfc3339(found.recorded_since),
+    )
+
+
+def _waiting(waiting: Waiting) -> WaitingAnswer:
+    place, when, reason = waiting.position, waiting.estimate, waiting.reason
+    return WaitingAnswer(
+        reason=ReasonAnswer(code=reason.code, message=reason.message) if reason else None,
+        position=place.number if place else None,
+        queue_length=place.of if place else None,
+        alike=place.alike if place else None,
+        types=tuple(_type(each) for each in waiting.types),
+        instances=_tally(waiting.instances),
+        holds=tuple(_hold(each) for each in waiting.holds),
+        limits=tuple(_limit(each) for each in waiting.limits),
+        claim=_claim(waiting.claim) if waiting.claim is not None else None,
+        estimate=EstimateAnswer(
+            earliest_s=when.earliest_s, latest_s=when.latest_s, basis=when.basis
+        ),
+    )
+
+
+def _type(verdict: TypeVerdict) -> TypeAnswer:
+    return TypeAnswer(
+        name=verdict.name,
+        price_usd_per_hour=verdict.price_usd_per_hour,
+        preemptible=verdict.preemptible,
+        eligible=verdict.eligible,
+        rejections=verdict.rejections,
+        hindrance=verdict.hindrance or None,
+    )
+
+
+def _tally(instances: InstanceTally) -> TallyAnswer:
+    return TallyAnswer(
+        total=instances.total,
+        by_cause=tuple(
+            FateAnswer(cause=fate.cause, what=CAUSES[fate.cause], count=fate.count, ids=fate.ids)
+            for fate in instances.fates
+        ),
+        exhausted=dict(instances.exhausted),
+    )
+
+
+def _hold(hold: Hold) -> HoldAnswer:
+    return HoldAnswer(
+        cause=hold.cause.value,
+        instance_type=hold.scope.type_name,
+        quota_group=hold.scope.group,
+        preemptible=hold.scope.preemptible,
+        since=rfc3339(hold.since),
+        until=rfc3339(hold.until),
+        message=hold.reason,
+    )
+
+
+def _limit(limit: LimitView) -> LimitAnswer:
+    return LimitAnswer(
+        name=limit.name, limit=limit.limit, used=limit.used, reached=limit.is_reached
+    )
+
+
+def _claim(claim: Claim) -> ClaimAnswer:
+    return ClaimAnswer(
+        instance=claim.instance_id or None,
+        instance_type=claim.type_name,
+        since=rfc3339(claim.since),
+    )
+
+
+def _happening(each: Happening) -> HappeningAnswer:
+    return HappeningAnswer(at=rfc3339(each.at), kind=each.kind, message=each.message)

@@ -1,0 +1,134 @@
+"""When a waiting container may start: a range, with what it rests on; pure.
+
+It never guesses: what was not measured is not known, and what runs has no end that anybody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatcher.model import Reason
+from pool.histogram import Histogram
+
+_LOW = 0.1
+_HIGH = 0.9
+_NEVER = {
+    "held": "it starts only after its priority is set above 0",
+    "no_type": "it starts only when a type that would do is configured",
+}
+_OTHERS_FIRST = frozenset(
+    {"behind", "at_quota", "max_containers", "supervisors", "spend_limit", "earlier_attempt"}
+)
+_ENDING = "nobody knows how long what runs will take"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """When a container starts, in seconds from now; None where nobody knows, as `basis` says."""
+
+    earliest_s: float | None
+    latest_s: float | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How long most took: between the 10th and the 90th of a hundred, as far as was counted.
+
+    `high_s` is None where that is beyond the histogram's last bound.
+    """
+
+    low_s: float
+    high_s: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What an estimate is made from; times are in seconds.
+
+    `elapsed_s` is how long the instance that a container has a place on has been booting, None
+    where it has none; `due_in_s` when its restart is due, `held_for_s` for how long holds keep all
+    types that would do from being created. `may_free_up` says that some instance that would do is
+    only full. `boots` is None where none was measured.
+    """
+
+    reason: Reason | None
+    boots: Spread | None
+    elapsed_s: float | None = None
+    due_in_s: float | None = None
+    held_for_s: float | None = None
+    may_free_up: bool = False
+
+
+def spread(times: Histogram) -> Spread | None:
+    """Return how long most took, None when nothing was counted."""
+    count = times.count
+    if not count:
+        return None
+    cumulative = times.cumulative()
+    low = next(i for i, total in enumerate(cumulative) if total > _LOW * count)
+    high = next(i for i, total in enumerate(cumulative) if total >= _HIGH * count)
+    return Spread(
+        low_s=times.bounds[low - 1] if low else 0.0,
+        high_s=times.bounds[high] if high < len(times.bounds) else None,
+        count=count,
+    )
+
+
+def estimate(now_is: Situation) -> Estimate:
+    """Return when a waiting container may start."""
+    code = now_is.reason.code if now_is.reason is not None else ""
+    if code in _NEVER:
+        return Estimate(earliest_s=None, latest_s=None, basis=_NEVER[code])
+    if now_is.elapsed_s is not None:
+        return _on_what_comes(now_is.boots, now_is.elapsed_s)
+    if now_is.due_in_s is not None:
+        basis = "its restart is due then; whether there is room then nobody knows"
+        return Estimate(earliest_s=max(0.0, now_is.due_in_s), latest_s=None, basis=basis)
+    return _without_a_place(now_is, code)
+
+
+def _without_a_place(now_is: Situation, code: str) -> Estimate:
+    """Return when one that has no place may start; nobody knows at the latest when."""
+    if now_is.may_free_up:
+        why = f"what would do is full: it may start when room comes free, and {_ENDING}"
+    elif code in _OTHERS_FIRST:
+        why = f"something must end first, and {_ENDING}"
+    elif now_is.held_for_s is not None:
+        return _after_holds(now_is.boots, now_is.held_for_s)
+    elif code == "creating":
+        return _after_holds(now_is.boots, 0.0)
+    else:
+        basis = "no planning pass has decided about it in a way that tells"
+        return Estimate(earliest_s=None, latest_s=None, basis=basis)
+    return Estimate(earliest_s=0.0, latest_s=None, basis=why)
+
+
+def _on_what_comes(boots: Spread | None, elapsed_s: float) -> Estimate:
+    """Return when an instance that has been coming for a while is ready."""
+    if boots is None:
+        basis = "its instance is coming; none has become ready yet from which to tell how long"
+        return Estimate(earliest_s=0.0, latest_s=None, basis=f"{basis} that takes")
+    earliest = max(0.0, boots.low_s - elapsed_s)
+    if boots.high_s is None or elapsed_s > boots.high_s:
+        basis = f"its instance takes longer than most of the last did ({_told(boots)})"
+        return Estimate(earliest_s=earliest, latest_s=None, basis=basis)
+    basis = f"its instance is coming: {_told(boots)}; unless something of higher priority comes"
+    return Estimate(earliest_s=earliest, latest_s=boots.high_s - elapsed_s, basis=basis)
+
+
+def _after_holds(boots: Spread | None, held_for_s: float) -> Estimate:
+    """Return when an instance that may be asked for only later may be ready."""
+    first = "a new instance must be created"
+    first += f", which is not tried for another {held_for_s:.0f} s" if held_for_s > 0 else ""
+    how_long = _told(boots) if boots is not None else "how long that takes was not measured yet"
+    basis = f"{first}; {how_long}; whether the cloud makes one then nobody knows"
+    low_s = boots.low_s if boots is not None else 0.0
+    return Estimate(earliest_s=held_for_s + low_s, latest_s=None, basis=basis)
+
+
+def _told(boots: Spread) -> str:
+    if boots.high_s is None:
+        return f"of {boots.count} that became ready, most took longer than {boots.low_s:g} s"
+    return f"of {boots.count} that became ready, most took {boots.low_s:g} s to {boots.high_s:g} s"

@@ -1,0 +1,267 @@
+"""Why a container is where it is: all that the engine's memory and the store say about that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dispatcher.engine import Engine
+from dispatcher.estimate import Estimate, Situation, estimate, spread
+from dispatcher.history import Happening
+from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, Reason
+from dispatcher.planner.explain import InstanceTally, TypeVerdict, tally, type_verdicts
+from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.queue import ClassKey
+from drivers.interface import InstanceType
+from pool import launching, probing, stillborn
+from pool.backoff import Hindrance, Hold
+from pool.model import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A container's place among all that wait, from 1 on; `alike` wait for just the same."""
+
+    number: int
+    of: int
+    alike: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The place that a container has on what is not ready yet.
+
+    `instance_id` is "" while the cloud has named none; `since` is when it appeared or was asked
+    for, in seconds since the epoch.
+    """
+
+    instance_id: str
+    type_name: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitView:
+    """A limit of the configuration and how much of it is used; None where that is not known."""
+
+    name: str
+    limit: float
+    used: float | None
+
+    @property
+    def is_reached(self) -> bool:
+        """Return whether nothing is left of it, as far as is known."""
+        return self.used is not None and self.used >= self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What there is to say of a container that waits."""
+
+    reason: Reason | None
+    position: Position | None
+    types: Sequence[TypeVerdict]
+    instances: InstanceTally
+    holds: Sequence[Hold]
+    limits: Sequence[LimitView]
+    claim: Claim | None
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a container is where it is; `waiting` is None for one that does not wait.
+
+    Of what was decided before `recorded_since` (seconds since the epoch) only attempts are known.
+    """
+
+    container: Container
+    sentence: str
+    waiting: Waiting | None
+    history: Sequence[Happening]
+    recorded_since: float
+
+
+def waiting_sentence(engine: Engine, container_id: str) -> str:
+    """Return why a container waits, with its position; "" when it does not or nobody knows."""
+    reason = engine.why_waiting(container_id)
+    if reason is None:
+        return ""
+    queue = engine.ledger.queue
+    if container_id not in queue:
+        return reason.message
+    place = f"position {queue.ahead_of(container_id) + 1} of {len(queue)}"
+    return f"{reason.message} ({place})"
+
+
+def explain(engine: Engine, container: Container, now: float) -> Explanation:
+    """Return all that is known of why a container, as the store has it, is where it is.
+
+    `now` is in seconds since the epoch; the value is a copy.
+    """
+    key = engine.ledger.queue.key_of(container)
+    known = engine.ledger.containers.get(container.id)
+    waits = known is not None and not known.has_open_attempt and not container.state.final
+    waiting = _waiting(engine, container, key, now) if waits else None
+    began_at = engine.pool.began_at
+    return Explanation(
+        container=container,
+        sentence=_sentence(engine, container, waiting),
+        waiting=waiting,
+        history=engine.placing.history.of(container, key, began_at=began_at, now=now),
+        recorded_since=began_at,
+    )
+
+
+def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
+    """Return in one sentence where a container is and why."""
+    if waiting is not None:
+        why = waiting_sentence(engine, container.id)
+        return f"{container.id} waits: {why or 'no planning pass has looked at it yet'}"
+    last = container.attempts[-1] if container.attempts else None
+    if container.state.final:
+        why = f": {container.reason.message}" if container.reason is not None else ""
+        return f"{container.id} {_STATES[container.state]}{why}"
+    if last is None or last.outcome is not None:
+        return f"{container.id} is {container.state.value}; its next state is being written"
+    where = f"{last.instance_id} ({last.instance_type}), attempt {last.number}"
+    if last.ending is not None:
+        return f"{container.id} is being ended on {where}"
+    doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
+    return f"{container.id} {doing} on {where}"
+
+
+_STATES = {
+    ContainerState.SUCCEEDED: "has succeeded",
+    ContainerState.FAILED: "has failed",
+    ContainerState.CANCELLED: "was cancelled",
+}
+
+
+def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) -> Waiting:
+    pool = engine.pool
+    in_flight = launching.types_in_flight(pool)
+    unproven = pool.stillborn > 0 and stillborn.unproven(pool)
+
+    def hindrance(type_: InstanceType) -> Hindrance | None:
+        return pool.holds.hindrance(type_, in_flight=in_flight, unproven=unproven, now=now)
+
+    verdicts = type_verdicts(
+        engine.types.values(),
+        key,
+        max_price_factor=engine.settings.max_price_factor,
+        hindrance=hindrance,
+    )
+
+    def is_offline(worker: Worker) -> bool:
+        return probing.is_offline(pool, worker, now)
+
+    instances = tally(
+        pool.workers.values(),
+        key,
+        verdicts={verdict.name: verdict for verdict in verdicts},
+        rules=engine.placing.rules,
+        is_offline=is_offline,
+        now=now,
+    )
+    eligible = [engine.types[verdict.name] for verdict in verdicts if verdict.eligible]
+    slot = engine.placing.claimed_slot(container.id)
+    claim = _claim(engine, slot) if slot is not None else None
+    reason = engine.why_waiting(container.id)
+    due = engine.ledger.holdbacks.due(container.id)
+    return Waiting(
+        reason=reason,
+        position=_position(engine, container.id),
+        types=verdicts,
+        instances=instances,
+        holds=[
+            hold
+            for hold in pool.holds.active(now)
+            if any(pool.holds.covers(hold.scope, type_) for type_ in eligible)
+        ],
+        limits=_limits(engine, container, now),
+        claim=claim,
+        estimate=estimate(
+            Situation(
+                reason=reason,
+                boots=spread(pool.statistics.time_to_ready_s),
+                elapsed_s=_elapsed_s(slot, claim, now),
+                due_in_s=None if due is None else due - now,
+                held_for_s=_held_for_s([hindrance(type_) for type_ in eligible], now),
+                may_free_up=instances.count("exhausted") > 0,
+            )
+        ),
+    )
+
+
+def _position(engine: Engine, container_id: str) -> Position | None:
+    queue = engine.ledger.queue
+    request_class = queue.class_of(container_id)
+    if request_class is None:
+        return None
+    number = queue.ahead_of(container_id) + 1
+    return Position(number=number, of=len(queue), alike=len(request_class))
+
+
+def _claim(engine: Engine, slot: Slot) -> Claim:
+    worker = engine.pool.workers.get(slot.id)
+    if worker is not None:
+        return Claim(instance_id=slot.id, type_name=slot.type.name, since=worker.appeared_at)
+    pending = engine.pool.launches.get(slot.id)
+    since = pending.launch.created_at if pending is not None else 0.0
+    return Claim(instance_id="", type_name=slot.type.name, since=since)
+
+
+def _elapsed_s(slot: Slot | None, claim: Claim | None, now: float) -> float | None:
+    """Return how long the instance of a claim boots, 0.0 while there is none yet."""
+    if slot is None or claim is None:
+        return None
+    return max(0.0, now - claim.since) if slot.kind is SlotKind.COMING else 0.0
+
+
+def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | None:
+    """Return for how long none of some types may be created, None when one may be now."""
+    ends = []
+    for hindrance in hindrances:
+        if hindrance is None:
+            return None
+        ends.append(now if hindrance.until is None else hindrance.until)
+    return max(0.0, min(ends) - now) if ends else None
+
+
+def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]:
+    """Return the limits that can keep a container from being placed, with what is used of each."""
+    pool, settings = engine.pool, engine.settings
+    hoped_for = pool.hoped_for()
+    there = len(pool.workers) + len(hoped_for) + len(pool.missing)
+    placed = len(engine.ledger.open_attempts)
+    found = [
+        LimitView(name="max_instances", limit=settings.max_instances, used=there),
+        LimitView(
+            name="max_concurrent_creates",
+            limit=pool.settings.max_concurrent_creates,
+            used=len(launching.types_in_flight(pool)),
+        ),
+    ]
+    limit = engine.concurrency.limit(now)
+    if limit is not None:
+        found.append(LimitView(name="max_containers", limit=limit, used=placed))
+    supervisors = engine.concurrency.supervisors(limit)
+    if supervisors is not None and container.spec.supervisor:
+        used = engine.ledger.supervisors_placed()
+        found.append(LimitView(name="supervisor_fraction", limit=supervisors, used=used))
+    if settings.max_hourly_spend_usd is not None:
+        types = [worker.type for worker in pool.workers.values()]
+        types += [launching.type_of(pool, pending.launch) for pending in hoped_for]
+        spent = float(sum(type_.price_usd_per_hour for type_ in types))
+        maximum = float(settings.max_hourly_spend_usd)
+        found.append(LimitView(name="max_hourly_spend", limit=maximum, used=spent))
+    for kind, name, spends in (
+        ("project", container.project, settings.max_hourly_spend_usd_per_project),
+        ("user", container.user, settings.max_hourly_spend_usd_per_user),
+    ):
+        most = spends.get(name, spends.get(EVERYBODY_ELSE))
+        if most is not None:
+            setting = f"max_hourly_spend_per_{kind}"
+            found.append(LimitView(name=setting, limit=float(most), used=None))
+    return found

@@ -1,0 +1,195 @@
+"""Which types and instances would do for a request, and what keeps the others from it; pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from dispatcher.planner.fit import label_rejections, need, price_order, rejections
+from dispatcher.planner.reasons import clock
+from dispatcher.planner.room import Rules
+from dispatcher.queue import ClassKey
+from drivers.interface import InstanceType
+from pool.backoff import Hindrance, HindranceKind
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import charge
+
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeVerdict:
+    """One instance type: whether it would do, why not, and why none is created all the same.
+
+    `rejections` are for ever, `hindrance` passes; "" for none.
+    """
+
+    name: str
+    price_usd_per_hour: Decimal
+    preemptible: bool
+    rejections: tuple[str, ...]
+    hindrance: str
+
+    @property
+    def eligible(self) -> bool:
+        """Return whether the container may run on it."""
+        return not self.rejections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """How many instances one cause keeps from taking a container; `ids` names a few of them."""
+
+    cause: str
+    count: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceTally:
+    """All instances by the first thing that keeps each from taking a container.
+
+    `exhausted` counts the full ones again, by each dimension in which they lack room.
+    """
+
+    total: int
+    fates: tuple[Fate, ...]
+    exhausted: tuple[tuple[str, int], ...] = field(default=())
+
+    def count(self, cause: str) -> int:
+        """Return how many instances a cause concerns."""
+        return next((fate.count for fate in self.fates if fate.cause == cause), 0)
+
+
+def type_verdicts(
+    types: Iterable[InstanceType],
+    key: ClassKey,
+    *,
+    max_price_factor: float,
+    hindrance: Callable[[InstanceType], Hindrance | None],
+) -> list[TypeVerdict]:
+    """Return what is to be said of each type, the cheapest first."""
+    ordered = sorted(types, key=price_order)
+    found = {
+        type_.name: rejections(type_, key.resources, key.constraints, key.unnamed)
+        for type_ in ordered
+    }
+    cheapest = next((type_ for type_ in ordered if not found[type_.name]), None)
+    if cheapest is not None:
+        limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
+        for type_ in ordered:
+            if not found[type_.name] and type_.price_usd_per_hour > limit:
+                found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
+    return [
+        TypeVerdict(
+            name=type_.name,
+            price_usd_per_hour=type_.price_usd_per_hour,
+            preemptible=type_.preemptible,
+            rejections=tuple(found[type_.name]),
+            hindrance=_told(hindrance(type_)),
+        )
+        for type_ in ordered
+    ]
+
+
+def _too_dear(type_: InstanceType, cheapest: InstanceType, max_price_factor: float) -> str:
+    return (
+        f"${type_.price_usd_per_hour}/h is more than {max_price_factor:g} times the "
+        f"${cheapest.price_usd_per_hour}/h of {cheapest.name}, the cheapest that would do "
+        "(max_price_factor)"
+    )
+
+
+_HELD = {
+    HindranceKind.QUOTA: "at quota",
+    HindranceKind.CAPACITY: "at capacity",
+    HindranceKind.OTHER: "creates held",
+}
+
+
+def _told(hindrance: Hindrance | None) -> str:
+    if hindrance is None:
+        return ""
+    if hindrance.until is None:
+        return hindrance.message
+    return f"{_HELD[hindrance.kind]} until {clock(hindrance.until)}: {hindrance.message}"
+
+
+def tally(
+    workers: Iterable[Worker],
+    key: ClassKey,
+    *,
+    verdicts: Mapping[str, TypeVerdict],
+    rules: Rules,
+    is_offline: Callable[[Worker], bool],
+    now: float,
+) -> InstanceTally:
+    """Return what keeps each instance from taking one container of a class.
+
+    `verdicts` are by the name of the type. An instance whose labels are not the wanted ones counts
+    there, whatever else there is to be said of it.
+    """
+    unlabelled: dict[str, bool] = {}
+    ids: dict[str, list[str]] = defaultdict(list)
+    exhausted: Counter[str] = Counter()
+    for worker in workers:
+        name = worker.type.name
+        if name not in unlabelled:
+            unlabelled[name] = bool(label_rejections(worker.type, key.constraints))
+        verdict = verdicts.get(name)
+        cause = "label" if unlabelled[name] else ""
+        cause = cause or ("" if verdict is not None and verdict.eligible else "type")
+        cause = cause or _condition(worker, offline=is_offline(worker), now=now)
+        if not cause:
+            short = _shortages(worker, key, rules)
+            exhausted.update(short)
+            cause = "exhausted" if short else "fits"
+        ids[cause].append(worker.id)
+    fates = tuple(
+        Fate(cause=cause, count=len(ids[cause]), ids=tuple(sorted(ids[cause])[:MOST_NAMED]))
+        for cause in CAUSES
+        if ids.get(cause)
+    )
+    total = sum(fate.count for fate in fates)
+    return InstanceTally(total=total, fates=fates, exhausted=tuple(sorted(exhausted.items())))
+
+
+CAUSES: Mapping[str, str] = {
+    "label": "lack a wanted label",
+    "type": "are of a type that would not do",
+    "shutdown": "are being shut down",
+    "held": "are held by an admin",
+    "draining": "are drained",
+    "broken": "are broken",
+    "offline": "have lost contact",
+    "booting": "are not ready yet",
+    "overloaded": "say that too much runs there",
+    "exhausted": "are full",
+    "fits": "have room",
+}
+"""What may be said of instances, in the order in which it is told."""
+
+
+def _condition(worker: Worker, *, offline: bool, now: float) -> str:
+    """Return what keeps a worker from taking anything, "" for nothing."""
+    facts = (
+        ("shutdown", worker.state is WorkerState.SHUTDOWN),
+        ("held", worker.behavior is IdleBehavior.HOLD),
+        ("draining", worker.behavior is IdleBehavior.DRAIN),
+        ("broken", bool(worker.broken)),
+        ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
+        ("offline", offline),
+        ("overloaded", now < worker.overloaded_until),
+    )
+    return next((cause for cause, is_so in facts if is_so), "")
+
+
+def _shortages(worker: Worker, key: ClassKey, rules: Rules) -> list[str]:
+    """Return in which dimensions a worker lacks room, [] when there is enough."""
+    wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.sharers)
+    short = wanted.shortages(worker.free)
+    if rules.is_full(len(worker.attempts)):
+        short.append("containers")
+    return short

@@ -1,0 +1,194 @@
+"""`longshore explain` and its route over real HTTP: what a stranger reads, and the data."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.cli.explain import EstimateView, start
+from dispatcher.cli.main import main
+from dispatcher.estimate import Estimate
+from dispatcher.explanation import Claim, Explanation, LimitView, Position, Waiting
+from dispatcher.history import Happening
+from dispatcher.model import Container, Reason
+from dispatcher.planner.explain import Fate, InstanceTally, TypeVerdict
+from pool.backoff import EVERYTHING, Hold, HoldCause, Scope
+from tests.api_server import connected
+from tests.cli_server import CliServer, cli_server
+from tests.fake_backend import EPOCH
+from tests.samples import make_container
+
+Capture = pytest.CaptureFixture[str]
+
+TYPES = (
+    TypeVerdict(
+        name="small",
+        price_usd_per_hour=Decimal("0.05"),
+        preemptible=False,
+        rejections=("too small in memory", "label gpu=\x1b[31ma100 missing"),
+        hindrance="",
+    ),
+    TypeVerdict(
+        name="large",
+        price_usd_per_hour=Decimal("0.19"),
+        preemptible=True,
+        rejections=(),
+        hindrance="at capacity until 03:04:05 UTC: the region is out of " + "them " * 20,
+    ),
+)
+HOLDS = (
+    Hold(
+        cause=HoldCause.CAPACITY,
+        scope=Scope(type_name="large"),
+        since=EPOCH,
+        until=EPOCH + 60,
+        reason="none left",
+    ),
+    Hold(
+        cause=HoldCause.RATE_LIMIT,
+        scope=EVERYTHING,
+        since=EPOCH,
+        until=EPOCH + 5,
+        reason="too many calls",
+    ),
+)
+WAITING = Waiting(
+    reason=Reason(code="at_capacity", message="the cloud is short of large"),
+    position=Position(number=3, of=20, alike=7),
+    types=TYPES,
+    instances=InstanceTally(
+        total=9,
+        fates=(
+            Fate(cause="label", count=2, ids=("i-1", "i-2")),
+            Fate(cause="exhausted", count=7, ids=("i-3", "i-4", "i-5")),
+        ),
+        exhausted=(("cpus", 7), ("licence", 1)),
+    ),
+    holds=HOLDS,
+    limits=(
+        LimitView(name="max_instances", limit=9, used=9),
+        LimitView(name="max_hourly_spend_per_user", limit=2.5, used=None),
+    ),
+    claim=Claim(instance_id="", type_name="large", since=time.time() - 61),
+    estimate=Estimate(earliest_s=60.0, latest_s=None, basis="because"),
+)
+
+
+def explanation(container: Container, waiting: Waiting | None = WAITING) -> Explanation:
+    history = (
+        Happening(at=EPOCH, kind="submitted", message="submitted by u"),
+        Happening(at=EPOCH + 1, kind="at_capacity", message="the cloud is short of large"),
+    )
+    return Explanation(
+        container=container,
+        sentence=f"{container.id} waits: the cloud is short of large (position 3 of 20)",
+        waiting=waiting,
+        history=history,
+        recorded_since=EPOCH,
+    )
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server() as running:
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        running.do(lambda backend: backend.explained.update({"c-1": explanation(C1)}))
+        running.do(lambda backend: setattr(backend, "_containers", {"c-1": C1}))
+        yield running
+
+
+C1 = make_container(1)
+
+
+def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
+    server: CliServer, capsys: Capture
+) -> None:
+    assert main(["explain", "c-1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "c-1 waits: the cloud is short of large (position 3 of 20)"
+    assert max(map(len, lines)) <= 100
+    text = " ".join(" ".join(lines).split())
+    for part in (
+        "starts in 1m00s or later, nobody knows how much: because",
+        "position 3 of 20, 7 of them just alike",
+        "has a place on a new large that is being created, 1m0",
+        "limits reached max_instances: 9 of 9",
+        "small $0.05/h no: too small in memory, label gpu=\\x1b[31ma100 missing",
+        "large $0.19/h yes, but at capacity until 03:04:05 UTC",
+        "instances (9) 2 lack a wanted label: i-1, i-2 ",
+        "7 are full (too little room: 7 in cpus, 1 in licence): i-3, i-4, i-5, ...",
+        "(capacity): none left",
+        "all until",
+        "the cloud is short of large",
+    ):
+        assert part in text
+    assert server.paths == ["/v1/containers/c-1/explain"]
+
+
+@pytest.mark.usefixtures("server")
+def test_json_is_what_the_server_said(capsys: Capture) -> None:
+    assert main(["explain", "c-1", "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["state"] == "queued"
+    waiting = seen["waiting"]
+    assert (waiting["position"], waiting["queue_length"], waiting["alike"]) == (3, 20, 7)
+    assert [each["eligible"] for each in waiting["types"]] == [False, True]
+    assert waiting["types"][1]["price_usd_per_hour"] == 0.19
+    assert waiting["instances"]["exhausted"] == {"cpus": 7, "licence": 1}
+    assert waiting["holds"][0]["until"] == "2023-11-14T22:14:20.000Z"
+    assert waiting["limits"][0] == {
+        "name": "max_instances",
+        "limit": 9.0,
+        "used": 9.0,
+        "reached": True,
+    }
+    assert waiting["claim"]["instance"] is None
+    assert waiting["estimate"] == {"earliest_s": 60.0, "latest_s": None, "basis": "because"}
+    assert seen["history"][0]["at"] == "2023-11-14T22:13:20.000Z"
+    assert seen["recorded_since"] == "2023-11-14T22:13:20.000Z"
+
+
+def test_one_that_does_not_wait_has_its_sentence_and_its_history_only(
+    server: CliServer, capsys: Capture
+) -> None:
+    ended = replace(explanation(C1, waiting=None), sentence="c-1 has succeeded")
+    server.do(lambda backend: backend.explained.update({"c-1": ended}))
+    assert main(["explain", "c-1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["c-1 has succeeded", "", "what happened"]
+    assert len(lines) == 5
+
+
+@pytest.mark.usefixtures("server")
+def test_an_unknown_id_is_a_failure_with_a_sentence(capsys: Capture) -> None:
+    assert main(["explain", "c-9"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "there is no container c-9" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("earliest_s", "latest_s", "said"),
+    [
+        (None, None, "not known when: why"),
+        (0.0, None, "not known when: why"),
+        (61.0, None, "in 1m01s or later, nobody knows how much: why"),
+        (0.0, 35.0, "in 0s to 35s: why"),
+    ],
+)
+def test_a_start_that_is_not_known_is_said_to_be_so(
+    earliest_s: float | None, latest_s: float | None, said: str
+) -> None:
+    assert start(EstimateView(earliest_s=earliest_s, latest_s=latest_s, basis="why")) == said
+
+
+async def test_the_route_refuses_parameters_unknown_ids_and_other_methods() -> None:
+    async with connected() as client:
+        assert (await client.call("GET", "/v1/containers/c-9/explain"))[0] == 404
+        assert (await client.call("GET", "/v1/containers/c-9/explain?x=1"))[0] == 400
+        assert (await client.call("POST", "/v1/containers/c-9/explain", json={}))[0] == 405

@@ -1,0 +1,286 @@
+"""What `explain` says of containers, from a real engine over a made-up cloud."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.explanation import Explanation, Waiting, explain, waiting_sentence
+from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
+from drivers.errors import CapacityError, CapacityScope
+from pool.messages import CreateInstance, Probe, SignalAttempt
+from pool.model import IdleBehavior, PoolSettings
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+
+TOO_DEAR = (
+    "$0.492/h is more than 1.5 times the $0.246/h of t2, the cheapest that would do "
+    "(max_price_factor)"
+)
+
+
+def told(rig: Rig, container_id: str) -> Explanation:
+    return explain(rig.engine, rig.containers[container_id], rig.now)
+
+
+def waiting(rig: Rig, container_id: str) -> Waiting:
+    found = told(rig, container_id).waiting
+    assert found is not None
+    return found
+
+
+def kinds(rig: Rig, container_id: str) -> list[str]:
+    return [each.kind for each in told(rig, container_id).history]
+
+
+def by_type(rig: Rig, container_id: str) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.rejections for each in waiting(rig, container_id).types}
+
+
+def fates(rig: Rig, container_id: str) -> dict[str, int]:
+    return {fate.cause: fate.count for fate in waiting(rig, container_id).instances.fates}
+
+
+def constrained(number: int, constraints: Constraints, *, cpus: float = 1) -> Container:
+    return make_container(number, cpus=cpus, constraints=constraints)
+
+
+def test_every_type_is_told_with_its_price_and_every_reason_the_cheapest_first() -> None:
+    rig = Rig(
+        make_type(2),
+        make_type(1),
+        make_type(4),
+        make_type(3, labels=(("zone", "eu"),)),
+        settings=SchedulerSettings(max_instances=1, max_price_factor=1.5),
+    )
+    rig.submit(make_container(1, cpus=1, priority=900), make_container(2, cpus=2))
+    assert by_type(rig, "c-2") == {
+        "t1": ("too small in cpus", "too small in memory"),
+        "t2": (),
+        "t3": (),
+        "t4": (TOO_DEAR,),
+    }
+    found = waiting(rig, "c-2").types
+    assert [each.price_usd_per_hour for each in found] == [
+        Decimal("0.123"),
+        Decimal("0.246"),
+        Decimal("0.369"),
+        Decimal("0.492"),
+    ]
+
+
+def test_label_gpu_a100_wanted_nobody_has_it_counts_as_filtered_and_not_as_exhausted() -> None:
+    rig = Rig(make_type(1), make_type(2))
+    for name in ("t1", "t1", "t2"):
+        rig.boot(name)
+    rig.advance(60)
+    rig.submit(constrained(1, Constraints(labels=(("gpu", "a100"),))))
+    found = waiting(rig, "c-1")
+    assert found.reason is not None
+    assert found.reason.code == "no_type"
+    assert fates(rig, "c-1") == {"label": 3}
+    assert found.instances.exhausted == ()
+    assert by_type(rig, "c-1")["t1"] == ("label gpu=a100 missing",)
+    assert (found.estimate.earliest_s, found.estimate.latest_s) == (None, None)
+    assert "only when a type that would do is configured" in found.estimate.basis
+
+
+def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -> None:
+    rig = Rig(
+        make_type(2),
+        make_type(1),
+        settings=SchedulerSettings(max_instances=4, max_price_factor=3),
+    )
+    for name in ("t2", "t2", "t2", "t1"):
+        rig.boot(name)
+    rig.advance(60)
+    workers = rig.engine.pool.workers
+    rig.submit(make_container(1, cpus=2))
+    full = rig.started_on()["c-1"]
+    others = [w for w in sorted(workers) if workers[w].type.name == "t2" and w != full]
+    workers[others[0]].behavior = IdleBehavior.HOLD
+    workers[others[1]].verdict = "no good"
+    rig.engine.pool.touched.update(others)
+    rig.submit(make_container(2, cpus=2))
+    found = waiting(rig, "c-2").instances
+    assert fates(rig, "c-2") == {"type": 1, "held": 1, "broken": 1, "exhausted": 1}
+    assert found.total == 4
+    assert dict(found.exhausted) == {"cpus": 1, "memory": 1}
+    assert {fate.cause: fate.ids for fate in found.fates}["held"] == (others[0],)
+    estimate = waiting(rig, "c-2").estimate
+    assert (estimate.earliest_s, estimate.latest_s) == (0.0, None)
+    assert "nobody knows how long what runs will take" in estimate.basis
+
+
+def test_full_by_number_of_containers_is_told_as_such() -> None:
+    rig = Rig(
+        make_type(4), settings=SchedulerSettings(max_instances=1, max_containers_per_instance=1)
+    )
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(30)
+    assert dict(waiting(rig, "c-2").instances.exhausted) == {"containers": 1}
+
+
+def test_position_and_class_count_all_that_wait_before_it() -> None:
+    rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=1))
+    rig.submit(make_container(1, cpus=2, priority=900))
+    rig.advance(30)
+    rig.submit(make_container(2, cpus=2), make_container(3, cpus=1), make_container(4, cpus=2))
+    rig.submit(make_container(5, cpus=1, priority=800))
+    place = waiting(rig, "c-4").position
+    assert place is not None
+    assert (place.number, place.of, place.alike) == (4, 4, 2)
+    assert waiting_sentence(rig.engine, "c-5").endswith(" (position 1 of 4)")
+    assert waiting_sentence(rig.engine, "c-4").endswith(" (position 4 of 4)")
+    assert told(rig, "c-4").sentence.startswith("c-4 waits: behind c-5")
+    assert waiting_sentence(rig.engine, "c-1") == ""
+    limits = {limit.name: limit.is_reached for limit in waiting(rig, "c-4").limits}
+    assert limits == {"max_instances": True, "max_concurrent_creates": False}
+
+
+def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> None:
+    rig = Rig(make_type(1), make_type(2), pool=PoolSettings(capacity_hold_s=60))
+    short = CapacityError("none left", scope=CapacityScope.ALL)
+    rig.create_error = lambda _command: short
+    rig.submit(make_container(1))
+    found = waiting(rig, "c-1")
+    assert found.reason is not None
+    assert found.reason.code == "at_capacity"
+    assert [(hold.cause.value, hold.until) for hold in found.holds] == [("capacity", 1060.0)]
+    assert found.types[0].hindrance == "at capacity until 00:17:40 UTC: none left"
+    assert (found.estimate.earliest_s, found.estimate.latest_s) == (60.0, None)
+    rig.advance(20)
+    assert waiting(rig, "c-1").estimate.earliest_s == pytest.approx(40.0)
+
+
+def test_a_hold_that_concerns_no_type_that_would_do_is_left_out() -> None:
+    rig = Rig(make_type(1), make_type(2), settings=SchedulerSettings(max_price_factor=1))
+    short = CapacityError("none left", scope=CapacityScope.TYPE)
+    rig.create_error = lambda command: short if command.launch.type_name == "t2" else None
+    rig.silent.add(Probe)
+    rig.submit(make_container(1, cpus=2), make_container(2))
+    assert [hold.scope.type_name for hold in waiting(rig, "c-1").holds] == ["t2"]
+    assert list(waiting(rig, "c-2").holds) == []
+
+
+def test_the_estimate_of_a_claim_is_what_others_took_less_what_has_passed() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    claim = waiting(rig, "c-1").claim
+    assert claim is not None
+    assert (claim.type_name, claim.since, claim.instance_id != "") == ("t1", 1000.0, True)
+    unknown = waiting(rig, "c-1").estimate
+    assert (unknown.earliest_s, unknown.latest_s) == (0.0, None)
+    assert "none has become ready yet" in unknown.basis
+    for seconds in (31.0, 35.0, 44.0):
+        rig.engine.pool.statistics.time_to_ready_s.observe(seconds)
+    rig.advance(10)
+    known = waiting(rig, "c-1").estimate
+    assert (known.earliest_s, known.latest_s) == (20.0, 35.0)
+    assert "of 3 that became ready, most took 30 s to 45 s" in known.basis
+    rig.advance(40)
+    late = waiting(rig, "c-1").estimate
+    assert (late.earliest_s, late.latest_s) == (0.0, None)
+    assert "takes longer than most" in late.basis
+
+
+def test_a_claim_on_what_is_still_being_created_has_no_instance_yet() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(CreateInstance)
+    rig.submit(make_container(1))
+    claim = waiting(rig, "c-1").claim
+    assert claim is not None
+    assert (claim.instance_id, claim.type_name, claim.since) == ("", "t1", 1000.0)
+
+
+def test_what_is_held_back_has_no_position() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1, priority=0))
+    found = waiting(rig, "c-1")
+    assert found.position is None
+    assert waiting_sentence(rig.engine, "c-1") == "held back: its priority is 0"
+    assert "priority is set above 0" in found.estimate.basis
+
+
+def test_a_restart_delay_is_the_earliest_start() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1, retries=Retries(most=3, delay_s=15)))
+    rig.advance(30)
+    rig.exit("c-1-1", code=1)
+    rig.advance(0)
+    rig.exit("c-1-2", code=1)
+    found = waiting(rig, "c-1")
+    assert found.reason is not None
+    assert found.reason.code == "restart_delay"
+    assert found.estimate.earliest_s == 15.0
+    assert [k for k in kinds(rig, "c-1") if k in ("placed", "started", "ended")] == [
+        "placed",
+        "started",
+        "ended",
+        "placed",
+        "started",
+        "ended",
+    ]
+
+
+def test_the_history_has_what_was_decided_in_order_with_times() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
+    rig.submit(replace(make_container(1, priority=900), created_at=rig.now))
+    rig.advance(30)
+    rig.submit(replace(make_container(2), created_at=rig.now))
+    waited_since = rig.now
+    rig.advance(60)
+    rig.set_priority("c-2", 700)
+    rig.exit("c-1-1")
+    rig.advance(5)
+    rig.cancel("c-2")
+    rig.silent.discard(SignalAttempt)
+    history = told(rig, "c-2").history
+    assert [each.at for each in history] == sorted(each.at for each in history)
+    found = [each.kind for each in history]
+    assert found == ["submitted", "at_quota", "priority", "placed", "started", "cancel"]
+    assert history[1].at == waited_since
+    assert history[2].message == "its priority was set to 700"
+    assert told(rig, "c-1").waiting is None
+    assert kinds(rig, "c-1")[-1] == "succeeded"
+
+
+def test_locks_and_unlocks_are_in_the_history_and_hide_the_reasons_of_the_class() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(replace(make_container(1), created_at=rig.now))
+    assert kinds(rig, "c-1") == ["submitted", "locked"]
+    rig.advance(1)
+    rig.set_priority("c-1", 0)
+    assert kinds(rig, "c-1")[2:] == ["priority", "unlocked"]
+
+
+def test_after_a_restart_attempts_are_known_and_the_gap_is_told() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
+    rig.submit(make_container(1), replace(make_container(2), created_at=rig.now))
+    rig.advance(30)
+    rig.crash()
+    rig.advance(30)
+    assert [k for k in kinds(rig, "c-1") if k != "restart"] == ["submitted", "placed", "started"]
+    assert kinds(rig, "c-2") == ["submitted", "restart", "at_quota"]
+    assert told(rig, "c-2").recorded_since == 1030.0
+
+
+def test_who_runs_and_who_has_ended_is_told_in_a_sentence() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.advance(30)
+    worker = rig.started_on()["c-1"]
+    assert told(rig, "c-1").sentence == f"c-1 runs on {worker} (t1), attempt 1"
+    rig.exit("c-1-1", code=3)
+    assert told(rig, "c-1").sentence == f"c-1 has failed: {_reason(rig, 'c-1')}"
+    assert told(rig, "c-1").waiting is None
+
+
+def _reason(rig: Rig, container_id: str) -> str:
+    reason = rig.containers[container_id].reason
+    assert reason is not None
+    return reason.message
