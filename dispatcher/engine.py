@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from dispatcher import admins, ledger_check
+from dispatcher.accounts import SpendLimits
 from dispatcher.instance_records import record_of
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
@@ -106,15 +107,13 @@ class Engine:
             dice=dice,
             quota_groups=quota_groups,
         )
-        self.ledger = Ledger(
-            queue=Queue(self._eligible),
-            types=types,
-            placement=settings.placement,
-            max_lost_attempts=settings.max_lost_attempts,
-        )
-        self.placing = Placing(pool=self.pool, ledger=self.ledger, settings=settings)
-        self.concurrency = self.placing.concurrency
         self.records: dict[str, InstanceRecord] = {}
+        queue = Queue(self._eligible, SpendLimits(settings).account_of)
+        self.ledger = Ledger(queue=queue, types=types, settings=settings)
+        self.placing = Placing(
+            pool=self.pool, ledger=self.ledger, settings=settings, records=self.records
+        )
+        self.concurrency = self.placing.concurrency
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
         self._restore(recovered)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 
+from dispatcher.accounts import SpendLimits
 from dispatcher.cost import cost_of
 from dispatcher.holdbacks import Holdbacks
 from dispatcher.messages import Change, Publication, PublishContainer, SaveAttempt, SaveContainer
@@ -17,14 +17,22 @@ from dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
-    Placement,
     Reason,
+    SchedulerSettings,
     resources_of,
 )
-from dispatcher.outcomes import final_reason, judge_exit, restart_due, was_placed, when_cancelled
+from dispatcher.outcomes import (
+    final_reason,
+    judge_exit,
+    may_try_again,
+    restart_due,
+    was_placed,
+    when_cancelled,
+)
 from dispatcher.planner.fit import given_on
 from dispatcher.queue import Queue
 from dispatcher.spec_size import spec_bytes
+from dispatcher.spend import AttemptSpend
 from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
@@ -43,7 +51,8 @@ class Ledger:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal.
 
     `waiting_since` has, for each container that could run and is not known to, since when;
-    `holdbacks` are those that wait outside the queue, for a time or for an earlier process.
+    `holdbacks` are those that wait outside the queue, for a time or for an earlier process; `spend`
+    is what the open attempts cost those who have a limit of it.
     """
 
     def __init__(
@@ -51,8 +60,7 @@ class Ledger:
         *,
         queue: Queue,
         types: Mapping[str, InstanceType],
-        placement: Placement,
-        max_lost_attempts: int,
+        settings: SchedulerSettings,
     ) -> None:
         self.containers: dict[str, Container] = {}
         self.open_attempts: dict[str, str] = {}
@@ -66,8 +74,8 @@ class Ledger:
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
         self._types = types
-        self._placement = placement
-        self._max_lost_attempts = max_lost_attempts
+        self._settings = settings
+        self.spend = AttemptSpend(SpendLimits(settings), types, settings.placement)
 
     def admit(self, container: Container) -> None:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
@@ -82,6 +90,7 @@ class Ledger:
             return
         attempt = container.attempts[-1]
         self.open_attempts[attempt.id] = container.id
+        self.spend.opened(container, attempt)
         if attempt.started_at is None:
             self.waiting_since[container.id] = since
 
@@ -179,6 +188,7 @@ class Ledger:
         )
         self.queue.discard(container_id)
         self.open_attempts[attempt.id] = container_id
+        self.spend.opened(container, attempt)
         self.save(
             replace(
                 container,
@@ -295,6 +305,7 @@ class Ledger:
     ) -> Attempt:
         """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
+        self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1
         attempt = replace(
@@ -303,13 +314,15 @@ class Ledger:
             reason=reason,
             finished_at=attempt.finished_at or max(now, attempt.started_at or attempt.created_at),
         )
+        type_ = self._types.get(attempt.instance_type)
         container = replace(
             container,
             attempts=(*container.attempts[:-1], attempt),
-            cost_usd=container.cost_usd + self._cost(container, attempt),
+            cost_usd=container.cost_usd
+            + cost_of(attempt, resources_of(container, attempt), type_, self._settings.placement),
         )
         state = _OUTCOME_STATES.get(outcome)
-        if outcome is AttemptOutcome.LOST and not self._may_try_again(container):
+        if outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
             state = ContainerState.FAILED
         elif outcome is AttemptOutcome.FAILED:
             if self._restart_later(container, now):
@@ -334,21 +347,6 @@ class Ledger:
             return False
         self.holdbacks.until(container.id, min(due, now + container.spec.retries.delay_s))
         return True
-
-    def _may_try_again(self, container: Container) -> bool:
-        """Return whether a container whose latest attempt was lost goes back to the queue.
-
-        What never started has lost nothing, and is tried again even where the user wants no retry.
-        """
-        last = container.attempts[-1]
-        lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
-        never_started = last.reason is not None and last.reason.code == "never_started"
-        return (container.spec.retry_lost or never_started) and lost < self._max_lost_attempts
-
-    def _cost(self, container: Container, attempt: Attempt) -> Decimal:
-        """Return what an ended attempt cost; of a type that is not configured, all of it."""
-        type_ = self._types.get(attempt.instance_type)
-        return cost_of(attempt, resources_of(container, attempt), type_, self._placement)
 
     def finish(
         self,

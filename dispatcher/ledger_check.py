@@ -20,6 +20,7 @@ def check(ledger: Ledger) -> None:
             raise BugError(f"{container_id} is held back and is not in memory")
     for container_id in sorted(ledger.waiting_since.keys() - ledger.containers.keys()):
         raise BugError(f"{container_id} waits for a start and is not in memory")
+    ledger.spend.check(ledger.containers.values())
     for attempt_id, container_id in ledger.open_attempts.items():
         if container_id not in ledger.containers:
             raise BugError(f"{attempt_id} is open, its container is not in memory")

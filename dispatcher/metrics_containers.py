@@ -13,7 +13,7 @@ from dispatcher.metrics_histograms import histogram
 from dispatcher.model import ContainerState
 from dispatcher.placing import Placing
 
-_OVER_QUOTA = frozenset({"at_quota", "behind"})
+_OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
 
 
 def families(engine: Engine, now: float) -> Iterator[Metric]:

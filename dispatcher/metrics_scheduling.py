@@ -32,6 +32,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "1 while a quota holds creates, or max_instances keeps something waiting.",
         value=float(engine.placing.at_quota),
     )
+    yield from _spending(engine)
     limit = GaugeMetricFamily(
         "longshore_concurrency_limit",
         "Containers that may run or have a place: by a quota, by max_containers, or since the "
@@ -42,3 +43,21 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     if containers is not None:
         limit.add_metric((), containers)
     yield limit
+
+
+def _spending(engine: Engine) -> Iterator[Metric]:
+    """Yield what all instances cost and may cost, without samples while there is no such limit."""
+    spent = GaugeMetricFamily(
+        "longshore_hourly_spend_usd",
+        "What all instances cost an hour, with those being created; no sample without limits.",
+    )
+    limit = GaugeMetricFamily(
+        "longshore_hourly_spend_limit_usd",
+        "What all instances may cost an hour (max_hourly_spend); no sample without this limit.",
+    )
+    spend = engine.placing.spend
+    if spend is not None:
+        spent.add_metric((), float(spend.total))
+        if spend.limits.cluster is not None:
+            limit.add_metric((), float(spend.limits.cluster))
+    yield from (spent, limit)

@@ -9,6 +9,7 @@ from dispatcher.model import (
     AttemptOutcome,
     Container,
     Reason,
+    SchedulerSettings,
     resources_of,
 )
 from pool.model import AttemptExit, ExitKind
@@ -134,3 +135,14 @@ def _time_of_day(at: float) -> str:
     minutes, seconds = divmod(int(at) % _DAY_S, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{seconds:02}"
+
+
+def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
+    """Return whether a container whose latest attempt was lost goes back to the queue.
+
+    What never started has lost nothing, and is tried again even where the user wants no retry.
+    """
+    last = container.attempts[-1]
+    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
+    never_started = last.reason is not None and last.reason.code == "never_started"
+    return (container.spec.retry_lost or never_started) and lost < settings.max_lost_attempts

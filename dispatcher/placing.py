@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from dispatcher.accounts import SpendLimits
 from dispatcher.concurrency import Concurrency
 from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
-from dispatcher.model import ContainerState, Reason, SchedulerSettings
+from dispatcher.model import ContainerState, InstanceRecord, Reason, SchedulerSettings
 from dispatcher.planner import reasons
 from dispatcher.planner.batch import plan
-from dispatcher.planner.limits import Limits, Line, Plan, View
+from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey
 from dispatcher.roster import Roster
+from dispatcher.spend import InstanceSpend
 from drivers.errors import BugError
 from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
@@ -45,7 +47,9 @@ class Placing:
         pool: PoolCore,
         ledger: Ledger,
         settings: SchedulerSettings,
+        records: Mapping[str, InstanceRecord],
     ) -> None:
+        """Make what plans for a pool; `records` has what instances were bought for."""
         self.pool = pool
         self.ledger = ledger
         self.settings = settings
@@ -58,7 +62,9 @@ class Placing:
             profile=settings.profile,
             max_containers=settings.max_containers_per_instance,
         )
-        self.roster = Roster(pool, self.rules)
+        limits = SpendLimits(settings)
+        self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
+        self.roster = Roster(pool, self.rules, self.spend)
         self.waiting: dict[ClassKey, Reason] = {}
         self.history = History()
         self.passes = 0
@@ -109,13 +115,16 @@ class Placing:
         """
         self.failures += 1
         self.failure = error
-        self.roster = Roster(self.pool, self.rules)
+        self.roster = Roster(self.pool, self.rules, self.spend)
         self.pool.touched.update(self.pool.workers)
         self.ledger.published.append(PublishFailedPass(error=error))
 
     def _carry_out(self, decided: Plan, now: float) -> None:
         for slot in decided.creates:
-            self.roster.launched(slot, launching.request_launch(self.pool, slot.type, now))
+            token = launching.request_launch(self.pool, slot.type, now)
+            self.roster.launched(slot, token)
+            if self.spend is not None:
+                self.spend.launched(token, slot)
         for line in decided.lines:
             for container_id, slot in line.starts:
                 self._start(container_id, line, slot, now)
@@ -161,9 +170,12 @@ class Placing:
             for slot_id, number in sorted(fleet.claims[key].items()):
                 fleet.unclaim(key, fleet.slots[slot_id], number)
         fleet.forget_classes(keys)
-        return View(classes=classes, fleet=fleet, limits=self._limits(now))
+        budget = None
+        if self.spend is not None:
+            budget = self.spend.budget(self.ledger.spend, classes, fleet)
+        return View(classes=classes, fleet=fleet, limits=self._limits(budget, now))
 
-    def _limits(self, now: float) -> Limits:
+    def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool
         in_flight = launching.types_in_flight(pool)
         unproven = pool.stillborn > 0 and stillborn.unproven(pool)
@@ -182,6 +194,7 @@ class Placing:
             trials=lambda type_: pool.holds.trials(type_, now),
             containers_left=None if limit is None else max(0, limit - placed),
             supervisors_left=self._left(supervisors, self.ledger.supervisors_placed),
+            budget=budget,
         )
 
     @staticmethod
@@ -295,6 +308,8 @@ class Placing:
         if self.failure is not None:
             raise BugError("the last pass failed") from self.failure
         self.roster.check()
+        if self.spend is not None:
+            self.spend.check()
 
 
 def _claim(slot: Slot) -> Reason:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from dispatcher.accounts import Account
 from dispatcher.model import Constraints, Container
 from dispatcher.ordering import Order, OrderedEntries
 from dispatcher.planner.fit import need
@@ -21,15 +22,15 @@ class ClassKey:
     """What makes containers equal to the planner.
 
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
-    own, () where none has any; `account` is whose spending counts, "" where there are no limits but
-    the cluster's.
+    own, () where none has any; `account` is whose limits of spending count, () where there are none
+    but the cluster's, so that such limits alone make classes of one kind many.
     """
 
     resources: Resources
     constraints: Constraints
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
-    account: str = ""
+    account: Account = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,8 +111,14 @@ class RequestClass:
 class Queue:
     """All waiting containers, by class."""
 
-    def __init__(self, eligible: Callable[[ClassKey], tuple[InstanceType, ...]]) -> None:
+    def __init__(
+        self,
+        eligible: Callable[[ClassKey], tuple[InstanceType, ...]],
+        account_of: Callable[[Container], Account] = lambda _: (),
+    ) -> None:
+        """Make an empty queue; `account_of` tells whose limits of spending a container has."""
         self._eligible = eligible
+        self._account_of = account_of
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
         self._versions = itertools.count(1)
@@ -140,6 +147,7 @@ class Queue:
             constraints=spec.constraints,
             unnamed=spec.unnamed,
             supervisor=spec.supervisor,
+            account=self._account_of(container),
         )
 
     def discard(self, container_id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from dispatcher.spend import InstanceSpend
 from drivers.errors import BugError
 from pool import probing
 from pool.core import PoolCore
@@ -16,8 +17,10 @@ class Roster:
     The latter get no work, and use up a quota.
     """
 
-    def __init__(self, pool: PoolCore, rules: Rules) -> None:
+    def __init__(self, pool: PoolCore, rules: Rules, spend: InstanceSpend | None) -> None:
+        """Make an empty fleet; `spend` is told of what changes too, None without limits of it."""
         self.fleet = Fleet(rules)
+        self._spend = spend
         self.resting: set[str] = set()
         self.hoped_for = 0
         self._pool = pool
@@ -50,6 +53,8 @@ class Roster:
             raise BugError(f"the fleet has {sorted(known ^ expected)} wrong")
 
     def _update_worker(self, worker_id: str, now: float) -> None:
+        if self._spend is not None:
+            self._spend.see(worker_id)
         worker = self._pool.workers.get(worker_id)
         self.resting.discard(worker_id)
         if worker is None or not probing.takes_work(self._pool, worker, now):
@@ -71,6 +76,8 @@ class Roster:
     def _update_launches(self) -> None:
         hoped_for = self._pool.hoped_for()
         self.hoped_for = len(hoped_for)
+        if self._spend is not None:
+            self._spend.hope_for(hoped_for)
         tokens = set()
         for pending in hoped_for:
             tokens.add(pending.launch.token)

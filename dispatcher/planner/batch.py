@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -11,11 +11,14 @@ from dispatcher.model import Reason
 from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.buying import Buyer, Demand, Outlook
-from dispatcher.planner.limits import Line, Plan, View
+from dispatcher.planner.limits import Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind
+
+_MOST_DEMANDS = 512
 
 
 class _Step(Enum):
@@ -35,7 +38,6 @@ class _Deed:
     slot: Slot
     number: int
     is_start: bool = False
-    was_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -43,12 +45,21 @@ class _Pass:
     view: View
     plan: Plan
     outlook: Outlook
+    heads: list[tuple[Order, str, int]] = field(default_factory=list)
     demands: list[Demand] = field(default_factory=list)
     deeds: list[_Deed] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
     stopped_by: tuple[str, str] | None = None
     room_came_free: bool = False
+    refusals: dict[ClassKey, Refusal] = field(default_factory=dict)
+
+    def push_head(self, line: Line) -> None:
+        """Let the first container of a class that has had no turn have one."""
+        head = line.request_class.at(line.position)
+        if head is not None:
+            order, container_id = head
+            heapq.heappush(self.heads, (order, container_id, line.number))
 
     # ---- one container ---------------------------------------------------------------------
 
@@ -58,8 +69,7 @@ class _Pass:
             return self.stop(line, container_id, reasons.TOO_MANY)
         if line.key.supervisor and self.supervisors_left == 0:
             return self._wait(line, reasons.SUPERVISORS)
-        request_class = line.request_class
-        slot = self.view.fleet.best(line.key, request_class.needs, self.plan.closed)
+        slot = self.best(line)
         if slot is not None and slot.kind is SlotKind.READY:
             return self._give(order, container_id, line, slot)
         if line.kept:
@@ -68,18 +78,29 @@ class _Pass:
             return self._give(order, container_id, line, slot)
         return self._demand(order, container_id, line)
 
+    def best(self, line: Line) -> Slot | None:
+        """Return the best slot with room for one of a class, of those that its account may pay."""
+        fleet, needs = self.view.fleet, line.request_class.needs
+        budget = self.view.limits.budget
+        closed: Collection[str] = self.plan.closed
+        while (slot := fleet.best(line.key, needs, closed)) is not None:
+            if budget is None:
+                return slot
+            refusal = budget.refuses_place(line.key.account, slot, needs[slot.type.name])
+            if refusal is None:
+                self.refusals.pop(line.key, None)
+                return slot
+            self.refusals[line.key] = refusal
+            closed = {*closed, slot.type.name}
+        return None
+
     def _wait(self, line: Line, reason: Reason) -> _Step:
         self.plan.waiting[line.key] = reason
         return _Step.LEAVE
 
     def _give(self, order: Order, container_id: str, line: Line, slot: Slot) -> _Step:
         need = line.request_class.need(slot.type)
-        budget = self.view.limits.budget
-        if budget is not None:
-            refusal = budget.refuses_place(line.key.account, slot.type, need)
-            if refusal is not None:
-                return self._wait(line, refusal.reason)
-            budget.place(line.key.account, slot.type, need, 1)
+        self._spend(line, slot, 1)
         deed = _Deed(order=order, line=line, slot=slot, number=1)
         if slot.kind is SlotKind.READY:
             deed.is_start = True
@@ -99,11 +120,11 @@ class _Pass:
         used = min([waiting, number, *self._most(line)])
         used = 0 if slot.type.name in self.plan.closed else used
         if used < number:
-            self.view.fleet.unclaim(line.key, slot, number - used)
+            self._give_up(line, slot, number - used)
             self.room_came_free = True
         if used:
             line.claims.append((slot, used))
-            self._done(_Deed(order=order, line=line, slot=slot, number=used, was_kept=True))
+            self._done(_Deed(order=order, line=line, slot=slot, number=used))
         return _Step.NEXT
 
     def _give_surplus_up(self, line: Line) -> None:
@@ -112,7 +133,7 @@ class _Pass:
         surplus -= len(line.request_class) - line.position - 1
         while surplus > 0:
             slot, number = line.kept.pop(0)
-            self.view.fleet.unclaim(line.key, slot, min(surplus, number))
+            self._give_up(line, slot, min(surplus, number))
             if number > surplus:
                 line.kept.insert(0, (slot, number - surplus))
             surplus -= number
@@ -125,11 +146,21 @@ class _Pass:
         fleet = self.view.fleet
         for demand in self.demands:
             line = demand.line
-            needs = line.request_class.needs
-            while demand.number and (slot := fleet.best(line.key, needs, self.plan.closed)):
-                fleet.claim(line.key, slot, needs[slot.type.name], 1)
+            while demand.number and (slot := self.best(line)):
+                fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
+                self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
                 demand.number -= 1
+
+    def _give_up(self, line: Line, slot: Slot, number: int) -> None:
+        """Give up claims of a class, and what they cost."""
+        self.view.fleet.unclaim(line.key, slot, number)
+        self._spend(line, slot, -number)
+
+    def _spend(self, line: Line, slot: Slot, number: int) -> None:
+        budget = self.view.limits.budget
+        if budget is not None:
+            budget.place(line.key.account, slot, line.request_class.need(slot.type), number)
 
     def _done(self, deed: _Deed) -> None:
         self.deeds.append(deed)
@@ -152,7 +183,7 @@ class _Pass:
 
     def _demand(self, order: Order, container_id: str, line: Line) -> _Step:
         """Note that containers of a class need new instances, if any may be created for them."""
-        own = self.own_reason(line)
+        own = self.own_reason(line) or self._account_reason(line)
         if own is not None:
             return self._wait(line, own)
         limits = self.view.limits
@@ -160,20 +191,42 @@ class _Pass:
             return self._stop_at_quota(line, container_id, reasons.full(limits.max_instances))
         free = [t for t in line.request_class.types if self.outlook.hindrance(t) is None]
         if not free:
-            reason, is_quota = reasons.why_held(self._hindrances(line))
-            if is_quota:
-                return self._stop_at_quota(line, container_id, reason)
-            return self._wait(line, reason)
-        if limits.creates_left and limits.tokens_left:
+            return self._wait_for_hold(line, container_id)
+        refusal = self.outlook.refusal(line, free)
+        if refusal is not None:
+            return self._wait_for_money(line, container_id, refusal)
+        if limits.creates_left and limits.tokens_left and len(self.demands) < _MOST_DEMANDS:
             self._add_demand(order, line, free)
             return _Step.NEXT
-        self.plan.tokens_short = self.plan.tokens_short or limits.creates_left > 0
-        return self._wait(line, reasons.TOKENS if limits.creates_left else reasons.CREATES)
+        tokens_short = bool(limits.creates_left) and not limits.tokens_left
+        self.plan.tokens_short = self.plan.tokens_short or tokens_short
+        return self._wait(line, reasons.TOKENS if tokens_short else reasons.CREATES)
+
+    def _account_reason(self, line: Line) -> Reason | None:
+        """Return why the limit of a class's account lets it have nothing now, else None."""
+        refusal = self.outlook.refusal(line, line.request_class.types)
+        if refusal is None or refusal.everywhere:
+            return None
+        return self.refusals.get(line.key, refusal).reason
+
+    def _wait_for_hold(self, line: Line, container_id: str) -> _Step:
+        reason, is_quota = reasons.why_held(self._hindrances(line))
+        if is_quota:
+            return self._stop_at_quota(line, container_id, reason)
+        return self._wait(line, reason)
+
+    def _wait_for_money(self, line: Line, container_id: str, refusal: Refusal) -> _Step:
+        if not refusal.everywhere:
+            return self._wait(line, refusal.reason)
+        self.plan.stopped = True
+        return self.stop(line, container_id, refusal.reason)
 
     def _add_demand(self, order: Order, line: Line, free: list[InstanceType]) -> None:
-        """Note all containers of the class that have this priority: they are equal in all else."""
+        """Note the containers of a class that come before the first of any other."""
         request_class = line.request_class
-        number = request_class.before((order[0] + 1, -1)) - line.position
+        number = len(request_class) - line.position
+        if self.heads:
+            number = max(1, request_class.before(self.heads[0][0]) - line.position)
         number = min([number, *self._most(line)])
         need = request_class.need
         self.demands.append(
@@ -191,6 +244,9 @@ class _Pass:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
+        refusal = self.outlook.refusal(line, line.request_class.types)
+        if refusal is not None and refusal.is_final:
+            return refusal.reason
         return self.outlook.shortage(line)
 
     def _hindrances(self, line: Line) -> list[Hindrance]:
@@ -239,13 +295,10 @@ class _Pass:
             if deed.is_start:
                 line.starts.pop()
                 self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
+                self._spend(line, deed.slot, -1)
             else:
                 line.claims.pop()
-                self.view.fleet.unclaim(line.key, deed.slot, deed.number)
-            budget = self.view.limits.budget
-            if budget is not None and not deed.was_kept:
-                need = line.request_class.need(deed.slot.type)
-                budget.place(line.key.account, deed.slot.type, need, -deed.number)
+                self._give_up(line, deed.slot, deed.number)
 
     def tell_the_rest(self) -> None:
         """Note of all behind the one at which the pass stopped why they wait."""
@@ -258,10 +311,9 @@ class _Pass:
 
     def give_up_the_rest(self) -> None:
         """Give up the claims of earlier passes of which no use was made."""
-        fleet = self.view.fleet
         for line in self.plan.lines:
             for slot, number in line.kept:
-                fleet.unclaim(line.key, slot, number)
+                self._give_up(line, slot, number)
             line.kept.clear()
 
 
@@ -276,17 +328,16 @@ def plan(view: View) -> Plan:
     The fleet is filled with what the plan says: starts and claims are in it afterwards.
     """
     this = _begin(view)
-    heads: list[tuple[Order, str, int]] = []
-    for index, line in enumerate(this.plan.lines):
-        _push_head(heads, line, index)
-    while heads:
-        order, container_id, index = heapq.heappop(heads)
-        line = this.plan.lines[index]
+    for line in this.plan.lines:
+        this.push_head(line)
+    while this.heads:
+        order, container_id, number = heapq.heappop(this.heads)
+        line = this.plan.lines[number]
         step = this.step(order, container_id, line)
         if step is _Step.STOP:
             break
         if step is _Step.NEXT:
-            _push_head(heads, line, index)
+            this.push_head(line)
     _buy(this)
     this.tell_the_rest()
     this.give_up_the_rest()
@@ -299,13 +350,13 @@ def plan(view: View) -> Plan:
 
 
 def _begin(view: View) -> _Pass:
-    lines = []
+    lines: list[Line] = []
     for request_class in view.classes:
         by_slot: Mapping[str, int] = view.fleet.claims.get(request_class.key, {})
         kept = [(view.fleet.slots[slot_id], by_slot[slot_id]) for slot_id in by_slot]
         # The last is used first: what is nearest to running something.
         kept.sort(key=lambda each: (each[0].kind, each[0].id), reverse=True)
-        lines.append(Line(request_class=request_class, kept=kept))
+        lines.append(Line(number=len(lines), request_class=request_class, kept=kept))
     return _Pass(
         view=view,
         plan=Plan(lines=lines),
@@ -313,13 +364,6 @@ def _begin(view: View) -> _Pass:
         containers_left=view.limits.containers_left,
         supervisors_left=view.limits.supervisors_left,
     )
-
-
-def _push_head(heads: list[tuple[Order, str, int]], line: Line, index: int) -> None:
-    head = line.request_class.at(line.position)
-    if head is not None:
-        order, container_id = head
-        heapq.heappush(heads, (order, container_id, index))
 
 
 def _buy(this: _Pass) -> None:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher.model import Reason
 from dispatcher.ordering import Order
 from dispatcher.planner import reasons
-from dispatcher.planner.limits import Limits, Line, Plan, View
+from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from dispatcher.planner.room import SlotKind, empty_slot
+from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind, Scope
 from pool.room import charge
 
 _MOST_ROUNDS = 8
-_MOST_WANTS = 40
+_MOST_CLASSES = 40
 _VOLUME = 2
 """How many times what may be created in a pass is looked at, so that instances are well filled."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Demand:
-    """Containers of one class and priority that need new instances; `held` got a claim on one."""
+    """Containers of one class, one after the other in the order of priority, that need instances.
+
+    `held` of them got a claim on a new one.
+    """
 
     order: Order
     line: Line
@@ -86,6 +90,22 @@ class Outlook:
             hindrances.append(hindrance)
         return reasons.at_capacity(line.request_class, hindrances)
 
+    def refusal(self, line: Line, types: Sequence[InstanceType]) -> Refusal | None:
+        """Return why none of some types (cheapest first) may be paid for a class now, else None.
+
+        Of those that may ever be paid the cheapest is told.
+        """
+        budget = self._limits.budget
+        if budget is None:
+            return None
+        found: list[Refusal] = []
+        for type_ in types:
+            refusal = budget.refuses_create(line.key.account, type_)
+            if refusal is None:
+                return None
+            found.append(refusal)
+        return next((each for each in found if not each.is_final), found[0]) if found else None
+
     def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
         known = self._known.get(type_.name)
         if known is None:
@@ -102,6 +122,7 @@ class Buyer:
     plan: Plan
     outlook: Outlook
     _again: bool = field(default=False, init=False)
+    _most: dict[int, int] = field(default_factory=dict, init=False)
 
     def buy(self, demands: Sequence[Demand]) -> Stop | None:
         """Create the cheapest mix for demands in order of priority; return what stops all below.
@@ -109,26 +130,48 @@ class Buyer:
         Each demand says afterwards how many of it have a claim, and why the others have none.
         """
         for _ in range(_MOST_ROUNDS):
-            open_ = [demand for demand in demands if demand.unserved and demand.reason is None]
-            open_ = [demand for demand in open_ if self._options(demand)]
+            open_ = self._open(demands)
             if not open_ or not self._left():
                 break
             self._again = False
-            stop = self._round(open_)
-            if stop is not None:
-                return stop
+            self._round(open_)
             if not self._again:
                 break
-        unserved = [demand for demand in demands if demand.unserved and demand.reason is None]
-        if unserved and not self._instances_left():
-            return self._stop(unserved[0], reasons.full(self.view.limits.max_instances))
-        for demand in unserved:
-            demand.reason = self._why(demand)
+        return self._tell(demands)
+
+    def _open(self, demands: Sequence[Demand]) -> list[Demand]:
+        """Return the demands to buy for, none below the first for which all have no money left."""
+        open_ = []
+        for demand in demands:
+            if not demand.unserved or demand.reason is not None:
+                continue
+            if self._options(demand):
+                open_.append(demand)
+                continue
+            refusal = self._refusal(demand)
+            if refusal is not None and refusal.everywhere:
+                break
+        return open_
+
+    def _tell(self, demands: Sequence[Demand]) -> Stop | None:
+        """Note why the rest got nothing, up to the first for which a limit of all is reached."""
+        for demand in demands:
+            if not demand.unserved or demand.reason is not None:
+                continue
+            refusal = self._refusal(demand)
+            if refusal is not None and not refusal.everywhere:
+                demand.reason = refusal.reason
+            elif not self._instances_left():
+                return self._stop(demand, reasons.full(self.view.limits.max_instances))
+            elif refusal is not None:
+                return self._stop(demand, refusal.reason)
+            else:
+                demand.reason = self._why(demand)
         return None
 
     # ---- one round -------------------------------------------------------------------------
 
-    def _round(self, demands: list[Demand]) -> Stop | None:
+    def _round(self, demands: list[Demand]) -> None:
         demands = self._within_reach(demands)
         mix = self._mix(demands)
         short = self._first_short(demands, mix)
@@ -139,17 +182,23 @@ class Buyer:
         for new in mix:
             if not self._left():
                 break
-            stop = self._create(new, demands)
-            if stop is not None:
-                return stop
-        return None
+            payer = _payer(new, demands)
+            if self.outlook.refusal(payer.line, (new.type,)) is not None:
+                # What is below must not have the money: this one may do with something cheaper.
+                self._again = True
+                break
+            self._create(new, demands, payer)
 
     def _mix(self, demands: list[Demand]) -> tuple[NewInstance, ...]:
         rules = self.view.fleet.rules
         on_trial = self._on_trial(demands)
         wants = [
-            Want(index=index, count=self._count(demand), options=self._options(demand))
-            for index, demand in enumerate(demands)
+            Want(
+                index=demand.line.number,
+                count=self._count(demand),
+                options=self._options(demand),
+            )
+            for demand in demands
         ]
         return cheapest_mix(
             wants,
@@ -163,41 +212,52 @@ class Buyer:
         """Return the first demand that the limit of instances leaves short, None for none."""
         if len(mix) < self._instances_left():
             return None
-        held = [0] * len(demands)
+        held: Counter[int] = Counter()
         for new in mix:
-            for index, number in new.contents:
-                held[index] += number
-        short = (i for i, demand in enumerate(demands) if held[i] < self._count(demand))
-        return next(short, None)
+            held.update(dict(new.contents))
+        for index, demand in enumerate(demands):
+            wanted = self._count(demand)
+            if held[demand.line.number] < wanted:
+                return index
+            held[demand.line.number] -= wanted
+        return None
 
-    def _create(self, new: NewInstance, demands: list[Demand]) -> Stop | None:
+    def _create(self, new: NewInstance, demands: list[Demand], payer: Demand) -> None:
         """Create one instance of the mix, unless that is not possible any more."""
         if self.outlook.hindrance(new.type) is not None:
             self._again = True
-            return None
-        first = demands[min(index for index, _ in new.contents)]
-        budget = self.view.limits.budget
-        if budget is not None:
-            account = first.line.key.account
-            refusal = budget.refuses_create(account, new.type)
-            if refusal is not None and refusal.everywhere:
-                return self._stop(first, refusal.reason)
-            if refusal is not None:
-                first.reason, self._again = refusal.reason, True
-                return None
-            budget.create(account, new.type)
+            return
+        contents = dict(new.contents)
         self.outlook.create(new.type)
         slot_id = f"new-{len(self.plan.creates):06}"
         slot = empty_slot(SlotKind.NEW, slot_id, new.type)
         self.plan.creates.append(slot)
         self.view.fleet.put(slot)
-        for index, number in new.contents:
-            demand = demands[index]
-            line = demand.line
-            self.view.fleet.claim(line.key, slot, line.request_class.need(new.type), number)
-            line.claims.append((slot, number))
-            demand.held += number
-        return None
+        if self.view.limits.budget is not None:
+            self.view.limits.budget.create(payer.line.key.account, slot)
+        for demand in demands:
+            number = min(contents.get(demand.line.number, 0), demand.unserved)
+            number = self._reserve(demand, slot, number)
+            if number:
+                contents[demand.line.number] -= number
+                demand.held += number
+                line = demand.line
+                self.view.fleet.claim(line.key, slot, line.request_class.need(new.type), number)
+                line.claims.append((slot, number))
+
+    def _reserve(self, demand: Demand, slot: Slot, number: int) -> int:
+        """Return how many containers may be paid room on a new instance; it is reserved."""
+        budget = self.view.limits.budget
+        if budget is None or not number:
+            return number
+        account, need = demand.line.key.account, demand.line.request_class.need(slot.type)
+        for reserved in range(number):
+            refusal = budget.refuses_place(account, slot, need)
+            if refusal is not None:
+                demand.reason = refusal.reason
+                return reserved
+            budget.place(account, slot, need, 1)
+        return number
 
     def _stop(self, demand: Demand, reason: Reason) -> Stop:
         self.plan.stopped = True
@@ -215,7 +275,15 @@ class Buyer:
         return limits.max_instances - limits.instances - len(self.plan.creates)
 
     def _options(self, demand: Demand) -> tuple[Option, ...]:
+        free = self._unhindered(demand)
+        return tuple(o for o in free if self.outlook.refusal(demand.line, (o.type,)) is None)
+
+    def _unhindered(self, demand: Demand) -> tuple[Option, ...]:
         return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
+
+    def _refusal(self, demand: Demand) -> Refusal | None:
+        """Return why nothing that might be created for a demand may be paid, else None."""
+        return self.outlook.refusal(demand.line, [o.type for o in self._unhindered(demand)])
 
     def _on_trial(self, demands: list[Demand]) -> set[str]:
         types = {option.type.name: option.type for d in demands for option in d.options}
@@ -223,11 +291,16 @@ class Buyer:
 
     def _within_reach(self, demands: list[Demand]) -> list[Demand]:
         """Return the first demands, enough to fill what may be created with the largest types."""
-        reach, volume = [], 0.0
+        reach: list[Demand] = []
+        classes: set[int] = set()
+        volume = 0.0
         for demand in demands:
+            classes.add(demand.line.number)
+            if len(classes) > _MOST_CLASSES:
+                break
             reach.append(demand)
             volume += demand.unserved / self._most_on_one(demand)
-            if volume >= _VOLUME * self._left() or len(reach) == _MOST_WANTS:
+            if volume >= _VOLUME * self._left():
                 break
         return reach
 
@@ -236,10 +309,12 @@ class Buyer:
 
     def _most_on_one(self, demand: Demand) -> int:
         """Return how many of a demand the largest of its types holds at most."""
-        rules = self.view.fleet.rules
-        fit = (_how_many(option) for option in demand.options)
-        most = next(n for n in range(1, rules.max_containers + 1) if rules.is_full(n))
-        return max(1, min(most, max(fit)))
+        known = self._most.get(demand.line.number)
+        if known is None:
+            fit = max(_how_many(option) for option in demand.options)
+            known = max(1, min(self.view.fleet.rules.most_containers, fit))
+            self._most[demand.line.number] = known
+        return known
 
     def _why(self, demand: Demand) -> Reason:
         """Return why a demand has no place, when nothing stopped it."""
@@ -250,6 +325,12 @@ class Buyer:
             self.plan.tokens_short = True
             return reasons.TOKENS
         return reasons.CREATES
+
+
+def _payer(new: NewInstance, demands: list[Demand]) -> Demand:
+    """Return for whom an instance is created: the most important of its contents."""
+    numbers = {number for number, _ in new.contents}
+    return next(d for d in demands if d.unserved and d.line.number in numbers)
 
 
 def _how_many(option: Option) -> int:

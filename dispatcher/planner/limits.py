@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol
 
+from dispatcher.accounts import Account
 from dispatcher.model import Reason
 from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.reasons import dollars, spend_limit
 from dispatcher.planner.room import Slot
 from dispatcher.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
@@ -16,29 +19,60 @@ from pool.backoff import Hindrance, Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why money keeps something from being done; `everywhere` says that it is the cluster's."""
+    """Why money keeps something from being done.
 
-    reason: Reason
-    everywhere: bool
+    `who` (the cluster if `of_all`) may spend `limit_usd_per_hour`, by `setting`; `room_on` is the
+    type on which room was wanted, "" where it was a whole instance. `price_usd_per_hour` is what
+    that would add.
+    """
+
+    who: str
+    setting: str
+    of_all: bool
+    limit_usd_per_hour: Decimal
+    spent_usd_per_hour: Decimal
+    price_usd_per_hour: Decimal
+    room_on: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether the limit would be exceeded even if nothing else were spent."""
+        return self.price_usd_per_hour > self.limit_usd_per_hour
+
+    @property
+    def everywhere(self) -> bool:
+        """Return whether all below wait too: for what can never be, nobody need wait."""
+        return self.of_all and not self.is_final
+
+    @property
+    def reason(self) -> Reason:
+        """Return it as a sentence; for a create it is to be that of the cheapest type."""
+        return spend_limit(
+            f"{self.who} may spend {dollars(self.limit_usd_per_hour)} ({self.setting})",
+            spent=self.spent_usd_per_hour,
+            price=self.price_usd_per_hour,
+            is_final=self.is_final,
+            room_on=self.room_on,
+        )
 
 
 class Budget(Protocol):
     """What may still be spent an hour; what a pass decides is reserved in it."""
 
-    def refuses_place(self, account: str, type_: InstanceType, need: Resources) -> Refusal | None:
+    def refuses_place(self, account: Account, slot: Slot, need: Resources) -> Refusal | None:
         """Return why an account may not have room on an instance, None when it may."""
         ...
 
-    def place(self, account: str, type_: InstanceType, need: Resources, number: int) -> None:
+    def place(self, account: Account, slot: Slot, need: Resources, number: int) -> None:
         """Reserve what room for some containers costs; a negative number gives it back."""
         ...
 
-    def refuses_create(self, account: str, type_: InstanceType) -> Refusal | None:
+    def refuses_create(self, account: Account, type_: InstanceType) -> Refusal | None:
         """Return why no instance of a type may be created for an account, None when one may."""
         ...
 
-    def create(self, account: str, type_: InstanceType) -> None:
-        """Reserve the price of a new instance."""
+    def create(self, account: Account, slot: Slot) -> None:
+        """Reserve the price of a new instance; an account's claims on it are covered by that."""
         ...
 
 
@@ -78,10 +112,11 @@ class View:
 class Line:
     """One class in a pass: its containers in order have starts first, then claims, then nothing.
 
-    `position` is that of the first that has neither. `kept` are the claims of earlier passes of
-    which no use was made yet.
+    `number` is its place among the classes of the pass, `position` that of the first container that
+    has neither. `kept` are the claims of earlier passes of which no use was made yet.
     """
 
+    number: int
     request_class: RequestClass
     position: int = 0
     starts: list[tuple[str, Slot]] = field(default_factory=list)

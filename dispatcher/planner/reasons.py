@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from dispatcher.model import Reason
 from dispatcher.queue import RequestClass
@@ -71,6 +72,29 @@ TOKENS = Reason(
     code="creating",
     message="its create waits for its turn: max_cloud_ops_per_second is reached",
 )
+
+
+def spend_limit(
+    limit: str, *, spent: Decimal, price: Decimal, is_final: bool, room_on: str
+) -> Reason:
+    """Return why a class waits for money: `limit` says who may spend what, an hour by setting."""
+    if room_on:
+        wanted = f"its share of a {room_on} costs {dollars(price)}"
+    else:
+        wanted = f"the cheapest instance that would do costs {dollars(price)}"
+    if is_final:
+        message = f"{limit}, and {wanted}: that can never be, while the limit is what it is"
+    else:
+        message = f"{limit} and spends {dollars(spent)}; {wanted}"
+    return Reason(code="spend_limit", message=message)
+
+
+def dollars(amount: Decimal) -> str:
+    """Return US dollars an hour as people read them, with two to four decimals."""
+    rounded = f"{amount:.4f}"
+    while rounded.endswith("0") and rounded[-3] != ".":
+        rounded = rounded[:-1]
+    return f"${rounded}/h"
 
 
 def clock(at: float) -> str:

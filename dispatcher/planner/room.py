@@ -82,9 +82,14 @@ class Rules:
     profile: Profile
     max_containers: int
 
+    @property
+    def most_containers(self) -> int:
+        """Return how many containers one instance takes at most, whatever its room."""
+        return 1 if self.placement is Placement.EXCLUSIVE else self.max_containers
+
     def is_full(self, count: int) -> bool:
         """Return whether a slot with so many containers takes no more, whatever its room."""
-        return count >= (1 if self.placement is Placement.EXCLUSIVE else self.max_containers)
+        return count >= self.most_containers
 
     def key(self, kind: SlotKind, count: int, price: Decimal, top: tuple[float, str]) -> SlotKey:
         """Return a slot's place in the order of preference; the least is preferred.

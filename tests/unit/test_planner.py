@@ -267,3 +267,16 @@ def test_the_reserve_of_the_operating_system_is_not_given_away() -> None:
 def test_a_remainder_below_zero_fits_nothing() -> None:
     free = Resources(cpu_millis=2000).minus(Resources(cpu_millis=4000))
     assert not Resources(cpu_millis=1).fits_in(free)
+
+
+def test_classes_of_one_priority_are_served_in_the_order_of_arrival_when_few_are_created() -> None:
+    many = [
+        make_container(n, cpus=1, constraints=Constraints(instance_types=("t1",)))
+        for n in range(1, 8)
+    ]
+    other = make_container(3, cpus=2, constraints=Constraints(instance_types=("t2",)))
+    many[2] = other
+    queue = queue_of([T1, T2], *many)
+    decided = decide(queue, creates_left=3)
+    assert [slot.type.name for slot in decided.creates] == ["t1", "t1", "t2"]
+    assert sorted(placed(decided)) == ["c-1", "c-2", "c-3"]

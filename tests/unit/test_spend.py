@@ -1,0 +1,222 @@
+"""Spending: the sums that are kept, and the budget of a pass with its sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.accounts import Account, Holder, SpendLimits
+from dispatcher.model import Attempt, AttemptOutcome, Container, Placement, SchedulerSettings
+from dispatcher.planner.room import Slot, SlotKind, empty_slot
+from dispatcher.quantities import Price
+from dispatcher.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
+from drivers.errors import BugError
+from drivers.interface import Resources
+from tests.samples import GIB, make_container, make_type
+
+T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")
+ONE = Resources(cpu_millis=1000, memory_bytes=GIB)
+ALPHA, BOB = Holder("project", "alpha"), Holder("user", "bob")
+
+
+def spends(limits: Mapping[str, str] | None) -> dict[str, Price]:
+    return {name: Price(limit) for name, limit in (limits or {}).items()}
+
+
+def settings(
+    cluster: str = "",
+    projects: Mapping[str, str] | None = None,
+    users: Mapping[str, str] | None = None,
+) -> SchedulerSettings:
+    return SchedulerSettings(
+        max_hourly_spend_usd=Price(cluster) if cluster else None,
+        max_hourly_spend_usd_per_project=spends(projects),
+        max_hourly_spend_usd_per_user=spends(users),
+    )
+
+
+def owned(number: int = 1, project: str = "alpha", user: str = "bob") -> Container:
+    return replace(make_container(number), project=project, user=user)
+
+
+def budget(
+    configured: SchedulerSettings,
+    *,
+    cluster: str = "0",
+    spent: Mapping[Holder, Decimal] | None = None,
+) -> PassBudget:
+    return PassBudget(
+        limits=SpendLimits(configured),
+        placement=Placement.PACKED,
+        cluster=Decimal(cluster),
+        by_holder=spent or {},
+    )
+
+
+def new_slot(name: str = "new") -> Slot:
+    return empty_slot(SlotKind.NEW, name, T4)
+
+
+# ---- whose limits ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("projects", "users", "expected"),
+    [
+        ({}, {}, ()),
+        ({"other": "1"}, {}, ()),
+        ({"alpha": "1"}, {}, (ALPHA,)),
+        ({"*": "1"}, {"*": "1"}, (ALPHA, BOB)),
+        ({}, {"bob": "1", "*": "2"}, (BOB,)),
+    ],
+)
+def test_an_account_names_only_those_who_have_a_limit(
+    projects: dict[str, str], users: dict[str, str], expected: Account
+) -> None:
+    limits = SpendLimits(settings(projects=projects, users=users))
+    assert limits.account_of(owned()) == expected
+    assert limits.exist == bool(projects or users)
+
+
+def test_who_is_named_has_that_limit_and_all_others_that_of_the_star() -> None:
+    limits = SpendLimits(settings("9", {"alpha": "1", "*": "2"}))
+    assert limits.of(ALPHA) == 1
+    assert limits.of(Holder("project", "beta")) == 2
+    assert limits.of(BOB) is None
+    assert limits.cluster == 9
+
+
+# ---- sums ------------------------------------------------------------------------------------
+
+
+def attempt_of(container: Container, **more: object) -> Attempt:
+    values: dict[str, object] = {
+        "id": f"{container.id}-1",
+        "container_id": container.id,
+        "number": 1,
+        "instance_id": "i-1",
+        "instance_type": "t4",
+        "price_usd_per_hour": T4.price_usd_per_hour,
+        "created_at": 0.0,
+        **more,
+    }
+    return Attempt(**values)  # type: ignore[arg-type]  # by name
+
+
+def test_attempts_count_by_the_share_of_what_they_were_given() -> None:
+    spend = AttemptSpend(SpendLimits(settings(projects={"*": "9"})), {"t4": T4}, Placement.PACKED)
+    given = Resources(cpu_millis=2000, memory_bytes=GIB)
+    first = attempt_of(owned(1))
+    spend.opened(owned(1), first)
+    spend.opened(owned(2), attempt_of(owned(2), resources=given))
+    spend.opened(owned(3), attempt_of(owned(3), instance_type="gone"))
+    assert spend.by_holder == {ALPHA: Decimal("0.1") + Decimal("0.2") + Decimal("0.4")}
+    attempts = (
+        first,
+        attempt_of(owned(2), resources=given),
+        attempt_of(owned(3), instance_type="gone"),
+    )
+    open_ = [replace(owned(a.number), attempts=(a,)) for a in attempts]
+    spend.check(open_)
+    with pytest.raises(BugError, match="attempts cost"):
+        spend.check(open_[1:])
+    spend.closed(first.id)
+    spend.check(open_[1:])
+    ended = replace(first, outcome=AttemptOutcome.SUCCEEDED)
+    spend.check([replace(owned(1), attempts=(ended,)), *open_[1:]])
+    for attempt_id in ("c-2-1", "c-3-1", "c-3-1"):
+        spend.closed(attempt_id)
+    assert spend.by_holder == {}, "nothing is kept of who spends nothing"
+
+
+def test_three_thirds_cost_no_more_than_the_whole() -> None:
+    third = occupied_usd_per_hour(Decimal("0.5"), Decimal(1) / Decimal(3))
+    assert Decimal("0.4999999999") < 3 * third <= Decimal("0.5")
+    assert 3 * third - third - third - third == 0
+
+
+# ---- the budget of a pass --------------------------------------------------------------------
+
+
+def test_the_clusters_limit_refuses_for_all_and_may_be_reached_exactly() -> None:
+    this = budget(settings("1"), cluster="0.6")
+    assert this.refuses_create((), T4) is None
+    this.create((), new_slot())
+    refusal = this.refuses_create((), T1)
+    assert refusal is not None
+    assert refusal.everywhere
+    assert refusal.reason.code == "spend_limit"
+    assert refusal.reason.message == (
+        "the cluster may spend $1.00/h (max_hourly_spend) and spends $1.00/h; "
+        "the cheapest instance that would do costs $0.10/h"
+    )
+    assert this.refuses_place((), new_slot(), ONE) is None, "room costs the cluster nothing more"
+
+
+def test_what_costs_nothing_is_never_refused() -> None:
+    free = make_type(1, name="free", price="0.0")
+    assert budget(settings("1"), cluster="5").refuses_create((), free) is None
+
+
+def test_a_limit_that_no_instance_can_keep_says_so_and_stops_nobody_else() -> None:
+    refusal = budget(settings("0.3")).refuses_create((), T4)
+    assert refusal is not None
+    assert refusal.is_final
+    assert not refusal.everywhere
+    assert refusal.reason.message == (
+        "the cluster may spend $0.30/h (max_hourly_spend), and the cheapest instance that would do "
+        "costs $0.40/h: that can never be, while the limit is what it is"
+    )
+
+
+def test_a_project_pays_for_room_by_share_and_for_a_new_instance_in_full() -> None:
+    this = budget(settings("9", {"alpha": "0.45"}), spent={ALPHA: Decimal("0.1")})
+    create = this.refuses_create((ALPHA,), T4)
+    assert create is not None
+    assert not create.everywhere
+    assert create.reason.message == (
+        "project alpha may spend $0.45/h (max_hourly_spend_per_project) and spends $0.10/h; "
+        "the cheapest instance that would do costs $0.40/h"
+    )
+    room = empty_slot(SlotKind.READY, "i-1", T4)
+    for _ in range(3):
+        assert this.refuses_place((ALPHA,), room, ONE) is None
+        this.place((ALPHA,), room, ONE, 1)
+    place = this.refuses_place((ALPHA,), room, ONE)
+    assert place is not None
+    assert not place.everywhere
+    assert place.reason.message == (
+        "project alpha may spend $0.45/h (max_hourly_spend_per_project) and spends $0.40/h; "
+        "its share of a t4 costs $0.10/h"
+    )
+    assert this.refuses_place((), room, ONE) is None
+    this.place((ALPHA,), room, ONE, -1)
+    assert this.refuses_place((ALPHA,), room, ONE) is None, "what is given back can be spent"
+
+
+def test_project_and_user_each_have_to_pay() -> None:
+    this = budget(settings(projects={"*": "9"}, users={"bob": "0.3"}))
+    refusal = this.refuses_create((ALPHA, BOB), T4)
+    assert refusal is not None
+    assert refusal.reason.message.startswith("user bob may spend $0.30/h (max_hourly_spend_per_us")
+
+
+def test_who_pays_for_an_instance_in_full_pays_nothing_more_for_claims_on_it() -> None:
+    this = budget(settings(projects={"alpha": "0.4", "beta": "0.1"}))
+    beta = Holder("project", "beta")
+    slot = new_slot()
+    this.create((ALPHA,), slot)
+    assert this.payers == {"new": (ALPHA,)}
+    for _ in range(4):
+        assert this.refuses_place((ALPHA,), slot, ONE) is None
+        this.place((ALPHA,), slot, ONE, 1)
+    assert this.spent(ALPHA) == Decimal("0.4")
+    assert this.refuses_place((ALPHA,), slot, ONE) is not None, "a fifth part is more than all"
+    this.place((beta,), slot, ONE, 1)
+    assert this.spent(beta) == Decimal("0.1"), "others pay their share"
+    assert this.refuses_place((beta,), slot, ONE) is not None
+    this.place((ALPHA,), slot, ONE, -4)
+    assert this.spent(ALPHA) == Decimal("0.4"), "the instance is still there for it"

@@ -1,0 +1,176 @@
+"""Limits of spending in the engine: what waits says so, and goes on by itself with money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.accounts import Holder
+from dispatcher.metrics import Metrics
+from dispatcher.model import Container
+from dispatcher.queries import Recovered
+from drivers.errors import AmbiguousResult, BugError, CapacityError, CapacityScope
+from pool.messages import CreateInstance, ListInstances, Probe
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+from tests.unit.test_spend import settings
+
+T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")
+ALPHA = Holder("project", "alpha")
+
+
+def owned(number: int, *, cpus: int = 4, project: str = "alpha") -> Container:
+    return replace(make_container(number, cpus=cpus), project=project)
+
+
+def rig_with(cluster: str = "", projects: Mapping[str, str] | None = None) -> Rig:
+    return Rig(T1, T4, settings=settings(cluster, projects))
+
+
+def why(rig: Rig, container_id: str) -> str:
+    reason = rig.engine.why_waiting(container_id)
+    assert reason is not None
+    return f"{reason.code}: {reason.message}"
+
+
+def spent(rig: Rig) -> Decimal:
+    assert rig.engine.placing.spend is not None
+    return rig.engine.placing.spend.total
+
+
+def test_what_waits_for_the_cluster_says_so_and_goes_on_when_an_instance_ends() -> None:
+    rig = rig_with("0.7")
+    rig.submit(owned(1), owned(2), owned(3))
+    assert rig.created_types() == ["t4"]
+    assert why(rig, "c-2") == (
+        "spend_limit: the cluster may spend $0.70/h (max_hourly_spend) and spends $0.40/h; the "
+        "cheapest instance that would do costs $0.40/h"
+    )
+    assert why(rig, "c-3").startswith("spend_limit: "), "of one class, for the same cause"
+    rig.submit(owned(4, cpus=1, project="beta"))
+    assert why(rig, "c-4").startswith("behind: behind c-2")
+    worker_id = rig.started_on()["c-1"]
+    rig.advance(5.0)
+    del rig.cloud[worker_id]
+    rig.advance(150.0)
+    assert worker_id not in rig.engine.pool.workers
+    assert rig.created_types() == ["t4", "t4"], "the listing that lacks it makes the next pass"
+    assert spent(rig) == Decimal("0.4")
+
+
+def test_an_idle_instance_that_is_of_no_use_is_given_up_for_the_limit() -> None:
+    rig = rig_with("0.4")
+    rig.submit(owned(1, cpus=1))
+    assert rig.created_types() == ["t1"]
+    rig.exit("c-1-1")
+    rig.submit(owned(2))
+    rig.advance(60.0)
+    assert rig.created_types() == ["t1", "t4"]
+    assert rig.states()["c-2"] == "running"
+
+
+def test_an_instance_that_is_being_shut_down_is_billed_until_it_is_gone() -> None:
+    rig = rig_with("0.4")
+    rig.submit(owned(1, cpus=1))
+    rig.exit("c-1-1")
+    rig.silent.add(ListInstances)
+    rig.submit(owned(2))
+    assert rig.worker_states() == {"i-001": "shutdown"}
+    assert spent(rig) == Decimal("0.1")
+    assert rig.created_types() == ["t1"]
+
+
+def test_creates_in_flight_and_those_in_doubt_are_counted() -> None:
+    rig = rig_with("0.7")
+    rig.silent.add(CreateInstance)
+    rig.submit(owned(1))
+    assert spent(rig) == Decimal("0.4")
+    rig.submit(owned(2))
+    assert rig.created_types() == ["t4"]
+    rig.silent.remove(CreateInstance)
+    rig.create_error = lambda _command: AmbiguousResult("the answer was lost")
+    (create,) = (c for c in rig.sent if isinstance(c, CreateInstance))
+    rig.create_now(create)
+    rig.settle()
+    assert spent(rig) == Decimal("0.4"), "it may be there"
+    assert rig.created_types() == ["t4"]
+    rig.create_error = lambda _command: None
+    rig.advance(30.0)
+    assert rig.created_types() == ["t4", "t4"], "no listing has shown it"
+
+
+def test_a_create_that_failed_costs_nothing_any_more() -> None:
+    rig = rig_with("0.7", {"alpha": "0.7"})
+    rig.create_error = lambda _command: CapacityError("none left", scope=CapacityScope.TYPE)
+    rig.submit(owned(1))
+    assert spent(rig) == 0
+    assert rig.engine.placing.spend is not None
+    rig.advance(5.0)
+    assert rig.engine.placing.spend.charges == {}
+
+
+def test_a_project_is_charged_in_full_until_its_instance_is_ready_and_then_by_share() -> None:
+    rig = rig_with(projects={"alpha": "0.5"})
+    rig.silent.add(Probe)
+    rig.submit(owned(1))
+    rig.submit(owned(2, cpus=1))
+    assert rig.created_types() == ["t4", "t1"]
+    rig.submit(owned(3, cpus=1), owned(4, cpus=1, project="beta"))
+    assert why(rig, "c-3") == (
+        "spend_limit: project alpha may spend $0.50/h (max_hourly_spend_per_project) and spends "
+        "$0.50/h; the cheapest instance that would do costs $0.10/h"
+    )
+    assert why(rig, "c-4").startswith("instance_coming: "), "others go on"
+
+
+def test_when_attempts_end_their_project_goes_on() -> None:
+    rig = rig_with(projects={"alpha": "0.4"})
+    rig.submit(owned(1), owned(2))
+    assert rig.engine.ledger.spend.by_holder == {ALPHA: Decimal("0.4")}
+    assert why(rig, "c-2").startswith("spend_limit: project alpha may spend $0.40/h")
+    rig.exit("c-1-1")
+    assert rig.states()["c-2"] == "running"
+    assert rig.created_types() == ["t4"], "on the same instance"
+
+
+def test_after_a_restart_attempts_count_again_and_nobody_is_charged_for_launches() -> None:
+    rig = rig_with("2", {"alpha": "0.5"})
+    rig.submit(owned(1, cpus=1))
+    rig.silent.add(Probe)
+    rig.submit(owned(2))
+    assert rig.engine.placing.spend is not None
+    assert len(rig.engine.placing.spend.charges) == 1
+    rig.crash(listed=False)
+    assert rig.engine.ledger.spend.by_holder == {ALPHA: Decimal("0.1")}
+    assert rig.engine.placing.spend.charges == {}
+    assert spent(rig) == Decimal("0.5"), "what is missing is billed at its price in the store"
+
+
+def test_the_check_finds_a_price_that_is_not_counted() -> None:
+    rig = rig_with("2")
+    rig.submit(owned(1))
+    worker = next(iter(rig.engine.pool.workers.values()))
+    worker.type = T1
+    with pytest.raises(BugError, match="the price of i-001"):
+        rig.engine.placing.spend.check()  # type: ignore[union-attr]  # there is a limit
+
+
+def test_without_limits_nothing_is_added_up() -> None:
+    rig = Rig(T1, recovered=Recovered())
+    rig.submit(owned(1, cpus=1))
+    assert rig.engine.placing.spend is None
+    assert rig.engine.ledger.spend.by_holder == {}
+    assert rig.engine.placing.view(rig.now).limits.budget is None
+
+
+def test_what_is_spent_and_the_limit_are_metrics() -> None:
+    rig = rig_with("0.7")
+    rig.submit(owned(1))
+    shown = Metrics(rig.engine, heard_at=lambda _: 0.0).exposition(rig.now).decode()
+    assert "longshore_hourly_spend_usd 0.4\n" in shown
+    assert "longshore_hourly_spend_limit_usd 0.7\n" in shown
+    unlimited = Metrics(Rig(T1).engine, heard_at=lambda _: 0.0).exposition(0.0).decode()
+    assert "\nlongshore_hourly_spend" not in unlimited

@@ -1,0 +1,210 @@
+"""What a pass does at limits of spending: the cluster's stops all below, others only their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from dispatcher.accounts import Holder, SpendLimits
+from dispatcher.model import Constraints, Container, Placement, Profile, SchedulerSettings
+from dispatcher.planner.batch import plan
+from dispatcher.planner.fit import eligible_types
+from dispatcher.planner.limits import Plan, View
+from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from dispatcher.queue import Queue
+from dispatcher.spend import Charge, PassBudget
+from drivers.interface import InstanceType
+from tests.planner_rig import make_limits, make_view
+from tests.samples import make_container, make_type
+from tests.unit.test_spend import settings
+
+T1, T2, T4 = (make_type(n, price=f"0.{n}") for n in (1, 2, 4))
+DEAR = make_type(1, name="dear", price="0.2")
+TYPES = [T1, T2, T4, DEAR]
+RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+T4_ONLY = Constraints(instance_types=("t4",))
+
+
+def waits(
+    number: int, priority: int, *, cpus: int = 1, project: str = "alpha", **more: object
+) -> Container:
+    return replace(make_container(number, cpus=cpus, priority=priority, **more), project=project)
+
+
+def view_of(
+    configured: SchedulerSettings,
+    containers: Sequence[Container],
+    *slots: Slot,
+    cluster: str = "0",
+    spent: Mapping[Holder, Decimal] | None = None,
+    max_instances: int = 100,
+) -> tuple[View, PassBudget]:
+    limits = SpendLimits(configured)
+    queue = Queue(
+        lambda k: eligible_types(TYPES, k.resources, k.constraints, max_price_factor=10),
+        limits.account_of,
+    )
+    for container in containers:
+        queue.add(container)
+    budget = PassBudget(
+        limits=limits,
+        placement=Placement.PACKED,
+        cluster=Decimal(cluster),
+        by_holder=spent or {},
+    )
+    of_pass = make_limits(instances=len(slots), max_instances=max_instances)
+    view = make_view(queue, slots, replace(of_pass, budget=budget), RULES)
+    return view, budget
+
+
+def decide(configured: SchedulerSettings, *args: object, **more: object) -> Plan:
+    return plan(view_of(configured, *args, **more)[0])  # type: ignore[arg-type]  # as they are
+
+
+def ready(id_: str, type_: InstanceType = T1) -> Slot:
+    slot = empty_slot(SlotKind.READY, id_, type_)
+    slot.idle = True
+    return slot
+
+
+def placed(decided: Plan) -> dict[str, str]:
+    return {container_id: place.id for container_id, place in decided.places}
+
+
+def codes(decided: Plan) -> list[str]:
+    return [reason.code for reason in decided.waiting.values()]
+
+
+def test_without_limits_per_account_projects_and_users_share_a_class() -> None:
+    two = [waits(1, 5), waits(2, 5, project="beta")]
+    shared, _ = view_of(settings("5", {"gamma": "1"}), two)
+    assert len(shared.classes) == 1
+    apart, _ = view_of(settings("5", {"beta": "1"}), two)
+    assert [c.key.account for c in apart.classes] == [(), (Holder("project", "beta"),)]
+
+
+def test_three_creates_of_which_two_fit_are_two_creates() -> None:
+    three = [waits(n, 9 - n, cpus=4, constraints=T4_ONLY) for n in (1, 2, 3)]
+    decided = decide(settings("0.9"), three)
+    assert [slot.type.name for slot in decided.creates] == ["t4", "t4"]
+    assert decided.next_in_line == ["c-3"]
+    assert codes(decided) == ["spend_limit"]
+    (reason,) = decided.waiting.values()
+    assert "and spends $0.80/h" in reason.message
+
+
+def test_creates_in_flight_count() -> None:
+    coming = empty_slot(SlotKind.LAUNCHING, "token-1", T4)
+    coming.assign(T4.allocatable)
+    decided = decide(settings("0.7"), [waits(1, 5, cpus=4)], coming, cluster="0.4")
+    assert decided.creates == []
+    assert codes(decided) == ["spend_limit"]
+
+
+def test_the_clusters_limit_stops_all_below_and_frees_idle_instances() -> None:
+    queue = [waits(1, 9, cpus=4), waits(2, 5, project="beta")]
+    decided = decide(settings("0.5"), queue, ready("a"), ready("b"), cluster="0.2")
+    assert placed(decided) == {}, "what is below must not keep the money in use"
+    assert decided.stopped
+    assert decided.next_in_line == ["c-1"]
+    assert decided.unwanted == ["a", "b"]
+    assert codes(decided) == ["spend_limit", "behind"]
+
+
+def test_a_limit_that_is_reached_in_the_middle_of_buying_stops_all_below_too() -> None:
+    queue = [waits(1, 9, cpus=4), waits(2, 8, cpus=4, constraints=T4_ONLY), waits(3, 5)]
+    decided = decide(settings("0.6"), queue, ready("a"), cluster="0.1")
+    assert [slot.type.name for slot in decided.creates] == ["t4"]
+    assert placed(decided) == {"c-1": "new-000000"}
+    assert decided.next_in_line == ["c-2"]
+    assert decided.unwanted == ["a"]
+
+
+def test_what_can_never_be_paid_stops_nobody() -> None:
+    queue = [waits(1, 9, cpus=4), waits(2, 5)]
+    decided = decide(settings("0.3"), queue)
+    assert placed(decided) == {"c-2": "new-000000"}
+    assert decided.next_in_line == []
+    (reason,) = decided.waiting.values()
+    assert "can never be" in reason.message
+
+
+def test_what_does_not_fit_the_limit_is_bought_smaller() -> None:
+    four = [waits(n, 5) for n in range(1, 5)]
+    decided = decide(settings("0.3"), four)
+    assert sum(s.type.price_usd_per_hour for s in decided.creates) == Decimal("0.3")
+    assert len(decided.places) == 3
+
+
+def test_a_projects_limit_lets_others_go_on() -> None:
+    limited = settings("9", {"alpha": "0.4"})
+    queue = [waits(n, 9 - n, cpus=4) for n in (1, 2)] + [waits(3, 1, cpus=4, project="beta")]
+    decided = decide(limited, queue, max_instances=2)
+    assert placed(decided) == {"c-1": "new-000000", "c-3": "new-000001"}
+    assert codes(decided) == ["spend_limit"]
+    assert decided.next_in_line == []
+    assert not decided.stopped
+
+
+def test_a_projects_limit_is_told_before_the_number_of_instances() -> None:
+    limited = settings(projects={"alpha": "0.3"})
+    queue = [waits(1, 9, cpus=4), waits(2, 1, project="beta")]
+    decided = decide(limited, queue, ready("a"), max_instances=1)
+    assert placed(decided) == {"c-2": "a"}
+    assert not decided.stopped
+
+
+def test_room_that_is_too_dear_is_left_for_cheaper_room() -> None:
+    limited = settings(projects={"alpha": "0.15"})
+    fuller = ready("a", DEAR)
+    fuller.count = 1
+    decided = decide(limited, [waits(1, 9)], fuller, ready("b"))
+    assert placed(decided) == {"c-1": "b"}
+
+
+def test_attempts_and_claims_count_by_share() -> None:
+    limited = settings(projects={"alpha": "0.45"})
+    spent = {Holder("project", "alpha"): Decimal("0.1")}
+    coming = empty_slot(SlotKind.COMING, "a", T4)
+    view, budget = view_of(limited, [waits(n, 5) for n in range(1, 6)], coming, spent=spent)
+    key = view.classes[0].key
+    view.fleet.claim(key, coming, view.classes[0].need(T4), 2)
+    budget.begin({}, view.classes, view.fleet)
+    assert budget.spent(Holder("project", "alpha")) == Decimal("0.3")
+    decided = plan(view)
+    assert len(decided.places) == 3, "two have their claims, and there is money for one more"
+    assert codes(decided) == ["spend_limit"]
+    assert budget.spent(Holder("project", "alpha")) == Decimal("0.4")
+
+
+def test_an_instance_that_is_not_ready_is_charged_in_full_to_whom_it_was_created_for() -> None:
+    limited = settings(projects={"alpha": "0.6", "beta": "0.6"})
+    coming = empty_slot(SlotKind.COMING, "a", T4)
+    coming.assign(T4.allocatable)
+    queue = [waits(1, 9, cpus=4), waits(2, 5, cpus=4, project="beta")]
+    view, budget = view_of(limited, queue, coming)
+    alpha = Charge(account=view.classes[0].key.account, price_usd_per_hour=Decimal("0.4"))
+    budget.begin({"a": alpha}, view.classes, view.fleet)
+    decided = plan(view)
+    assert placed(decided) == {"c-2": "new-000000"}
+
+
+def test_room_on_an_instance_that_another_project_bought_is_paid_too() -> None:
+    limited = settings(projects={"beta": "0.1"})
+    queue = [waits(1, 9, cpus=2), *(waits(n, 5, project="beta") for n in (2, 3))]
+    view, budget = view_of(limited, queue)
+    decided = plan(view)
+    assert budget.spent(Holder("project", "beta")) <= Decimal("0.1")
+    assert len(decided.places) == 2
+    assert codes(decided) == ["spend_limit"]
+
+
+def test_what_is_taken_back_is_given_back() -> None:
+    limited = settings("0.5", {"beta": "0.1"})
+    queue = [waits(1, 9, cpus=4, constraints=T4_ONLY), waits(2, 5, project="beta")]
+    queue += [waits(3, 8, cpus=4)]
+    view, budget = view_of(limited, queue, ready("a"), cluster="0.1")
+    decided = plan(view)
+    assert placed(decided) == {"c-1": "new-000000"}
+    assert budget.spent(Holder("project", "beta")) == 0
