@@ -80,6 +80,7 @@ PROMISES: dict[str, str] = {
     # ---- restarts
     "what may not be restarted is not": "what failed starts again only as often as, and for what, "
     "its retries allow",
+    "what may be restarted is": "what failed is not given up while its retries allow one more",
     "restarts wait for their time": "from the second restart on the delay has passed since the one "
     "before",
     "restarts come in time": "who is to be restarted is in the queue once that is due",

@@ -11,6 +11,7 @@ from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
 from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
+from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
 from tests.sim.planting import Mutant
 
 JOURNAL = (
@@ -58,4 +59,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,
     *ATTEMPT_MUTANTS,
+    *SCHEDULING_MUTANTS,
 )

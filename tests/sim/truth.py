@@ -230,8 +230,17 @@ class Truth:
             self._expect_failed(container_id)
 
     def _expect_failed(self, container_id: str) -> None:
-        last = self.store.attempts[self.store.attempts_of[container_id][-1]]
+        attempts = [self.store.attempts[a] for a in self.store.attempts_of[container_id]]
+        last = attempts[-1]
         exit_ = self.exits.get(last.id)
         if last.reason is not None and last.reason.code == "exit_code":
             same = exit_ is not None and exit_.code == last.exit_code
             expect(same, "outcomes are true", f"{last.id}: {last.exit_code}, in truth {exit_}")
+            failed = [a for a in attempts if a.outcome is AttemptOutcome.FAILED]
+            retries = self.store.containers[container_id].spec.retries
+            again = (
+                len(failed) <= retries.most
+                and not {"failed", "exit_code"}.isdisjoint(retries.on)
+                and (not retries.exit_codes or last.exit_code in retries.exit_codes)
+            )
+            expect(not again, "what may be restarted is", f"{container_id}: {retries}")
