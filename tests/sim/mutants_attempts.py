@@ -78,7 +78,7 @@ RESTARTS = (
         guard="a claim of an earlier process is renewed or given up",
         fault="a crash while a container is locked",
         where="dispatcher.engine:Engine._restore_container",
-        old="if container.state is ContainerState.LOCKED and container.id in self.ledger.queue:",
+        old="if container.state is ContainerState.LOCKED and not container.has_open_attempt:",
         new="if False:",
     ),
     Mutant(
