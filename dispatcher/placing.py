@@ -137,7 +137,8 @@ class Placing:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
         self.history.waits(decided.waiting, now)
-        self.at_quota = bool(decided.next_in_line) or launching.at_quota(self.pool, now)
+        closed = decided.stopped or bool(decided.closed)
+        self.at_quota = closed or launching.at_quota(self.pool, now)
         launching.after_pass(
             self.pool, wait=decided.tokens_short, served=bool(decided.creates), now=now
         )

@@ -24,7 +24,7 @@ from pool.model import PoolSettings
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
 _CAPACITY_MOST_S = 900.0
-_STILLBORN_FIRST_S = 2.0
+_STILLBORN_FIRST_S = 0.5
 _STILLBORN_MOST_S = 900.0
 _FORGOTTEN_AFTER_S = 900.0
 
@@ -172,7 +172,7 @@ class CreateHolds:
         )
 
     def stillborn(self, *, count: int, why: str, now: float) -> float:
-        """Hold all creates for 2 s or longer: the last `count`, 2 or more, were of no use.
+        """Hold all creates for 0.5 s or longer: the last `count`, 2 or more, were of no use.
 
         Returns the hold's end.
         """

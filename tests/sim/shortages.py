@@ -196,7 +196,7 @@ class Shortages:
         first = self._useless_in_a_row == 1
         self._useless_since = appeared_at if first else min(self._useless_since, appeared_at)
         if self._useless_in_a_row > 1:
-            hold_s = min(900.0, 2.0 * 2.0 ** (self._useless_in_a_row - 2))
+            hold_s = min(900.0, 0.5 * 2.0 ** (self._useless_in_a_row - 2))
             self._useless_until = max(self._useless_until, now + hold_s)
             self._accounts[STILLBORN, ()] = _Account(until=self._useless_until)
 
