@@ -39,10 +39,11 @@ def view_of(
     cluster: str = "0",
     spent: Mapping[Holder, Decimal] | None = None,
     max_instances: int = 100,
+    types: Sequence[InstanceType] = TYPES,
 ) -> tuple[View, PassBudget]:
     limits = SpendLimits(configured)
     queue = Queue(
-        lambda k: eligible_types(TYPES, k.resources, k.constraints, max_price_factor=10),
+        lambda k: eligible_types(types, k.resources, k.constraints, max_price_factor=10),
         limits.account_of,
     )
     for container in containers:
@@ -155,6 +156,16 @@ def test_a_projects_limit_is_told_before_the_number_of_instances() -> None:
     assert not decided.stopped
 
 
+def test_a_project_that_has_spent_its_money_is_not_the_next_in_line_for_an_instance() -> None:
+    limited = settings(projects={"alpha": "0.3"})
+    spent = {Holder("project", "alpha"): Decimal("0.2")}
+    queue = [waits(1, 9, cpus=2), waits(2, 1, project="beta")]
+    decided = decide(limited, queue, ready("a"), spent=spent, max_instances=1)
+    assert placed(decided) == {"c-2": "a"}
+    assert codes(decided) == ["spend_limit"]
+    assert not decided.stopped
+
+
 def test_room_that_is_too_dear_is_left_for_cheaper_room() -> None:
     limited = settings(projects={"alpha": "0.15"})
     fuller = ready("a", DEAR)
@@ -208,3 +219,31 @@ def test_what_is_taken_back_is_given_back() -> None:
     decided = plan(view)
     assert placed(decided) == {"c-1": "new-000000"}
     assert budget.spent(Holder("project", "beta")) == 0
+
+
+def test_what_a_project_has_no_money_for_is_left_out_of_what_another_buys() -> None:
+    bulk = make_type(4, name="bulk", price="0.3")
+    queue = [
+        waits(1, 9, cpus=4, project="beta"),
+        waits(2, 8, cpus=3),
+        waits(3, 5, project="beta"),
+    ]
+    view, budget = view_of(settings(projects={"beta": "0.3"}), queue, types=[bulk])
+    decided = plan(view)
+    assert placed(decided) == {"c-1": "new-000000", "c-2": "new-000001"}
+    assert budget.spent(Holder("project", "beta")) == Decimal("0.3")
+    assert codes(decided) == ["spend_limit"]
+
+
+def test_claims_that_are_given_up_are_paid_back_and_their_room_is_paid_by_who_gets_it() -> None:
+    coming = empty_slot(SlotKind.COMING, "a", T4)
+    queue = [waits(1, 9), *(waits(n, 5, project="beta") for n in (2, 3, 4))]
+    view, budget = view_of(settings(projects={"*": "0.4"}), queue, coming)
+    beta = view.classes[1]
+    view.fleet.claim(beta.key, coming, beta.need(T4), 4)
+    budget.begin({}, view.classes, view.fleet)
+    assert budget.spent(Holder("project", "beta")) == Decimal("0.4")
+    decided = plan(view)
+    assert set(placed(decided).values()) == {"a"}
+    assert budget.spent(Holder("project", "beta")) == Decimal("0.3")
+    assert budget.spent(Holder("project", "alpha")) == Decimal("0.1")
