@@ -165,7 +165,7 @@ class _Pass:
     def _done(self, deed: _Deed) -> None:
         self.deeds.append(deed)
         deed.line.position += deed.number
-        self._count(deed.line, -deed.number)
+        self.count(deed.line, -deed.number)
 
     def _most(self, line: Line) -> list[int]:
         """Return the limits of how many more of a class may have a place."""
@@ -173,7 +173,8 @@ class _Pass:
         left += [self.supervisors_left] if line.key.supervisor else []
         return [number for number in left if number is not None]
 
-    def _count(self, line: Line, number: int) -> None:
+    def count(self, line: Line, number: int) -> None:
+        """Note that so many more of a class may have a place, or fewer."""
         if self.containers_left is not None:
             self.containers_left += number
         if line.key.supervisor and self.supervisors_left is not None:
@@ -238,7 +239,7 @@ class _Pass:
             )
         )
         line.position += number
-        self._count(line, -number)
+        self.count(line, -number)
 
     def own_reason(self, line: Line) -> Reason | None:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
@@ -291,7 +292,7 @@ class _Pass:
             deed = self.deeds.pop()
             line = deed.line
             line.position -= deed.number
-            self._count(line, deed.number)
+            self.count(line, deed.number)
             if deed.is_start:
                 line.starts.pop()
                 self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
@@ -302,12 +303,15 @@ class _Pass:
 
     def tell_the_rest(self) -> None:
         """Note of all behind the one at which the pass stopped why they wait."""
-        if self.stopped_by is None:
-            return
-        reason = reasons.behind(*self.stopped_by)
+        waiting = self.plan.waiting
+        behind = reasons.behind(*self.stopped_by) if self.stopped_by is not None else None
         for line in self.plan.lines:
-            if line.position < len(line.request_class) and line.key not in self.plan.waiting:
-                self.plan.waiting[line.key] = self.own_reason(line) or reason
+            if self.supervisors_left and waiting.get(line.key) is reasons.SUPERVISORS:
+                # The share was kept for others that have found no place either.
+                waiting[line.key] = behind or reasons.CREATES
+            untold = line.position < len(line.request_class) and line.key not in waiting
+            if untold and behind is not None:
+                waiting[line.key] = self.own_reason(line) or behind
 
     def give_up_the_rest(self) -> None:
         """Give up the claims of earlier passes of which no use was made."""
@@ -374,6 +378,7 @@ def _buy(this: _Pass) -> None:
     for line in this.plan.lines:
         line.position = len(line.starts) + line.claimed
     for demand in this.demands:
+        this.count(demand.line, demand.unserved)
         if demand.reason is not None:
             this.plan.waiting.setdefault(demand.line.key, demand.reason)
     if stop is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.model import Constraints, Placement, Profile
 from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
@@ -278,3 +280,15 @@ def test_without_tokens_creates_wait_and_say_so() -> None:
     assert not enough.tokens_short
     bounded = decide(queue, limits=limits(0, creates_left=2, tokens_left=2))
     assert not bounded.tokens_short, "an answer will wake the planner"
+
+
+def test_who_waits_for_the_share_of_supervisors_is_told_so_only_while_others_have_it() -> None:
+    queue = queue_of((9, 4, only("t4")))
+    for number, name in ((2, "t1"), (3, "t2")):
+        waiting = make_container(number, cpus=1, priority=5, constraints=only(name))
+        queue.add(replace(waiting, spec=replace(waiting.spec, supervisor=True)))
+    free = replace(limits(0), containers_left=9, supervisors_left=1)
+    decided = decide(queue, limits=free)
+    assert codes(decided) == ["supervisors"], "the other one has the share"
+    decided = decide(queue, limits=replace(free, max_instances=1))
+    assert sorted(codes(decided)) == ["at_quota", "behind"], "nobody has it"
