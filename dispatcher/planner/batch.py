@@ -150,6 +150,7 @@ class _Pass:
                 fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
                 self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
+                self.deeds.append(_Deed(order=demand.order, line=line, slot=slot, number=1))
                 demand.number -= 1
 
     def _give_up(self, line: Line, slot: Slot, number: int) -> None:
@@ -288,8 +289,8 @@ class _Pass:
 
     def take_back(self, order: Order) -> None:
         """Undo what was decided for containers that come after an order."""
-        while self.deeds and self.deeds[-1].order > order:
-            deed = self.deeds.pop()
+        undone = [deed for deed in self.deeds if deed.order > order]
+        for deed in reversed(undone):
             line = deed.line
             line.position -= deed.number
             self.count(line, deed.number)
@@ -298,7 +299,7 @@ class _Pass:
                 self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
                 self._spend(line, deed.slot, -1)
             else:
-                line.claims.pop()
+                line.claims.remove((deed.slot, deed.number))
                 self._give_up(line, deed.slot, deed.number)
 
     def tell_the_rest(self) -> None:
