@@ -140,7 +140,8 @@ class Scheduling:
 
     def _most(self) -> int | None:
         """Return how many may run at once at most, by an account of our own."""
-        now = self._timeline.now
+        # The process's clock may be a rounding ahead.
+        now = self._timeline.now + SLACK
         while self._limit is not None and now >= self._quiet_since + QUIET_S:
             self._quiet_since += QUIET_S
             self._limit = int(self._limit * 1.1) + 1
