@@ -108,7 +108,7 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
         container=container,
         sentence=_sentence(engine, container, waiting),
         waiting=waiting,
-        history=engine.placing.history.of(container, key, began_at=began_at, now=now),
+        history=engine.placing.history.of(container, key, began_at=began_at),
         recorded_since=began_at,
     )
 

@@ -6,6 +6,7 @@ for their class. Attempts are not kept here; the store has them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,7 +28,9 @@ MOST_CLASSES = 2_000
 MOST_EVENTS = 20
 MOST_CONTAINERS = 20_000
 
-_VARYING = re.compile(r"\S*\d\S*")
+_VARYING = re.compile(r"(?<!\S)[^\s\d]*\d\S*")
+_Kind = tuple[str, str]
+_Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,11 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wait:
-    """From `at` on a class waits for `reason`, None for not at all."""
+    """From `at` on a class waits for `reason`, of a `kind`; None for not at all."""
 
     at: float
     reason: Reason | None
+    kind: _Kind | None
 
 
 class History:
@@ -60,11 +64,19 @@ class History:
     def waits(self, waiting: Mapping[ClassKey, Reason], now: float) -> None:
         """Note why each class waits after a pass; kept is what differs from the last word."""
         for key in self._waiting - waiting.keys():
-            self._note_wait(key, None, now)
+            self._note_wait(key, _Wait(at=now, reason=None, kind=None))
+        # Most classes wait for the same.
+        kinds: dict[str, _Kind] = {}
         for key, reason in waiting.items():
-            last = self._last(key)
-            if last is None or (last != reason and _kind(last) != _kind(reason)):
-                self._note_wait(key, reason, now)
+            waits = self._waits.get(key)
+            last = waits[-1] if waits else None
+            if last is not None and last.reason == reason:
+                continue
+            kind = kinds.get(reason.message)
+            if kind is None:
+                kind = kinds[reason.message] = _kind(reason)
+            if last is None or last.kind != kind:
+                self._note_wait(key, _Wait(at=now, reason=reason, kind=kind))
         self._waiting = set(waiting)
 
     def published(self, what: Collection[Publication], now: float) -> None:
@@ -91,9 +103,7 @@ class History:
 
     # ---- what is answered --------------------------------------------------------------------
 
-    def of(
-        self, container: Container, key: ClassKey, *, began_at: float, now: float
-    ) -> list[Happening]:
+    def of(self, container: Container, key: ClassKey, *, began_at: float) -> list[Happening]:
         """Return what happened to a container, the earliest first; `key` is that of its class.
 
         `began_at` is when this process began: of what was before, only attempts are known, and one
@@ -106,38 +116,30 @@ class History:
             found.append(Happening(at=began_at, kind="restart", message=f"{message} known"))
         found += events
         found += [one for attempt in container.attempts for one in _of_attempt(attempt)]
-        found += self._reasons(container, key, _locked(events, now), now)
+        found += self._reasons(container, key, _locked(container, events))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
 
     def _reasons(
-        self,
-        container: Container,
-        key: ClassKey,
-        locked: list[tuple[float, float]],
-        now: float,
+        self, container: Container, key: ClassKey, locked: Iterable[_Span]
     ) -> Iterator[Happening]:
         waits = list(self._waits.get(key, ()))
-        for start, end in _waited(container, now):
+        for start, end in _without(_waited(container), locked):
             in_force = [wait for wait in waits if wait.at <= start][-1:]
             for wait in [*in_force, *(wait for wait in waits if start < wait.at < end)]:
-                at = max(start, wait.at)
-                has_place = any(low <= at < high for low, high in locked)
-                if wait.reason is not None and not has_place:
-                    yield Happening(at=at, kind=wait.reason.code, message=wait.reason.message)
+                if wait.reason is not None:
+                    reason = wait.reason
+                    at = max(start, wait.at)
+                    yield Happening(at=at, kind=reason.code, message=reason.message)
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _last(self, key: ClassKey) -> Reason | None:
-        waits = self._waits.get(key)
-        return waits[-1].reason if waits else None
-
-    def _note_wait(self, key: ClassKey, reason: Reason | None, now: float) -> None:
+    def _note_wait(self, key: ClassKey, wait: _Wait) -> None:
         waits = self._waits.get(key)
         if waits is None:
             waits = self._waits[key] = deque(maxlen=MOST_CHANGES)
-        waits.append(_Wait(at=now, reason=reason))
+        waits.append(wait)
         self._waits.move_to_end(key)
         if len(self._waits) > MOST_CLASSES:
             self._waits.popitem(last=False)
@@ -162,33 +164,49 @@ class History:
         events.append(Happening(at=now, kind=kind, message=message))
 
 
-def _kind(reason: Reason) -> tuple[str, str]:
+def _kind(reason: Reason) -> _Kind:
     """Return what makes a reason another one: not the ids, times and amounts in its sentence."""
     return reason.code, _VARYING.sub("#", reason.message)
 
 
-def _waited(container: Container, now: float) -> Iterator[tuple[float, float]]:
-    """Return from when to when a container waited for a place."""
+def _waited(container: Container) -> Iterator[_Span]:
+    """Return from when to when a container waited for an attempt."""
     start: float | None = container.created_at
     for attempt in container.attempts:
         if start is not None:
             yield start, attempt.created_at
         start = attempt.finished_at if attempt.outcome is not None else None
     if start is not None and not container.state.final:
-        yield start, now
+        yield start, math.inf
 
 
-def _locked(events: Iterable[Happening], now: float) -> list[tuple[float, float]]:
+def _without(spans: Iterable[_Span], others: Iterable[_Span]) -> Iterator[_Span]:
+    """Return what is left of spans when others, the earliest first, are taken out of them."""
+    taken = list(others)
+    for begin, end in spans:
+        start = begin
+        for low, high in taken:
+            if low < end and high > start:
+                if start < low:
+                    yield start, low
+                start = high
+        if start < end:
+            yield start, end
+
+
+def _locked(container: Container, events: Iterable[Happening]) -> Iterator[_Span]:
     """Return from when to when a container had a place on something that was not ready."""
-    spans: list[tuple[float, float]] = []
+    moves = [(e.at, e.kind == "locked") for e in events if e.kind in ("locked", "unlocked")]
+    moves += [(attempt.created_at, False) for attempt in container.attempts]
     since: float | None = None
-    for event in events:
-        if event.kind == "locked":
-            since = event.at if since is None else since
-        elif event.kind == "unlocked" and since is not None:
-            spans.append((since, event.at))
+    for at, is_lock in sorted(moves, key=lambda move: move[0]):
+        if is_lock:
+            since = at if since is None else since
+        elif since is not None:
+            yield since, at
             since = None
-    return spans if since is None else [*spans, (since, now)]
+    if since is not None:
+        yield since, math.inf
 
 
 def _submitted(container: Container) -> Happening:

@@ -24,6 +24,7 @@ from drivers.errors import InvalidRequest
 ANONYMOUS = "anonymous"
 _PAGE_DEFAULT = 100
 _MANY = 200
+_FEW = 20
 _OFFSET_MAX = 2**53
 _STATES = {state.value: state for state in ContainerState}
 _WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
@@ -84,7 +85,7 @@ class ContainerRoutes:
         waiting = {}
         for number, one in enumerate(page.items):
             waiting[one.id] = self._waiting(one)
-            if number % _MANY == 0:
+            if number % _FEW == 0:
                 # Positions are counted among all classes: others get their turn in between.
                 await asyncio.sleep(0)
         return await _list_response(page.items, waiting=waiting, next_cursor=page.next_cursor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -53,6 +54,24 @@ def test_a_first_container_says_hello(server: DispatcherProcess) -> None:
     assert (done.returncode, done.stdout) == (0, b"hello\n"), done.stderr
     done = longshore(server, "submit", "--wait", "--", "sh", "-c", "exit 3")
     assert (done.returncode, done.stdout.startswith(b"c-")) == (3, True), done.stderr
+
+
+def test_what_waits_and_what_has_ended_is_explained(server: DispatcherProcess) -> None:
+    done = longshore(server, "submit", "--priority", "0", "--", "true")
+    assert done.returncode == 0, done.stderr
+    held = done.stdout.decode().strip()
+    done = longshore(server, "explain", held)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert text.startswith(f"{held} waits: held back: its priority is 0\n")
+    assert "instance types, cheapest first" in text
+    assert longshore(server, "priority", held, "500").returncode == 0
+    assert longshore(server, "wait", held).returncode == 0
+    told = json.loads(longshore(server, "explain", "--json", held).stdout)
+    assert (told["sentence"], told["waiting"]) == (f"{held} has succeeded", None)
+    kinds = [each["kind"] for each in told["history"]]
+    assert [kinds[0], kinds[-1]] == ["submitted", "succeeded"]
+    assert {"priority", "placed", "started", "ended"} <= set(kinds)
 
 
 @pytest.mark.parametrize("how", ["wait", "follow"])
