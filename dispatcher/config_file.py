@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from dispatcher.yaml_booleans import without_boolean_words
 from drivers.errors import ConfigError
 
 FILE_LIMIT_BYTES = 1024 * 1024
@@ -33,7 +34,7 @@ def _parsed(path: Path, content: bytes) -> dict[Any, Any]:
     # The C parser and the Python one differ in what they accept; one of them is enough.
     loader: _Loader | None = None
     try:
-        loader = _Loader(content)
+        loader = without_boolean_words(_Loader)(content)
         value = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -129,8 +129,10 @@ def _text(path: str, name: str) -> str:
 def _yaml_documents(text: str, name: str) -> list[object]:
     import yaml  # noqa: PLC0415 - slow to import, and JSON does not need it
 
+    from dispatcher.yaml_booleans import fastest_loader  # noqa: PLC0415 - it imports yaml too
+
     try:
-        loaded = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        loaded = list(yaml.load_all(text, Loader=fastest_loader()))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _unreadable(name, f"not YAML: {' '.join(str(error).split())}") from error
     return [_plain(document, name) for document in loaded if document is not None]
