@@ -5,9 +5,10 @@ It never guesses: what was not measured is not known, and what runs has no end t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatcher.model import Reason
+from dispatcher.planner.reasons import can_never_be
 from pool.histogram import Histogram
 
 _LOW = 0.1
@@ -16,9 +17,14 @@ _NEVER = {
     "held": "it starts only after its priority is set above 0",
     "no_type": "it starts only when a type that would do is configured",
 }
-_OTHERS_FIRST = frozenset(
-    {"behind", "at_quota", "max_containers", "supervisors", "spend_limit", "earlier_attempt"}
-)
+_FIRST = {
+    "behind": "what is next in line must get its place first",
+    "at_quota": "an instance must end or room come free first",
+    "max_containers": "another container must end first",
+    "supervisors": "another supervisor must end first",
+    "spend_limit": "something that is paid for must end first",
+    "earlier_attempt": "its earlier process must end first",
+}
 _ENDING = "nobody knows how long what runs will take"
 
 
@@ -79,6 +85,9 @@ def spread(times: Histogram) -> Spread | None:
 def estimate(now_is: Situation) -> Estimate:
     """Return when a waiting container may start."""
     code = now_is.reason.code if now_is.reason is not None else ""
+    if now_is.reason is not None and can_never_be(now_is.reason):
+        basis = "never, while the limit is what it is"
+        return Estimate(earliest_s=None, latest_s=None, basis=basis)
     if code in _NEVER:
         return Estimate(earliest_s=None, latest_s=None, basis=_NEVER[code])
     if now_is.elapsed_s is not None:
@@ -91,14 +100,15 @@ def estimate(now_is: Situation) -> Estimate:
 
 def _without_a_place(now_is: Situation, code: str) -> Estimate:
     """Return when one that has no place may start; nobody knows at the latest when."""
-    if now_is.may_free_up:
+    if code in _FIRST:
+        why = f"{_FIRST[code]}, and {_ENDING}"
+    elif now_is.held_for_s is not None or code == "creating":
+        found = _after_holds(now_is.boots, now_is.held_for_s or 0.0)
+        if not now_is.may_free_up:
+            return found
+        return replace(found, earliest_s=0.0, basis=f"room comes free first, or {found.basis}")
+    elif now_is.may_free_up:
         why = f"what would do is full: it may start when room comes free, and {_ENDING}"
-    elif code in _OTHERS_FIRST:
-        why = f"something must end first, and {_ENDING}"
-    elif now_is.held_for_s is not None:
-        return _after_holds(now_is.boots, now_is.held_for_s)
-    elif code == "creating":
-        return _after_holds(now_is.boots, 0.0)
     else:
         basis = "no planning pass has decided about it in a way that tells"
         return Estimate(earliest_s=None, latest_s=None, basis=basis)

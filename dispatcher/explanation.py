@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
 from dispatcher.estimate import Estimate, Situation, estimate, spread
 from dispatcher.history import Happening
 from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, Reason
+from dispatcher.planner import reasons
 from dispatcher.planner.explain import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queue import ClassKey
@@ -16,6 +18,9 @@ from drivers.interface import InstanceType
 from pool import launching, probing, stillborn
 from pool.backoff import Hindrance, Hold
 from pool.model import Worker
+
+_ROUNDING = 1e-9
+_SETTING = re.compile(r"\((max_hourly_spend\w*)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +47,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitView:
-    """A limit of the configuration and how much of it is used; None where that is not known."""
+    """A limit of the configuration and how much of it is used; None where that is not known.
+
+    `blocking` says that it is what keeps the container waiting now.
+    """
 
     name: str
     limit: float
     used: float | None
+    blocking: bool = False
 
     @property
     def is_reached(self) -> bool:
@@ -164,6 +173,8 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         is_offline=is_offline,
         now=now,
     )
+    limits = _limits(engine, container, now)
+    verdicts = [_but(verdict, limits) for verdict in verdicts]
     eligible = [engine.types[verdict.name] for verdict in verdicts if verdict.eligible]
     slot = engine.placing.claimed_slot(container.id)
     claim = _claim(engine, slot) if slot is not None else None
@@ -179,7 +190,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
             for hold in pool.holds.active(now)
             if any(pool.holds.covers(hold.scope, type_) for type_ in eligible)
         ],
-        limits=_limits(engine, container, now),
+        limits=limits,
         claim=claim,
         estimate=estimate(
             Situation(
@@ -232,8 +243,7 @@ def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | N
 def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]:
     """Return the limits that can keep a container from being placed, with what is used of each."""
     pool, settings = engine.pool, engine.settings
-    hoped_for = pool.hoped_for()
-    there = len(pool.workers) + len(hoped_for) + len(pool.missing)
+    there = len(pool.workers) + len(pool.hoped_for()) + len(pool.missing)
     placed = len(engine.ledger.open_attempts)
     found = [
         LimitView(name="max_instances", limit=settings.max_instances, used=there),
@@ -250,12 +260,10 @@ def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]
     if supervisors is not None and container.spec.supervisor:
         used = engine.ledger.supervisors_placed()
         found.append(LimitView(name="supervisor_fraction", limit=supervisors, used=used))
-    if settings.max_hourly_spend_usd is not None:
-        types = [worker.type for worker in pool.workers.values()]
-        types += [launching.type_of(pool, pending.launch) for pending in hoped_for]
-        spent = float(sum(type_.price_usd_per_hour for type_ in types))
+    spend = engine.placing.spend
+    if spend is not None and settings.max_hourly_spend_usd is not None:
         maximum = float(settings.max_hourly_spend_usd)
-        found.append(LimitView(name="max_hourly_spend", limit=maximum, used=spent))
+        found.append(LimitView(name="max_hourly_spend", limit=maximum, used=float(spend.total)))
     for kind, name, spends in (
         ("project", container.project, settings.max_hourly_spend_usd_per_project),
         ("user", container.user, settings.max_hourly_spend_usd_per_user),
@@ -264,4 +272,36 @@ def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]
         if most is not None:
             setting = f"max_hourly_spend_per_{kind}"
             found.append(LimitView(name=setting, limit=float(most), used=None))
-    return found
+    blocking = _blocking(engine, engine.why_waiting(container.id))
+    return [replace(limit, blocking=limit.name == blocking) for limit in found]
+
+
+def _blocking(engine: Engine, reason: Reason | None) -> str:
+    """Return the name of the limit that a reason tells of, "" for none."""
+    if reason is None:
+        return ""
+    if reason.code == "spend_limit":
+        setting = _SETTING.search(reason.message)
+        return setting[1] if setting is not None else ""
+    if reason == reasons.full(engine.settings.max_instances):
+        return "max_instances"
+    if reason == reasons.CREATES:
+        return "max_concurrent_creates"
+    return {"max_containers": "max_containers", "supervisors": "supervisor_fraction"}.get(
+        reason.code, ""
+    )
+
+
+def _but(verdict: TypeVerdict, limits: Sequence[LimitView]) -> TypeVerdict:
+    """Return a verdict with the limit that keeps one of its type from being created now."""
+    if verdict.hindrance or not verdict.eligible:
+        return verdict
+    for limit in limits:
+        if limit.name.startswith("max_hourly_spend"):
+            price = float(verdict.price_usd_per_hour)
+            closed = limit.used is not None and limit.used + price > limit.limit + _ROUNDING
+        else:
+            closed = limit.is_reached
+        if closed or limit.blocking:
+            return replace(verdict, hindrance=f"{limit.name} of {limit.limit:g} allows none now")
+    return verdict

@@ -62,12 +62,16 @@ class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit by its setting; `used` is null where that is told by the reason only."""
+    """A limit by its setting; `used` is null where that is told by the reason only.
+
+    `blocking` says that it is what keeps the container waiting now.
+    """
 
     name: str
     limit: float
     used: float | None
     reached: bool
+    blocking: bool
 
 
 class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +212,11 @@ def _hold(hold: Hold) -> HoldAnswer:
 
 def _limit(limit: LimitView) -> LimitAnswer:
     return LimitAnswer(
-        name=limit.name, limit=limit.limit, used=limit.used, reached=limit.is_reached
+        name=limit.name,
+        limit=limit.limit,
+        used=limit.used,
+        reached=limit.is_reached,
+        blocking=limit.blocking,
     )
 
 

@@ -9,6 +9,8 @@ from dispatcher.model import Reason
 from dispatcher.queue import RequestClass
 from pool.backoff import Hindrance, HindranceKind
 
+_NEVER = "that can never be, while the limit is what it is"
+
 
 def behind(container_id: str, why: str) -> Reason:
     """Return why those wait that come after who is next in line."""
@@ -83,10 +85,15 @@ def spend_limit(
     else:
         wanted = f"the cheapest instance that would do costs {dollars(price)}"
     if is_final:
-        message = f"{limit}, and {wanted}: that can never be, while the limit is what it is"
+        message = f"{limit}, and {wanted}: {_NEVER}"
     else:
         message = f"{limit} and spends {dollars(spent)}; {wanted}"
     return Reason(code="spend_limit", message=message)
+
+
+def can_never_be(reason: Reason) -> bool:
+    """Return whether a limit of spending is too small for it even if nothing else were spent."""
+    return reason.code == "spend_limit" and reason.message.endswith(_NEVER)
 
 
 def dollars(amount: Decimal) -> str:

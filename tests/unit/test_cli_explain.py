@@ -146,6 +146,7 @@ def test_json_is_what_the_server_said(capsys: Capture) -> None:
         "limit": 9.0,
         "used": 9.0,
         "reached": True,
+        "blocking": False,
     }
     assert waiting["claim"]["instance"] is None
     assert waiting["estimate"] == {"earliest_s": 60.0, "latest_s": None, "basis": "because"}

@@ -1,0 +1,65 @@
+"""What `explain` says of limits: what is used, which one blocks, and what follows from that."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dispatcher.estimate import Situation, estimate
+from dispatcher.model import Reason, SchedulerSettings
+from dispatcher.planner.reasons import spend_limit
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+from tests.unit.test_explain import waiting
+from tests.unit.test_spend import settings
+
+
+def blocking(rig: Rig, container_id: str) -> list[str]:
+    return [each.name for each in waiting(rig, container_id).limits if each.blocking]
+
+
+def test_the_limit_that_blocks_is_told_and_no_type_is_plainly_possible() -> None:
+    rig = Rig(make_type(4), settings=SchedulerSettings(max_instances=9, max_containers=1))
+    rig.submit(make_container(1, cpus=1), make_container(2, cpus=1))
+    rig.advance(30)
+    assert blocking(rig, "c-2") == ["max_containers"]
+    found = waiting(rig, "c-2")
+    assert found.types[0].hindrance == "max_containers of 1 allows none now"
+    assert found.estimate.basis.startswith("another container must end first")
+
+
+def test_what_is_spent_on_instances_that_are_missing_after_a_restart_is_used() -> None:
+    rig = Rig(make_type(1, price="0.4"), settings=settings("0.7"))
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(30)
+    rig.crash()
+    limits = {each.name: each.used for each in waiting(rig, "c-2").limits}
+    assert rig.engine.placing.spend is not None
+    assert limits["max_hourly_spend"] == float(rig.engine.placing.spend.total) == 0.4
+    assert waiting(rig, "c-2").types[0].hindrance == "max_hourly_spend of 0.7 allows none now"
+    rig.advance(30)
+    assert blocking(rig, "c-2") == ["max_hourly_spend"]
+
+
+def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> None:
+    for code, begins in (
+        ("behind", "what is next in line"),
+        ("supervisors", "another supervisor"),
+        ("spend_limit", "something that is paid for"),
+        ("creating", "room comes free first, or a new instance must be created"),
+        ("", "what would do is full"),
+    ):
+        reason = Reason(code=code, message="") if code else None
+        found = estimate(Situation(reason=reason, boots=None, may_free_up=True))
+        assert found.basis.startswith(begins), code
+
+
+def test_what_a_limit_can_never_allow_starts_never() -> None:
+    reason = spend_limit(
+        "the cluster may spend $1.00/h (max_hourly_spend)",
+        spent=Decimal(0),
+        price=Decimal(2),
+        is_final=True,
+        room_on="",
+    )
+    found = estimate(Situation(reason=reason, boots=None, may_free_up=True))
+    assert (found.earliest_s, found.basis) == (None, "never, while the limit is what it is")
