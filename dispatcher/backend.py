@@ -80,6 +80,7 @@ class DispatcherBackend:
         heard_at: Callable[[str], float],
         queue_limit: int,
         queue_limit_bytes: int,
+        queue_limit_classes: int,
     ) -> None:
         self._runtime = runtime
         self._engine = runtime.engine
@@ -94,6 +95,7 @@ class DispatcherBackend:
         self._heard_at = heard_at
         self._queue_limit = queue_limit
         self._queue_limit_bytes = queue_limit_bytes
+        self._queue_limit_classes = queue_limit_classes
 
     # ---- containers --------------------------------------------------------------------------
 
@@ -122,6 +124,12 @@ class DispatcherBackend:
             )
             for item, sequence in zip(items, sequences, strict=True)
         )
+        classes = ledger.queue.classes_with(containers)
+        if classes > self._queue_limit_classes:
+            raise Unavailable(
+                f"the queue is full ({self._queue_limit_classes} kinds of requests);"
+                " ask for the same resources and constraints as others do, or try again"
+            )
         change = InsertContainers(
             containers=containers,
             user=user,

@@ -128,6 +128,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     open_log_files: Limit = 512
     queued_containers: Limit = 2_000_000
     queued_bytes: Size = Size(4 * 1024**3)
+    queued_classes: Limit = 2_000
     inbox_events: Limit = 100_000
     pending_writes: Limit = 20_000
     event_subscribers: Limit = 100

@@ -8,9 +8,14 @@ from dispatcher.model import Attempt, Placement
 from drivers.interface import InstanceType, Resources
 from pool.cost import cost_usd
 
+_LEAST_SHARE = Decimal(1) / Decimal(256)
+
 
 def share_of(resources: Resources, type_: InstanceType, placement: Placement) -> Decimal:
-    """Return which part of an instance a request occupies: its largest share in any dimension."""
+    """Return which part of an instance a request occupies: its largest share in any dimension.
+
+    It is never nothing: who asks for next to nothing takes up a place for a container.
+    """
     if placement is Placement.EXCLUSIVE:
         return Decimal(1)
     room = type_.allocatable
@@ -23,7 +28,7 @@ def share_of(resources: Resources, type_: InstanceType, placement: Placement) ->
         *((amount, custom.get(name, 0)) for name, amount in resources.custom),
     )
     shares = [Decimal(part) / Decimal(whole) for part, whole in pairs if whole > 0]
-    return min(Decimal(1), max(shares, default=Decimal(0)))
+    return min(Decimal(1), max(_LEAST_SHARE, *shares))
 
 
 def attempt_cost(

@@ -296,7 +296,7 @@ class Engine:
             case AttemptEnded():
                 ledger.ended(notice.attempt_id, notice.exit, now)
             case AttemptMissing():
-                ledger.missing(notice.attempt_id, notice.message, now, refused=notice.refused)
+                ledger.missing(notice, now)
             case AttemptLost():
                 ledger.lost(notice.attempt_id, notice.message, now)
             case AttemptLogComplete():

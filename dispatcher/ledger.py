@@ -24,6 +24,7 @@ from dispatcher.model import (
 from dispatcher.outcomes import (
     final_reason,
     judge_exit,
+    longest_delay_s,
     may_try_again,
     restart_due,
     was_placed,
@@ -38,6 +39,7 @@ from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
 from pool.model import AttemptExit, Worker
+from pool.notices import AttemptMissing
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 _OUTCOME_STATES = {
@@ -262,22 +264,25 @@ class Ledger:
             return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
         return judge_exit(container, how)
 
-    def missing(
-        self,
-        attempt_id: str,
-        message: str,
-        now: float,
-        *,
-        refused: bool,
-        may_have_run: bool = False,
+    def missing(self, notice: AttemptMissing, now: float) -> None:
+        """Note that an attempt is not where it was placed: refused, or it never began there."""
+        never = "overloaded" if notice.overloaded else "never_started"
+        self._gone(notice.attempt_id, notice.message, now, refused=notice.refused, never=never)
+
+    def lost(self, attempt_id: str, message: str, now: float) -> None:
+        """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
+        self._gone(attempt_id, message, now)
+
+    def _gone(
+        self, attempt_id: str, message: str, now: float, *, refused: bool = False, never: str = ""
     ) -> None:
-        """Note that an attempt is not where it was placed: refused, never begun, or lost."""
+        """Close an attempt of which there is no exit; `never` is its code if it never ran."""
         found = self.of_attempt(attempt_id)
         if found is None:
             return
         container, attempt = found
         if container.cancel_requested:
-            said = when_cancelled(attempt, message, may_have_run=may_have_run)
+            said = when_cancelled(attempt, message, may_have_run=not never)
             reason = Reason(code="cancelled", message=said)
             self._close(container, attempt, AttemptOutcome.CANCELLED, reason, now)
         elif refused:
@@ -287,13 +292,9 @@ class Ledger:
             reason = Reason(code="held", message=message)
             self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
         else:
-            code = "lost" if may_have_run or attempt.started_at else "never_started"
+            code = "lost" if not never or attempt.started_at else never
             reason = Reason(code=code, message=message)
             self._close(container, attempt, AttemptOutcome.LOST, reason, now)
-
-    def lost(self, attempt_id: str, message: str, now: float) -> None:
-        """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
-        self.missing(attempt_id, message, now, refused=False, may_have_run=True)
 
     def _close(
         self,
@@ -324,11 +325,10 @@ class Ledger:
         state = _OUTCOME_STATES.get(outcome)
         if outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
             state = ContainerState.FAILED
+        elif self._restart_later(container, now):
+            state = None
         elif outcome is AttemptOutcome.FAILED:
-            if self._restart_later(container, now):
-                state = None
-            else:
-                reason = final_reason(container, reason)
+            reason = final_reason(container, reason)
         if state is None:
             waiting = replace(container, state=ContainerState.QUEUED)
             self.save(waiting, attempt)
@@ -345,7 +345,7 @@ class Ledger:
         due = restart_due(container)
         if due is None:
             return False
-        self.holdbacks.until(container.id, min(due, now + container.spec.retries.delay_s))
+        self.holdbacks.until(container.id, min(due, now + longest_delay_s(container)))
         return True
 
     def finish(

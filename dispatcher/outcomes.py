@@ -12,9 +12,13 @@ from dispatcher.model import (
     SchedulerSettings,
     resources_of,
 )
+from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 
 _DAY_S = 86_400
+_OVERLOAD_FIRST_S = 15.0
+_OVERLOAD_MOST_S = 300.0
+_OVERLOADS_MOST = 20
 
 
 def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
@@ -67,11 +71,15 @@ def was_placed(container: Container, attempt_id: str, worker_id: str) -> bool:
 def restart_due(container: Container) -> float | None:
     """Return when a container whose latest attempt failed is started again, by its `retries`.
 
+    One that an overloaded instance refused waits longer each time, without a word from the user.
+
     In seconds since the epoch: at once (when it failed) for the first time, else `delay_s` after
     the restart before at the earliest. None when it is not tried again, or did not fail. It follows
     from the attempts alone, so that it is known after a crash too.
     """
     last = container.attempts[-1] if container.attempts else None
+    if last is not None and _is_overload(last):
+        return (last.finished_at or last.created_at) + longest_delay_s(container)
     if last is None or last.outcome is not AttemptOutcome.FAILED:
         return None
     if not _is_tried_again(container, last):
@@ -81,6 +89,23 @@ def restart_due(container: Container) -> float | None:
     if not restarts:
         return failed_at
     return max(failed_at, restarts[-1] + container.spec.retries.delay_s)
+
+
+def longest_delay_s(container: Container) -> float:
+    """Return for how many seconds a container is held back at most after its latest attempt."""
+    refusals = sum(_is_overload(attempt) for attempt in container.attempts)
+    if container.attempts and _is_overload(container.attempts[-1]):
+        return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
+    return container.spec.retries.delay_s
+
+
+def _is_overload(attempt: Attempt) -> bool:
+    reason = attempt.reason
+    return (
+        attempt.outcome is AttemptOutcome.LOST
+        and reason is not None
+        and (reason.code == "overloaded")
+    )
 
 
 def _is_tried_again(container: Container, last: Attempt) -> bool:
@@ -107,6 +132,9 @@ def restart_reason(container: Container, due: float) -> Reason:
     """Return why a container waits that is started again at `due` (seconds since the epoch)."""
     last = container.attempts[-1]
     why = last.reason
+    if _is_overload(last):
+        message = f"it is started again at {_time_of_day(due)} UTC: its instance was overloaded"
+        return Reason(code="restart_delay", message=message)
     if why is not None and why.code == "exit_code":
         what = f"exited with {last.exit_code}"
     else:
@@ -140,9 +168,13 @@ def _time_of_day(at: float) -> str:
 def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     """Return whether a container whose latest attempt was lost goes back to the queue.
 
-    What never started has lost nothing, and is tried again even where the user wants no retry.
+    What never started has lost nothing, and is tried again even where the user wants no retry. What
+    overloaded instances refuse has a limit of its own: no instance of it is lost.
     """
     last = container.attempts[-1]
-    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST)
+    overloads = sum(_is_overload(attempt) for attempt in container.attempts)
+    if _is_overload(last):
+        return overloads < _OVERLOADS_MOST
+    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
     never_started = last.reason is not None and last.reason.code == "never_started"
     return (container.spec.retry_lost or never_started) and lost < settings.max_lost_attempts

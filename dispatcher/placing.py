@@ -22,7 +22,7 @@ from dispatcher.spend import InstanceSpend
 from drivers.errors import BugError
 from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
-from pool.model import AttemptOrder, AttemptPhase
+from pool.model import AttemptOrder
 from pool.room import SHARED_CPU_MILLIS
 
 PASS_EVERY_S = 5.0
@@ -150,11 +150,7 @@ class Placing:
         """
         if not self.at_quota:
             return None
-        on_workers = sum(
-            attempt.phase is not AttemptPhase.ENDED and not attempt.stray
-            for attempt in self.pool.attempts.values()
-        )
-        return on_workers + sum(locks.number for locks in self._locks.values())
+        return len(self.ledger.open_attempts) + sum(each.number for each in self._locks.values())
 
     def _is_needed(self, decided: Plan, worker_id: str) -> bool:
         return decided.uses_up(self.pool.workers[worker_id].type.name)
@@ -182,10 +178,16 @@ class Placing:
         unproven = pool.stillborn > 0 and stillborn.unproven(pool)
         creates_left = launching.creates_left(pool)
         limit = self.concurrency.limit(now)
-        supervisors = self.concurrency.supervisors(limit)
         placed = len(self.ledger.open_attempts)
+        instances = len(pool.workers) + self.roster.hoped_for + len(pool.missing)
+        most = limit
+        if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
+            # Nothing more can be had for those that supervisors wait for.
+            here = placed + sum(each.number for each in self._locks.values())
+            most = here if limit is None else min(limit, here)
+        supervisors = self.concurrency.supervisors(most)
         return Limits(
-            instances=len(pool.workers) + self.roster.hoped_for + len(pool.missing),
+            instances=instances,
             max_instances=self.settings.max_instances,
             creates_left=creates_left,
             tokens_left=pool.cloud_gate.creates_left(now, creates_left),

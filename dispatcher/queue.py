@@ -7,7 +7,7 @@ does not grow with the number of containers that wait.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dispatcher.accounts import Account
@@ -121,6 +121,7 @@ class Queue:
         self._account_of = account_of
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
+        self._all = OrderedEntries()
         self._versions = itertools.count(1)
 
     def __len__(self) -> int:
@@ -136,8 +137,11 @@ class Queue:
         if request_class is None:
             types = self._eligible(key)
             request_class = self._classes[key] = RequestClass(key, types, self._versions)
+        if container.id in self._class_of:
+            self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
         self._class_of[container.id] = request_class
+        self._all.add(request_class.order_of(container.id), container.id)
 
     def key_of(self, container: Container) -> ClassKey:
         """Return the key of the class in which a container waits, or would."""
@@ -155,6 +159,7 @@ class Queue:
         request_class = self._class_of.pop(container_id, None)
         if request_class is None:
             return
+        self._all.remove(request_class.order_of(container_id), container_id)
         request_class.discard(container_id)
         if not request_class:
             del self._classes[request_class.key]
@@ -171,5 +176,8 @@ class Queue:
 
     def ahead_of(self, container_id: str) -> int:
         """Return how many waiting containers come before one; it must wait too."""
-        order = self._class_of[container_id].order_of(container_id)
-        return sum(request_class.before(order) for request_class in self._classes.values())
+        return self._all.before(self._class_of[container_id].order_of(container_id))
+
+    def classes_with(self, containers: Iterable[Container]) -> int:
+        """Return how many classes there would be if these containers waited too."""
+        return len(self._classes.keys() | {self.key_of(container) for container in containers})

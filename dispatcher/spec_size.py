@@ -5,10 +5,16 @@ from __future__ import annotations
 from dispatcher.model import ContainerSpec
 
 _SPEC_BYTES = 2048
+_ENTRY_BYTES = 100
+"""What Python takes for a short string and its place, beside the letters."""
 
 
 def spec_bytes(spec: ContainerSpec) -> int:
     """Return about how much memory a specification takes."""
     texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
-    pairs = sum(len(name) + len(value) for name, value in (*spec.env, *spec.labels))
-    return _SPEC_BYTES + texts + pairs
+    wanted = spec.constraints
+    labels = (*spec.env, *spec.labels, *wanted.labels)
+    pairs = sum(_ENTRY_BYTES + len(name) + len(value) for name, value in labels)
+    names = (*wanted.instance_types, *(name for name, _ in spec.resources.custom))
+    named = sum(_ENTRY_BYTES + len(name) for name in names)
+    return _SPEC_BYTES + texts + pairs + named

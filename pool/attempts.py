@@ -109,7 +109,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
             what = f"{worker.strikes} starts in a row were refused: {event.message}"
             idle.condemn(core, worker, what)
             stillborn.note(core, worker, what, now)
-    missing(core, attempt, event.message, now, refused=refused)
+    missing(core, attempt, event.message, now, refused=refused, overloaded=overloaded)
     if worker is not None and overloaded and not known:
         _pause(core, worker, event.message, now)
 
@@ -141,7 +141,13 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
 
 
 def missing(
-    core: PoolCore, attempt: PoolAttempt, message: str, now: float, *, refused: bool = False
+    core: PoolCore,
+    attempt: PoolAttempt,
+    message: str,
+    now: float,
+    *,
+    refused: bool = False,
+    overloaded: bool = False,
 ) -> None:
     """The attempt is not on its worker, and nothing says that it ended there."""
     core.forget_attempt(attempt.id)
@@ -155,6 +161,7 @@ def missing(
                 worker_id=attempt.worker_id,
                 message=message,
                 refused=refused,
+                overloaded=overloaded,
             )
         )
 

@@ -61,12 +61,16 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptMissing:
-    """The attempt is not on its worker, and no exit of it is; `refused` when the runner said no."""
+    """The attempt is not on its worker, and no exit of it is; `refused` when the runner said no.
+
+    `overloaded` says that it did since too much runs there.
+    """
 
     attempt_id: str
     worker_id: str
     message: str
     refused: bool
+    overloaded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,6 +273,13 @@ def is_offline(core: PoolCore, worker: Worker, now: float) -> bool:
     return now >= worker.last_contact + core.settings.offline_timeout_s
 
 
+def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
+    """Look again later whether a worker without a session is offline: it was heard of since."""
+    offline_at = worker.last_contact + core.settings.offline_timeout_s
+    if not worker.session_up and now < offline_at:
+        core.timers.set(TimerKind.OFFLINE, worker.id, offline_at)
+
+
 def is_ready(worker: Worker) -> bool:
     """Return whether an attempt can be started on a worker at once."""
     return worker.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)

@@ -129,7 +129,10 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
     match kind:
         case TimerKind.PROBE:
             probing.on_probe_due(core, worker, now)
-        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OFFLINE | TimerKind.OVERLOAD:
+        case TimerKind.OFFLINE:
+            probing.await_offline(core, worker, now)
+            idle.review(core, worker, now)
+        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OVERLOAD:
             idle.review(core, worker, now)
         case TimerKind.DESTROY:
             if worker.state is WorkerState.SHUTDOWN:

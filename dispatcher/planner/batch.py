@@ -66,13 +66,14 @@ class _Pass:
     def step(self, order: Order, container_id: str, line: Line) -> _Step:
         """Give the first container of a class without a place its place, or say why it waits."""
         if self.containers_left == 0:
-            return self.stop(line, container_id, reasons.TOO_MANY)
+            # What could not start anyway keeps nobody waiting.
+            own = self.outlook.own_reason(line)
+            return self._wait(line, own) if own else self.stop(line, container_id, reasons.TOO_MANY)
         if line.key.supervisor and self.supervisors_left == 0:
             return self._wait(line, reasons.SUPERVISORS)
-        slot = self.best(line)
-        if slot is not None and slot.kind is SlotKind.READY:
-            return self._give(order, container_id, line, slot)
-        if line.kept:
+        # Room that comes free meanwhile is for the higher ones of the class, which need it too.
+        slot = self.best(line) if not line.demanded else None
+        if line.kept and (slot is None or slot.kind is not SlotKind.READY):
             return self._give_what_is_kept(order, line)
         if slot is not None:
             return self._give(order, container_id, line, slot)
@@ -106,7 +107,7 @@ class _Pass:
             deed.is_start = True
             self.view.fleet.take(slot, need)
             line.starts.append((container_id, slot))
-            self._give_surplus_up(line)
+            self.give_surplus_up(line, starting=1)
         else:
             self.view.fleet.claim(line.key, slot, need, 1)
             line.claims.append((slot, 1))
@@ -127,10 +128,13 @@ class _Pass:
             self._done(_Deed(order=order, line=line, slot=slot, number=used))
         return _Step.NEXT
 
-    def _give_surplus_up(self, line: Line) -> None:
-        """Give up what a class has claimed for more containers than will wait: one starts now."""
+    def give_surplus_up(self, line: Line, *, starting: int = 0) -> None:
+        """Give up what a class has claimed for more containers than will wait.
+
+        What is farthest from running something goes first; `starting` of them start now.
+        """
         surplus = sum(number for _, number in line.kept)
-        surplus -= len(line.request_class) - line.position - 1
+        surplus -= len(line.request_class) - line.position - starting
         while surplus > 0:
             slot, number = line.kept.pop(0)
             self._give_up(line, slot, min(surplus, number))
@@ -147,6 +151,9 @@ class _Pass:
         for demand in self.demands:
             line = demand.line
             while demand.number and (slot := self.best(line)):
+                if slot.kind is SlotKind.READY:
+                    # Money has come free: the next pass starts it there.
+                    break
                 fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
                 self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
@@ -185,7 +192,7 @@ class _Pass:
 
     def _demand(self, order: Order, container_id: str, line: Line) -> _Step:
         """Note that containers of a class need new instances, if any may be created for them."""
-        own = self.own_reason(line) or self._account_reason(line)
+        own = self.outlook.own_reason(line) or self._account_reason(line)
         if own is not None:
             return self._wait(line, own)
         limits = self.view.limits
@@ -240,16 +247,8 @@ class _Pass:
             )
         )
         line.position += number
+        line.demanded = True
         self.count(line, -number)
-
-    def own_reason(self, line: Line) -> Reason | None:
-        """Return what keeps a class waiting whatever the others do, None when nothing does."""
-        if not line.request_class.types:
-            return reasons.no_type(line.request_class)
-        refusal = self.outlook.refusal(line, line.request_class.types)
-        if refusal is not None and refusal.is_final:
-            return refusal.reason
-        return self.outlook.shortage(line)
 
     def _hindrances(self, line: Line) -> list[Hindrance]:
         found = [self.outlook.hindrance(type_) for type_ in line.request_class.types]
@@ -312,13 +311,14 @@ class _Pass:
                 waiting[line.key] = behind or reasons.CREATES
             untold = line.position < len(line.request_class) and line.key not in waiting
             if untold and behind is not None:
-                waiting[line.key] = self.own_reason(line) or behind
+                waiting[line.key] = self.outlook.own_reason(line) or behind
 
     def give_up_the_rest(self) -> None:
         """Give up the claims of earlier passes of which no use was made."""
         for line in self.plan.lines:
             for slot, number in line.kept:
                 self._give_up(line, slot, number)
+                self.room_came_free = True
             line.kept.clear()
 
 
@@ -334,6 +334,7 @@ def plan(view: View) -> Plan:
     """
     this = _begin(view)
     for line in this.plan.lines:
+        this.give_surplus_up(line)
         this.push_head(line)
     while this.heads:
         order, container_id, number = heapq.heappop(this.heads)
@@ -343,14 +344,13 @@ def plan(view: View) -> Plan:
             break
         if step is _Step.NEXT:
             this.push_head(line)
+    this.give_up_the_rest()
     _buy(this)
     this.tell_the_rest()
-    this.give_up_the_rest()
-    this.plan.unwanted = [
-        slot_id
-        for slot_id in sorted(view.fleet.idle)
-        if this.plan.uses_up(view.fleet.slots[slot_id].type.name)
-    ]
+    if this.plan.stopped or this.plan.closed:
+        slots = view.fleet.slots
+        idle = (i for i in view.fleet.idle if this.plan.uses_up(slots[i].type.name))
+        this.plan.unwanted = sorted(idle)
     return this.plan
 
 

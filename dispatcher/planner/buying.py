@@ -80,6 +80,12 @@ class Outlook:
         short = self.shortage(line)
         return short or reasons.why_held([h for h in found if h is not None])[0]
 
+    def own_reason(self, line: Line) -> Reason | None:
+        """Return what keeps a class waiting whatever the others do, None when nothing does."""
+        if not line.request_class.types:
+            return reasons.no_type(line.request_class)
+        return self.shortage(line)
+
     def shortage(self, line: Line) -> Reason | None:
         """Return why a class waits if the cloud has none left of all its types, else None."""
         hindrances = []

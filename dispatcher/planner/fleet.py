@@ -90,7 +90,7 @@ class Fleet:
             free, sharers = slot.free, slot.sharers
             for key, need in kept.items():
                 slot.assign(need, self.claims[key][slot.id])
-            if not slot.is_overfull:
+            if not slot.is_overfull and slot.count <= self.rules.most_containers:
                 self._claimed[slot.id] = kept
             else:
                 number = sum(self.claims[key][slot.id] for key in kept)
@@ -134,7 +134,12 @@ class Fleet:
     # ---- claims ------------------------------------------------------------------------------
 
     def claim(self, key: ClassKey, slot: Slot, need: Resources, number: int) -> None:
-        """Keep room on a slot that is not ready for some of a class's containers."""
+        """Keep room on a slot that is not ready for some of a class's containers.
+
+        Raises `BugError` for one that is ready: what may start there does.
+        """
+        if slot.kind is SlotKind.READY:
+            raise BugError(f"{slot.id} is ready: nothing is claimed there")
         self.take(slot, need, number)
         by_slot = self.claims.setdefault(key, {})
         by_slot[slot.id] = by_slot.get(slot.id, 0) + number

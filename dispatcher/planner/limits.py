@@ -113,7 +113,8 @@ class Line:
     """One class in a pass: its containers in order have starts first, then claims, then nothing.
 
     `number` is its place among the classes of the pass, `position` that of the first container that
-    has neither. `kept` are the claims of earlier passes of which no use was made yet.
+    has neither. `kept` are the claims of earlier passes of which no use was made yet; `demanded`
+    says that some of it need new instances.
     """
 
     number: int
@@ -122,6 +123,7 @@ class Line:
     starts: list[tuple[str, Slot]] = field(default_factory=list)
     claims: list[tuple[Slot, int]] = field(default_factory=list)
     kept: list[tuple[Slot, int]] = field(default_factory=list)
+    demanded: bool = False
 
     @property
     def key(self) -> ClassKey:

@@ -9,6 +9,7 @@ from dispatcher.model import Reason
 from dispatcher.queue import RequestClass
 from pool.backoff import Hindrance, HindranceKind
 
+_LABELS_TOLD = 5
 _NEVER = "that can never be, while the limit is what it is"
 
 
@@ -20,9 +21,11 @@ def behind(container_id: str, why: str) -> Reason:
 
 def no_type(request_class: RequestClass) -> Reason:
     """Return why a class waits that no configured type serves."""
-    labels = ", ".join(f"{k}={v}" for k, v in request_class.key.constraints.labels)
-    wanted = f" with {labels}" if labels else ""
-    return Reason(code="no_type", message=f"no configured instance type{wanted} would do")
+    wanted = request_class.key.constraints.labels
+    labels = ", ".join(f"{k}={v}" for k, v in wanted[:_LABELS_TOLD])
+    more = f" and {len(wanted) - _LABELS_TOLD} more" if len(wanted) > _LABELS_TOLD else ""
+    with_labels = f" with {labels}{more}" if labels else ""
+    return Reason(code="no_type", message=f"no configured instance type{with_labels} would do")
 
 
 def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> Reason:

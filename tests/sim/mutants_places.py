@@ -226,8 +226,8 @@ CREATING = (
         guard="idle instances do not keep the next in line waiting",
         fault="quotas, max_instances",
         where="dispatcher.planner.batch:plan",
-        old="if this.plan.uses_up(view.fleet.slots[slot_id].type.name)",
-        new="if False",
+        old="if this.plan.stopped or this.plan.closed:",
+        new="if False:",
     ),
     Mutant(
         name="claims that are not made",

@@ -244,7 +244,7 @@ AT_ONCE = (
         name="starts are not counted",
         guard="what a pass starts counts for max_containers",
         fault="a low max_containers",
-        where="dispatcher.planner.batch:_Pass._count",
+        where="dispatcher.planner.batch:_Pass.count",
         old="if self.containers_left is not None:",
         new="if False:",
     ),

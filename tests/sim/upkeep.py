@@ -106,7 +106,11 @@ class Upkeep:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
             offline = probing.is_offline(self._pool, worker, self._process.now())
-            awaited = worker_id in self._pool.awaited or (worker_id in self._kept and not offline)
+            # Who is at the limit of containers loses a claim for one that comes before.
+            waiting = self._process.engine.placing.waiting.values()
+            limited = any(reason.code == "max_containers" for reason in waiting)
+            kept = worker_id in self._kept and not offline and not limited
+            awaited = worker_id in self._pool.awaited or kept
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK

@@ -106,7 +106,8 @@ class Work:
                 self._expect_not_overtaken(other, container, worker)
 
     def _expect_may_try(self, container: Container) -> None:
-        lost = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
+        found = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
+        lost = [a for a in found if a.reason is None or a.reason.code != "overloaded"]
         most = self._engine.settings.max_lost_attempts
         expect(len(lost) < most, "what is lost too often fails", f"{container.id}: {len(lost)}")
         truth = self._truth

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
+
 import pytest
 
 from dispatcher.concurrency import Concurrency
 from dispatcher.messages import Overloaded
-from dispatcher.model import SchedulerSettings
+from dispatcher.model import Attempt, AttemptOutcome, Reason, SchedulerSettings
+from dispatcher.outcomes import may_try_again, restart_due
 from pool.messages import StartAttempt, StartRefused
 from pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -223,7 +227,7 @@ def test_a_start_that_an_overloaded_runner_refuses_waits_and_lowers_the_limit() 
     assert rig.states()["c-3"] == "queued"
     reason = rig.attempts["c-3-1"].reason
     assert reason is not None
-    assert reason.code == "never_started"
+    assert reason.code == "overloaded"
 
 
 def test_an_overloaded_instance_gets_no_new_work_for_a_minute() -> None:
@@ -294,3 +298,33 @@ def test_another_refusal_is_no_overload() -> None:
     assert rig.engine.concurrency.limit(rig.now) is None
     assert rig.engine.pool.workers["i-001"].strikes == 1
     assert len(last_commands(rig, StartAttempt)) == 4, "it is tried again at once"
+
+
+def test_what_overloaded_instances_refuse_waits_longer_each_time_and_counts_as_no_loss() -> None:
+    """Found by a review: five instances were bought in two minutes, and the container failed."""
+    refusal = Attempt(
+        id="c-1-1",
+        container_id="c-1",
+        number=1,
+        instance_id="i-1",
+        instance_type="t1",
+        price_usd_per_hour=Decimal(1),
+        created_at=1000.0,
+        finished_at=1000.0,
+        outcome=AttemptOutcome.LOST,
+        reason=Reason(code="overloaded", message="full"),
+    )
+    settings = SchedulerSettings(max_lost_attempts=2)
+    delays, tried = [], []
+    for number in range(1, 21):
+        container = replace(make_container(1), attempts=(refusal,) * number)
+        due = restart_due(container)
+        assert due is not None
+        delays.append(due - 1000)
+        tried.append(may_try_again(container, settings))
+    assert delays[:6] == [15, 30, 60, 120, 240, 300]
+    assert tried == [True] * 19 + [False]
+    lost = replace(refusal, reason=Reason(code="lost", message="gone"))
+    once = replace(make_container(1), attempts=(*(refusal,) * 9, lost))
+    assert may_try_again(once, settings)
+    assert not may_try_again(replace(once, attempts=(*once.attempts, lost)), settings)

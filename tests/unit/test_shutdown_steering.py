@@ -78,6 +78,7 @@ async def test_the_backend_refuses_it_and_says_what_to_do(
         heard_at=lambda _id: 0.0,
         queue_limit=10,
         queue_limit_bytes=10,
+        queue_limit_classes=10,
     )
     with pytest.raises(Conflict) as refused:
         await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
