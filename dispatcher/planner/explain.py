@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dispatcher.planner.fit import label_rejections, need, price_order, rejections
-from dispatcher.planner.reasons import clock
+from dispatcher.planner.reasons import clock, dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType
@@ -96,8 +96,8 @@ def type_verdicts(
 
 def _too_dear(type_: InstanceType, cheapest: InstanceType, max_price_factor: float) -> str:
     return (
-        f"${type_.price_usd_per_hour}/h is more than {max_price_factor:g} times the "
-        f"${cheapest.price_usd_per_hour}/h of {cheapest.name}, the cheapest that would do "
+        f"{dollars(type_.price_usd_per_hour)} is more than {max_price_factor:g} times the "
+        f"{dollars(cheapest.price_usd_per_hour)} of {cheapest.name}, the cheapest that would do "
         "(max_price_factor)"
     )
 

@@ -40,7 +40,7 @@ def rejections(
     A request of no cpus needs one that it can share, also where it is the only one.
     """
     wanted = charge(need(type_, resources, unnamed), sharers=0)
-    reasons = [f"too small in {dimension}" for dimension in wanted.shortages(type_.allocatable)]
+    reasons = [_too_small(type_, dimension) for dimension in wanted.shortages(type_.allocatable)]
     reasons += _gpu_rejections(type_, constraints)
     if constraints.instance_types and type_.name not in constraints.instance_types:
         reasons.append("not among the wanted instance_types")
@@ -52,6 +52,21 @@ def rejections(
     if ceiling is not None and type_.price_usd_per_hour > ceiling:
         reasons.append(f"${type_.price_usd_per_hour}/h is above max_price_per_hour")
     return reasons + label_rejections(type_, constraints)
+
+
+def _too_small(type_: InstanceType, dimension: str) -> str:
+    has_none = not _amounts(type_.allocatable).get(dimension, 0)
+    return f"has no {dimension}" if has_none else f"too small in {dimension}"
+
+
+def _amounts(resources: Resources) -> dict[str, int]:
+    return {
+        "cpus": resources.cpu_millis,
+        "memory": resources.memory_bytes,
+        "disk": resources.disk_bytes,
+        "gpus": resources.gpus,
+        **dict(resources.custom),
+    }
 
 
 def _gpu_rejections(type_: InstanceType, constraints: Constraints) -> list[str]:
@@ -114,8 +129,17 @@ def impossible(
         return "no instance types are configured: add some under instance_types"
     if any(not reasons for _, reasons in found):
         return ""
-    found.sort(key=lambda pair: (len(pair[1]), _negated_size(pair[0]), pair[0].name))
+    found.sort(
+        key=lambda pair: (
+            len(pair[1]),
+            _lack(need(pair[0], resources, unnamed), pair[0]),
+            price_order(pair[0]),
+        )
+    )
     nearest, reasons = found[0]
+    nobody = _that_nobody_has(types, resources)
+    if nobody:
+        reasons = [f"no type at all has {' or '.join(nobody)}", *reasons]
     return (
         f"no instance type can ever run this; the nearest is {nearest.name} "
         f"({_described(nearest)} for containers): "
@@ -151,6 +175,18 @@ def _without_labels(
     return [r for r in rejections(type_, resources, constraints, unnamed) if r not in missing]
 
 
-def _negated_size(type_: InstanceType) -> tuple[int, int, int, int]:
-    room = type_.allocatable
-    return (-room.cpu_millis, -room.memory_bytes, -room.disk_bytes, -room.gpus)
+def _lack(wanted: Resources, type_: InstanceType) -> float:
+    """Return how much of what is wanted a type lacks: the parts that are missing, added up."""
+    has = _amounts(type_.allocatable)
+    amounts = _amounts(charge(wanted, sharers=0)).items()
+    return sum(max(0.0, 1 - has.get(name, 0) / amount) for name, amount in amounts if amount)
+
+
+def _that_nobody_has(types: Sequence[InstanceType], resources: Resources) -> list[str]:
+    """Return the resources that are asked for and that not a single type has."""
+    room = [_amounts(type_.allocatable) for type_ in types]
+    return [
+        name
+        for name, amount in _amounts(resources).items()
+        if amount and not any(each.get(name, 0) for each in room)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -17,6 +18,7 @@ A100 = replace(
 )
 UNKNOWN_MODEL = replace(A100, name="some-gpus", gpu_model="", gpu_memory_bytes=0)
 NO_GPUS = make_type(8, name="no-gpus")
+ANY = Constraints()
 TWO = Resources(cpu_millis=1000, gpus=2)
 
 
@@ -48,7 +50,7 @@ def test_a_type_whose_gpus_have_no_name_does_where_none_is_asked_for() -> None:
         "gpu model a100 missing",
         "too small in gpu memory",
     ]
-    assert rejections(NO_GPUS, TWO, wanted)[0] == "too small in gpus"
+    assert rejections(NO_GPUS, TWO, wanted)[0] == "has no gpus"
 
 
 def test_the_nearest_type_is_told_with_its_gpus_and_resources() -> None:
@@ -88,3 +90,28 @@ def test_a_type_below_one_cpu_takes_no_request_of_no_cpus() -> None:
     assert rejections(half, nothing, Constraints()) == ["too small in cpus"]
     assert rejections(make_type(1), nothing, Constraints()) == []
     assert rejections(half, Resources(cpu_millis=500), Constraints()) == []
+
+
+def test_the_nearest_type_is_the_one_that_lacks_the_least() -> None:
+    narrow = replace(
+        make_type(64, name="many-cpus"),
+        resources=Resources(cpu_millis=64_000, memory_bytes=8 * GIB),
+    )
+    wide = replace(
+        make_type(8, name="much-memory"),
+        resources=Resources(cpu_millis=8_000, memory_bytes=90 * GIB),
+    )
+    wanted = Resources(cpu_millis=1000, memory_bytes=100 * GIB)
+    assert "nearest is much-memory" in impossible([narrow, wide], wanted, Constraints())
+
+
+def test_of_types_that_are_only_too_dear_the_cheapest_is_the_nearest() -> None:
+    ceiling = Constraints(max_price_usd_per_hour=Decimal("0.01"))
+    said = impossible([make_type(8), make_type(2)], Resources(cpu_millis=1000), ceiling)
+    assert "nearest is t2" in said
+
+
+def test_a_resource_that_no_type_has_is_told_as_such() -> None:
+    said = impossible([NO_GPUS, make_type(2)], TWO, Constraints())
+    assert "no type at all has gpus" in said
+    assert "no type at all" not in impossible([NO_GPUS, A100], TWO.having([("gpus", 9)]), ANY)
