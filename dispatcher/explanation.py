@@ -20,6 +20,7 @@ from pool.backoff import Hindrance, Hold
 from pool.model import Worker
 
 _ROUNDING = 1e-9
+_BEHIND = re.compile(r"behind ([^\s,]+)")
 _SETTING = re.compile(r"\((max_hourly_spend\w*)\)")
 
 
@@ -117,9 +118,25 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
         container=container,
         sentence=_sentence(engine, container, waiting),
         waiting=waiting,
-        history=engine.placing.history.of(container, key, began_at=began_at),
+        history=[
+            each
+            for each in engine.placing.history.of(container, key, began_at=began_at)
+            if _concerns(engine, container.id, each)
+        ],
         recorded_since=began_at,
     )
+
+
+def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
+    """Return whether what its class waited for is also what this container did.
+
+    It is not behind what comes after it; where the order is known no more it may have been.
+    """
+    first = _BEHIND.match(happening.message) if happening.kind == "behind" else None
+    queue = engine.ledger.queue
+    if first is None or container_id not in queue or first[1] not in queue:
+        return first is None or first[1] != container_id
+    return queue.ahead_of(first[1]) < queue.ahead_of(container_id)
 
 
 def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:

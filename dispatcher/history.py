@@ -29,6 +29,7 @@ MOST_EVENTS = 20
 MOST_CONTAINERS = 20_000
 
 _VARYING = re.compile(r"(?<!\S)[^\s\d]*\d\S*")
+_HELD_BACK = ": it is held back"
 _Kind = tuple[str, str]
 _Span = tuple[float, float]
 
@@ -96,7 +97,7 @@ class History:
                 self._note(event.container_id, "cancel", "a user asked for it to be cancelled", now)
             case PriorityRequested():
                 message = f"its priority was set to {event.priority}"
-                message += ": it is held back" if event.priority == 0 else ""
+                message += _HELD_BACK if event.priority == 0 else ""
                 self._note(event.container_id, "priority", message, now)
             case _:
                 assert_never(event)
@@ -116,16 +117,15 @@ class History:
             found.append(Happening(at=began_at, kind="restart", message=f"{message} known"))
         found += events
         found += [one for attempt in container.attempts for one in _of_attempt(attempt)]
-        found += self._reasons(container, key, _locked(container, events))
+        waited = _without(_waited(container), _locked(container, events))
+        found += self._reasons(key, _without(waited, _held_back(container, events)))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
 
-    def _reasons(
-        self, container: Container, key: ClassKey, locked: Iterable[_Span]
-    ) -> Iterator[Happening]:
+    def _reasons(self, key: ClassKey, spans: Iterable[_Span]) -> Iterator[Happening]:
         waits = list(self._waits.get(key, ()))
-        for start, end in _without(_waited(container), locked):
+        for start, end in spans:
             in_force = [wait for wait in waits if wait.at <= start][-1:]
             for wait in [*in_force, *(wait for wait in waits if start < wait.at < end)]:
                 if wait.reason is not None:
@@ -207,6 +207,17 @@ def _locked(container: Container, events: Iterable[Happening]) -> Iterator[_Span
             since = None
     if since is not None:
         yield since, math.inf
+
+
+def _held_back(container: Container, events: Iterable[Happening]) -> Iterator[_Span]:
+    """Return from when to when a container's priority was 0."""
+    moves = [(e.at, e.message.endswith(_HELD_BACK)) for e in events if e.kind == "priority"]
+    if not moves and container.priority == 0:
+        moves = [(container.created_at, True)]
+    ends = [at for at, _ in moves[1:]] + [math.inf]
+    for (at, is_held), end in zip(moves, ends, strict=False):
+        if is_held:
+            yield at, end
 
 
 def _submitted(container: Container) -> Happening:
