@@ -90,7 +90,7 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
         seen.user,
         output.age(seen.created_at),
         "" if seen.exit_code is None else str(seen.exit_code),
-        seen.note(),
+        seen.short_note(),
     )
 
 

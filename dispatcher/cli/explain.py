@@ -61,6 +61,7 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
     used: float | None = None
     reached: bool = False
+    blocking: bool = False
 
 
 class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,9 +154,9 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
         what = claim.instance or f"a new {claim.instance_type} that is being created"
         has_place = f"on {what}, {output.age(claim.since)} so far"
     reached = [
-        f"{limit.name}: {limit.used:g} of {limit.limit:g}"
+        _limit(limit)
         for limit in waiting.limits
-        if limit.reached and limit.used is not None
+        if limit.blocking or (limit.reached and limit.used is not None)
     ]
     return [
         ("starts", start(waiting.estimate)),
@@ -163,6 +164,12 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
         ("has a place", has_place),
         ("limits reached", ", ".join(reached)),
     ]
+
+
+def _limit(limit: LimitView) -> str:
+    used = "" if limit.used is None else f"{limit.used:g} of "
+    blocks = " (keeps it waiting)" if limit.blocking else ""
+    return f"{limit.name}: {used}{limit.limit:g}{blocks}"
 
 
 def start(estimate: EstimateView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,6 +17,9 @@ WAITING_STATES = ("queued", "locked")
 UNFINISHED_STATES = (*WAITING_STATES, "running")
 CONTAINER_STATES = UNFINISHED_STATES + FINAL_STATES
 
+_BEHIND = re.compile(
+    r"^(behind [^\s,]+), which is next in line: ([^:;(]{1,40}).*?( \(position .*)?$"
+)
 View = TypeVar("View")
 
 
@@ -134,6 +138,10 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         ended_at = ended_at or self.finished_at or now or datetime.now(UTC)
         return max(0.0, (ended_at - began_at).total_seconds())
 
+    def short_note(self) -> str:
+        """Return the note without the clause after who is next in line, for a listing's row."""
+        return _BEHIND.sub(_short_behind, self.note())
+
     def note(self) -> str:
         """Return why it waits, else where it runs, else why it ended, in one line."""
         if self.final:
@@ -142,6 +150,10 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
             # Its last attempt's instance may be gone.
             return self.waiting or ""
         return self.instance or self.waiting or ""
+
+
+def _short_behind(found: re.Match[str]) -> str:
+    return f"{found[1]} ({found[2].strip()}){found[3] or ''}"
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
