@@ -36,12 +36,13 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
     if worker.behavior is not behavior:
         held = IdleBehavior.HOLD in (worker.behavior, behavior)
         worker.behavior = behavior
-        worker.untagged = True
-        core.asked_behaviors[worker.id] = behavior
         if held and worker.session_up:
             set_lease(core, worker)
         worker.revision += 1
-        core.note_changed(worker, f"its idle behavior is {behavior.value} now")
+    # Also when nothing changes here: somebody may have written other tags meanwhile.
+    worker.untagged = True
+    core.asked_behaviors[worker.id] = behavior
+    core.note_changed(worker, f"its idle behavior is {behavior.value} now")
     save_tags(core, worker, now)
     review(core, worker, now)
 

@@ -7,7 +7,7 @@ from pool import idle, launching, probing, stillborn
 from pool.core import PoolCore
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from pool.model import InstanceSeen, Worker, WorkerState
-from pool.tags import tags_of, type_from
+from pool.tags import behavior_from, tags_of, type_from
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 
@@ -122,9 +122,17 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
 
 
 def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float) -> None:
-    """Save the tags again when they differ from what is wanted."""
+    """Save the tags again when they differ from what is wanted.
+
+    The idle behavior is remembered meanwhile, as when it was asked for: a newer process must not
+    take the old tags for somebody's wish.
+    """
     wanted = tags_of(core.cluster, worker)
     if any(tags.get(key) != value for key, value in wanted):
+        if behavior_from(tags) is not worker.behavior and not worker.untagged:
+            worker.untagged = True
+            core.asked_behaviors[worker.id] = worker.behavior
+            core.note_changed(worker, "its tags say another idle behavior: they are written again")
         core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted), now)
 
 

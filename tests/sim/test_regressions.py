@@ -164,3 +164,14 @@ def test_no_instance_is_judged_by_what_was_never_seen_to_start_there() -> None:
     assert len(signals) > settings.term_timeout_s / settings.signal_interval_s
     assert set(signals) == {"TERM"}
     assert not next(iter(rig.engine.pool.workers.values())).verdict
+
+
+def test_a_hold_that_is_asked_for_again_is_remembered_though_nothing_seems_to_change() -> None:
+    """Seed 10711: somebody else's tags, which no listing had shown, were taken for the wish."""
+    rig = Rig()
+    rig.boot("t1")
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    rig.advance(rig.pool_settings.sync_interval_s + 1)
+    assert rig.instances["i-001"].behavior == "", "a listing has shown it"
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    assert rig.instances["i-001"].behavior == "hold"
