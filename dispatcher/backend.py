@@ -17,6 +17,7 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.broker import Broker, Watchers
+from dispatcher.config_model import LimitsConfig
 from dispatcher.explanation import Explanation, explain, waiting_sentence
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
@@ -78,9 +79,7 @@ class DispatcherBackend:
         now: Callable[[], float],
         new_id: Callable[[], str],
         heard_at: Callable[[str], float],
-        queue_limit: int,
-        queue_limit_bytes: int,
-        queue_limit_classes: int,
+        limits: LimitsConfig,
     ) -> None:
         self._runtime = runtime
         self._engine = runtime.engine
@@ -93,9 +92,7 @@ class DispatcherBackend:
         self._now = now
         self._new_id = new_id
         self._heard_at = heard_at
-        self._queue_limit = queue_limit
-        self._queue_limit_bytes = queue_limit_bytes
-        self._queue_limit_classes = queue_limit_classes
+        self._limits = limits
 
     # ---- containers --------------------------------------------------------------------------
 
@@ -105,11 +102,11 @@ class DispatcherBackend:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
         self._refuse_impossible(items)
         ledger = self._engine.ledger
-        if len(ledger.containers) + len(items) > self._queue_limit:
-            raise Unavailable(f"the queue is full ({self._queue_limit} containers)")
+        if len(ledger.containers) + len(items) > self._limits.queued_containers:
+            raise Unavailable(f"the queue is full ({self._limits.queued_containers} containers)")
         size = sum(spec_bytes(item.spec) for item in items)
-        if ledger.queued_bytes + size > self._queue_limit_bytes:
-            raise Unavailable(f"the queue is full ({self._queue_limit_bytes} bytes)")
+        if ledger.queued_bytes + size > self._limits.queued_bytes:
+            raise Unavailable(f"the queue is full ({self._limits.queued_bytes} bytes)")
         sequences = self._store.next_sequences(len(items))
         now = self._now()
         containers = tuple(
@@ -125,9 +122,9 @@ class DispatcherBackend:
             for item, sequence in zip(items, sequences, strict=True)
         )
         classes = ledger.queue.classes_with(containers)
-        if classes > self._queue_limit_classes:
+        if classes > self._limits.queued_classes:
             raise Unavailable(
-                f"the queue is full ({self._queue_limit_classes} kinds of requests);"
+                f"the queue is full ({self._limits.queued_classes} kinds of requests);"
                 " ask for the same resources and constraints as others do, or try again"
             )
         change = InsertContainers(

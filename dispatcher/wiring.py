@@ -146,9 +146,7 @@ class Server:
             now=now,
             new_id=_new_id,
             heard_at=performer.last_contact,
-            queue_limit=config.limits.queued_containers,
-            queue_limit_bytes=config.limits.queued_bytes,
-            queue_limit_classes=config.limits.queued_classes,
+            limits=config.limits,
         )
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.

@@ -169,9 +169,13 @@ def test_no_instance_is_judged_by_what_was_never_seen_to_start_there() -> None:
 def test_a_hold_that_is_asked_for_again_is_remembered_though_nothing_seems_to_change() -> None:
     """Seed 10711: somebody else's tags, which no listing had shown, were taken for the wish."""
     rig = Rig()
-    rig.boot("t1")
-    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
-    rig.advance(rig.pool_settings.sync_interval_s + 1)
-    assert rig.instances["i-001"].behavior == "", "a listing has shown it"
-    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
-    assert rig.instances["i-001"].behavior == "hold"
+    rig.submit(make_container(1))
+    (worker_id,) = rig.engine.pool.workers
+    rig.silent.add(SetTags)
+    pool = rig.engine.pool
+    worker = pool.workers[worker_id]
+    worker.behavior = IdleBehavior.HOLD
+    assert not worker.untagged, "a listing has shown it"
+    rig.send(BehaviorRequested(worker_id=worker_id, behavior=IdleBehavior.HOLD))
+    assert pool.asked_behaviors == {worker_id: IdleBehavior.HOLD}
+    assert rig.instances[worker_id].behavior == "hold"

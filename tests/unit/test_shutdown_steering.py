@@ -11,6 +11,7 @@ from dispatcher.api.backend import Conflict
 from dispatcher.backend import DispatcherBackend
 from dispatcher.broker import Broker, Watchers
 from dispatcher.cli.main import main
+from dispatcher.config_model import LimitsConfig
 from dispatcher.logs import LogStore
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.metrics import Metrics
@@ -76,9 +77,7 @@ async def test_the_backend_refuses_it_and_says_what_to_do(
         now=lambda: rig.now,
         new_id=lambda: "1",
         heard_at=lambda _id: 0.0,
-        queue_limit=10,
-        queue_limit_bytes=10,
-        queue_limit_classes=10,
+        limits=LimitsConfig(),
     )
     with pytest.raises(Conflict) as refused:
         await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
