@@ -1,8 +1,17 @@
-"""Looks for the first seed that catches a planted defect."""
+"""Looks for the first seed that catches a planted defect; `python -m tests.sim.catching` for all.
+
+Which seed caught each is kept in `known_catches.json`, and tried first the next time; the command
+writes it anew.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.sim.options import options_of
 from tests.sim.planting import Mutant, planted
@@ -10,6 +19,7 @@ from tests.sim.truth import Violation
 from tests.sim.world import World
 
 MOST_SEEDS = 200
+KNOWN = Path(__file__).with_name("known_catches.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +30,49 @@ class Catch:
     by: str
 
 
-def catch(mutant: Mutant, most_seeds: int = MOST_SEEDS) -> Catch | None:
-    """Run seeds with the defect until one fails; None when none of `most_seeds` does."""
+def known_seeds() -> dict[str, int]:
+    """Return the seed that is known to catch each defect, by the defect's name."""
+    found: dict[str, int] = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return found
+
+
+def catch(mutant: Mutant, first: int | None = None) -> Catch | None:
+    """Run seeds with the defect until one fails; None when none of 200 does.
+
+    `first` is a seed to begin with, None for none; all 200 are tried in the end.
+    """
+    before = [] if first is None else [first]
     with planted(mutant):
-        for seed in range(most_seeds):
-            try:
-                World(options_of(seed)).run()
-            except Violation as violation:
-                return Catch(seed=seed, by=violation.promise)
-            except Exception as error:  # noqa: BLE001 - a defect may break anything
-                return Catch(seed=seed, by=type(error).__name__)
+        for seed in (*before, *range(MOST_SEEDS)):
+            by = _caught_by(seed)
+            if by is not None:
+                return Catch(seed=seed, by=by)
     return None
+
+
+def _caught_by(seed: int) -> str | None:
+    try:
+        World(options_of(seed)).run()
+    except Violation as violation:
+        return violation.promise
+    except Exception as error:  # noqa: BLE001 - a defect may break anything
+        return type(error).__name__
+    return None
+
+
+def main() -> int:
+    """Look for the first seed of every defect and write them down; return the exit status."""
+    # Imported here, since this module serves the defects' own tests.
+    from tests.sim.mutants import MUTANTS
+
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        caught = dict(zip([m.name for m in MUTANTS], pool.map(catch, MUTANTS), strict=True))
+    for name, how in caught.items():
+        sys.stdout.write(f"{'NOT CAUGHT' if how is None else how.seed:>10} {name}\n")
+    seeds = {name: how.seed for name, how in sorted(caught.items()) if how is not None}
+    KNOWN.write_text(json.dumps(seeds, indent=1) + "\n", encoding="utf-8")
+    return 0 if len(seeds) == len(caught) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

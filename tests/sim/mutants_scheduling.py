@@ -101,14 +101,6 @@ CLAIMS = (
         new='self.fleet.rename("", ',
     ),
     Mutant(
-        name="surplus is kept",
-        guard="a class claims no more than it has containers that wait",
-        fault="cancels",
-        where="dispatcher.planner.batch:_Pass._give_what_is_kept",
-        old="used = min([waiting, number, *self._most(line)])",
-        new="used = min([number, *self._most(line)])",
-    ),
-    Mutant(
         name="claims of classes that are gone",
         guard="claims of classes in which nobody waits are dropped",
         fault="cancels",
