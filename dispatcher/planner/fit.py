@@ -139,7 +139,9 @@ def impossible(
     nearest, reasons = found[0]
     nobody = _that_nobody_has(types, resources)
     if nobody:
-        reasons = [f"no type at all has {' or '.join(nobody)}", *reasons]
+        said = {f"has no {dimension}" for dimension in nobody}
+        reasons = [reason for reason in reasons if reason not in said]
+        reasons.insert(0, f"no type at all has {' or '.join(nobody)}")
     return (
         f"no instance type can ever run this; the nearest is {nearest.name} "
         f"({_described(nearest)} for containers): "

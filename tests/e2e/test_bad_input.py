@@ -98,12 +98,12 @@ def test_an_impossible_size_names_the_nearest_type(server: DispatcherProcess) ->
     assert "nearest is large" in problems["resources"]
     assert "too small in cpus" in problems["resources"]
     problems = refused(server, [{"command": ["true"]}, {"command": ["true"], "gpus": 1}])
-    assert "too small in gpus" in problems["[1].resources"]
+    assert "no type at all has gpus" in problems["[1].resources"]
     problems = refused(server, {"command": ["true"], "gpus": {"model": "a100", "memory": "1GiB"}})
-    for why in ("too small in gpus", "gpu model a100 missing", "too small in gpu memory"):
+    for why in ("no type at all has gpus", "gpu model a100 missing", "too small in gpu memory"):
         assert why in problems["resources"]
     problems = refused(server, {"command": ["true"], "resources": {"licence": 1}})
-    assert "too small in licence" in problems["resources"]
+    assert "no type at all has licence" in problems["resources"]
 
 
 def test_an_unknown_instance_type_names_the_nearest_known(server: DispatcherProcess) -> None:

@@ -116,7 +116,7 @@ def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
     for part in (
         "starts in 1m00s or later, nobody knows how much: because",
         "position 3 of 20, 7 of them just alike",
-        "has a place on a new large that is being created, 1m0",
+        "has a place on a new large that is being created, 1m",
         "limits reached max_instances: 9 of 9",
         "small $0.05/h no: too small in memory, label gpu=\\x1b[31ma100 missing",
         "large $0.19/h yes, but at capacity until 03:04:05 UTC",

@@ -260,9 +260,9 @@ def test_what_a_worker_says_of_itself_is_told_to_those_who_watch() -> None:
     assert published_states(rig) == ["running"]
     behave(rig, IdleBehavior.HOLD)
     behave(rig, IdleBehavior.HOLD)
-    assert published_states(rig) == ["running", "running"]
+    assert published_states(rig) == ["running", "running", "running"], "a wish is told each time"
     lose_session(rig)
-    assert published_states(rig)[2] == "running"
+    assert published_states(rig)[3] == "running"
     del rig.cloud["i-001"]
     rig.advance(61)
     assert published_states(rig)[-1] == "gone"
