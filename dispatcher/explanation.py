@@ -275,7 +275,7 @@ def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]
         found.append(LimitView(name="max_containers", limit=limit, used=placed))
     supervisors = engine.concurrency.supervisors(limit)
     if supervisors is not None and container.spec.supervisor:
-        used = engine.ledger.supervisors_placed()
+        used = engine.ledger.supervisors_placed
         found.append(LimitView(name="supervisor_fraction", limit=supervisors, used=used))
     spend = engine.placing.spend
     if spend is not None and settings.max_hourly_spend_usd is not None:

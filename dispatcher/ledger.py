@@ -66,6 +66,7 @@ class Ledger:
     ) -> None:
         self.containers: dict[str, Container] = {}
         self.open_attempts: dict[str, str] = {}
+        self.supervisors_placed = 0
         self.unreleased: dict[str, Attempt] = {}
         self.queue = queue
         self.holdbacks = Holdbacks()
@@ -92,6 +93,7 @@ class Ledger:
             return
         attempt = container.attempts[-1]
         self.open_attempts[attempt.id] = container.id
+        self.supervisors_placed += container.spec.supervisor
         self.spend.opened(container, attempt)
         if attempt.started_at is None:
             self.waiting_since[container.id] = since
@@ -151,11 +153,6 @@ class Ledger:
             raise BugError(f"the open attempt of {container_id} is not {attempt_id}")
         return container, attempt
 
-    def supervisors_placed(self) -> int:
-        """Return how many open attempts are of containers that submit others."""
-        containers = self.containers
-        return sum(containers[c].spec.supervisor for c in self.open_attempts.values())
-
     def save(self, container: Container, attempt: Attempt | None = None) -> None:
         """Note a container's new value (and its latest attempt's), to be journalled."""
         self.containers[container.id] = container
@@ -190,6 +187,7 @@ class Ledger:
         )
         self.queue.discard(container_id)
         self.open_attempts[attempt.id] = container_id
+        self.supervisors_placed += container.spec.supervisor
         self.spend.opened(container, attempt)
         self.save(
             replace(
@@ -306,6 +304,7 @@ class Ledger:
     ) -> Attempt:
         """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
+        self.supervisors_placed -= container.spec.supervisor
         self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1

@@ -24,3 +24,6 @@ def check(ledger: Ledger) -> None:
     for attempt_id, container_id in ledger.open_attempts.items():
         if container_id not in ledger.containers:
             raise BugError(f"{attempt_id} is open, its container is not in memory")
+    placed = (ledger.containers[each] for each in ledger.open_attempts.values())
+    if ledger.supervisors_placed != sum(container.spec.supervisor for container in placed):
+        raise BugError(f"{ledger.supervisors_placed} supervisors are not those that are placed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -195,14 +195,10 @@ class Placing:
                 type_, in_flight=in_flight, unproven=unproven, now=now
             ),
             trials=lambda type_: pool.holds.trials(type_, now),
-            containers_left=None if limit is None else max(0, limit - placed),
-            supervisors_left=self._left(supervisors, self.ledger.supervisors_placed),
+            containers_left=_left(limit, placed),
+            supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
             budget=budget,
         )
-
-    @staticmethod
-    def _left(limit: int | None, taken: Callable[[], int]) -> int | None:
-        return None if limit is None else max(0, limit - taken())
 
     # ---- carrying it out -----------------------------------------------------------------------
 
@@ -313,6 +309,10 @@ class Placing:
         self.roster.check()
         if self.spend is not None:
             self.spend.check()
+
+
+def _left(limit: int | None, taken: int) -> int | None:
+    return None if limit is None else max(0, limit - taken)
 
 
 def _claim(slot: Slot) -> Reason:

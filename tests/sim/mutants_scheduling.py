@@ -229,7 +229,7 @@ AT_ONCE = (
         guard="no more run at once than max_containers",
         fault="a low max_containers",
         where="dispatcher.placing:Placing._limits",
-        old="None if limit is None else max(0, limit - placed)",
+        old="_left(limit, placed)",
         new="None",
     ),
     Mutant(
@@ -245,8 +245,8 @@ AT_ONCE = (
         guard="what runs counts for max_containers",
         fault="a low max_containers",
         where="dispatcher.placing:Placing._limits",
-        old="max(0, limit - placed)",
-        new="limit",
+        old="_left(limit, placed)",
+        new="_left(limit, 0)",
     ),
     Mutant(
         name="any number of supervisors",
@@ -260,9 +260,9 @@ AT_ONCE = (
         name="supervisors that run are not counted",
         guard="supervisors that run count for their share",
         fault="a low max_containers, supervisors",
-        where="dispatcher.ledger:Ledger.supervisors_placed",
-        old="return sum(containers[c].spec.supervisor for c in self.open_attempts.values())",
-        new="return 0",
+        where="dispatcher.ledger:Ledger.open_attempt",
+        old="self.supervisors_placed += container.spec.supervisor",
+        new="pass",
     ),
     Mutant(
         name="no supervisor at all",
