@@ -90,6 +90,7 @@ def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
 
 def _schema_of(kind: type) -> dict[str, Any]:
     if kind not in _QUANTITIES:
+        # That is how a hook of msgspec's says that a type is not its own.
         raise NotImplementedError(f"no schema for {kind.__name__}")
     return _QUANTITIES[kind]
 
