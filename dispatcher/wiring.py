@@ -245,6 +245,7 @@ class Server:
             cluster=config.cluster,
             state_dir=Path(config.data_dir) / "drivers" / info.name.replace(":", "-"),
             clock=self._clock.now,
+            ssh_user=config.ssh.user,
         )
         instance_set = info.make(driver_parameters(config), context)
         unowned = stack.enter_context(contextlib.ExitStack())

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import final
 
 
-class CapacityScope(Enum):
-    """How far a shortage reaches: one type, its quota group, or the whole cloud."""
+class ErrorScope(Enum):
+    """How far a shortage or a limit reaches: one type, its quota group, or the whole account."""
 
     TYPE = "type"
     GROUP = "group"
@@ -37,14 +37,22 @@ class RateLimitError(CloudError):
 
 @final
 class QuotaError(CloudError):
-    """The account's limit is reached; destroying an instance may make room."""
+    """A limit of the account is reached, as far as `scope` says; destroying may make room.
+
+    A limit of the whole account told as one of a group would let less important containers of
+    other groups take each place that comes free.
+    """
+
+    def __init__(self, message: str, *, scope: ErrorScope = ErrorScope.GROUP) -> None:
+        super().__init__(message)
+        self.scope = scope
 
 
 @final
 class CapacityError(CloudError):
     """The cloud is short of what was asked, as far as `scope` says; another type may be had."""
 
-    def __init__(self, message: str, *, scope: CapacityScope = CapacityScope.TYPE) -> None:
+    def __init__(self, message: str, *, scope: ErrorScope = ErrorScope.TYPE) -> None:
         super().__init__(message)
         self.scope = scope
 

@@ -8,10 +8,15 @@ from decimal import Decimal
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 CLUSTER_TAG = "longshore-cluster"
 TYPE_TAG = "longshore-type"
 TOKEN_TAG = "longshore-token"  # noqa: S105 - the name of a tag, not a password
 IDLE_BEHAVIOR_TAG = "longshore-idle-behavior"
+
+SECRET = msgspec.Meta(extra={"secret": True})
+"""Marks a driver's parameter as one that nothing shows: `Annotated[str, SECRET]`."""
 
 DIMENSIONS = ("cpus", "memory", "disk", "gpus")
 """The dimensions that every instance has; no custom resource has such a name."""
@@ -217,5 +222,32 @@ class PowersOff(Protocol):
 
         Only where that ends the billing: it is what a forgotten instance runs at last. Called once,
         at start. A driver without this method, or one that returns "", leaves instances running.
+        """
+        ...
+
+
+@runtime_checkable
+class Prices(Protocol):
+    """What an instance set has beside the rest when its cloud tells what instances cost now."""
+
+    def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
+        """Return what an hour of each type costs now, in USD, by our name of the type.
+
+        Types whose price the cloud does not tell are left out. Raises any `CloudError`.
+        """
+        ...
+
+
+@runtime_checkable
+class WarnsOfInterruption(Protocol):
+    """What an instance set has beside the rest when its cloud takes instances back with notice."""
+
+    def interruption_watch(self) -> str:
+        """Return the POSIX shell command that waits on an instance for the cloud's notice.
+
+        The runner starts it there as the login user and reads its standard output. It ends only
+        once there is a notice, having printed one line: the time at which the instance goes, as
+        `YYYY-MM-DDTHH:MM:SSZ`. One that ends otherwise is started again after some seconds. Called
+        once, at start; "" where there is no notice.
         """
         ...

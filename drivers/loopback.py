@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
+from drivers.errors import CloudError, ConfigError, ErrorScope, InstanceNotFound, QuotaError
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import LocalMachine, remove_files, write_atomically
 from drivers.local_processes import end_processes
-from drivers.registry import DriverContext, DriverInfo
+from drivers.registry import Capability, DriverContext, DriverInfo
 
 _PREFIX = "i-loopback-"
 _STATE_FILE = "instance.json"
@@ -68,7 +68,10 @@ class LoopbackInstanceSet:
         """Make this machine the instance; raises `QuotaError` while it is one already."""
         with self._lock:
             if self._state is not None and self._state.token != token:
-                raise QuotaError(f"this machine is one instance, and that is {self._state.id}")
+                raise QuotaError(
+                    f"this machine is one instance, and that is {self._state.id}",
+                    scope=ErrorScope.ALL,
+                )
             if self._state is not None:
                 return self._view(self._state)
             state = _State(
@@ -229,4 +232,5 @@ DRIVER = DriverInfo(
     summary="this machine as the one instance",
     parameters=LoopbackParameters,
     make=_make,
+    capabilities=frozenset({Capability.IDEMPOTENT_CREATE, Capability.HOST_KEYS}),
 )

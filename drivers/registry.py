@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from drivers.errors import ConfigError
-from drivers.interface import InstanceSet
+from drivers.interface import InstanceSet, InstanceType
 
 ENTRY_POINT_GROUP = "longshore.drivers"
 
@@ -27,12 +28,53 @@ class DriverContext:
     """What the dispatcher gives to every driver, beside its parameters.
 
     `state_dir` is a directory for this driver alone (made when missing), for the few that keep
-    something on disk; `clock` tells monotonic seconds.
+    something on disk; `clock` tells monotonic seconds; `ssh_user` is who the dispatcher logs in
+    as, so the one whom a new instance must let in with the public key of its create call.
     """
 
     cluster: str
     state_dir: Path
     clock: Callable[[], float]
+    ssh_user: str = "root"
+
+
+class Capability(Enum):
+    """What a driver says of itself that it can do beside creating, listing and destroying.
+
+    `longshore driver list` shows them, and the conformance kit holds a driver to each it claims.
+    """
+
+    IDEMPOTENT_CREATE = "idempotent-create"
+    """A second create with one token returns the first's instance, also after a lost answer."""
+    MANY_INSTANCES = "many-instances"
+    """There may be more than one instance at a time."""
+    HOST_KEYS = "host-keys"
+    """`verify_host_key` tells genuine keys from wrong ones."""
+    PREEMPTIBLE = "preemptible"
+    """Preemptible types are created as such; another driver refuses them in `fault_of_type`."""
+    QUOTA_GROUPS = "quota-groups"
+    """It is `QuotaGroups`."""
+    POWER_OFF = "power-off"
+    """It is `PowersOff`, and its command is not ""."""
+    PRICES = "prices"
+    """It is `Prices`."""
+    INTERRUPTION_NOTICES = "interruption-notices"
+    """It is `WarnsOfInterruption`, and its command is not ""."""
+    OFFERS = "offers"
+    """`DriverInfo.offers` tells which instance types the account can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferQuery:
+    """Which instance types somebody wants to be told of.
+
+    `region` is "" for that of the parameters; `families` are the cloud's names of families (such as
+    "m5"), none for all; `preemptible` asks for the preemptible market beside the other.
+    """
+
+    region: str = ""
+    families: tuple[str, ...] = ()
+    preemptible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +82,21 @@ class DriverInfo:
     """A driver as it registers itself.
 
     `parameters` is the type that the configuration's `driver.parameters` are decoded into;
-    `make` gets a value of it. `make` may raise `ConfigError`, and `CloudError`.
+    `make` gets a value of it. `make` may raise `ConfigError`, and `CloudError`. No clouds are asked
+    by `check`, which gets such a value too and returns what is wrong with it beyond its types, as
+    (path below `driver.parameters`, what and remedy); nor by `fault_of_type`, which returns why
+    the driver cannot create a configured type, None when it can. `offers` asks the cloud for the
+    instance types that the account can have, sorted by name; it raises as `make` does.
     """
 
     name: str
     summary: str
     parameters: type[msgspec.Struct]
     make: Callable[[Any, DriverContext], InstanceSet]
+    capabilities: frozenset[Capability] = frozenset()
+    check: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    fault_of_type: Callable[[Any, InstanceType], str | None] | None = None
+    offers: Callable[[Any, OfferQuery], Sequence[InstanceType]] | None = None
 
 
 def driver_names() -> list[str]:

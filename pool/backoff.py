@@ -12,8 +12,8 @@ from typing import assert_never
 
 from drivers.errors import (
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     QuotaError,
     RateLimitError,
 )
@@ -299,7 +299,7 @@ class CreateHolds:
         """Return what an error holds creates for, and which."""
         match error:
             case QuotaError():
-                return HoldCause.QUOTA, self._quota_of(type_)
+                return HoldCause.QUOTA, self._limited_in(type_, error.scope)
             case CapacityError():
                 return HoldCause.CAPACITY, self._short_of(type_, error.scope)
             case RateLimitError():
@@ -307,20 +307,28 @@ class CreateHolds:
             case _:
                 return HoldCause.ERROR, EVERYTHING
 
-    def _quota_of(self, type_: InstanceType) -> Scope:
-        if not self._grouped:
-            return EVERYTHING
-        group = self._groups.get(type_.name, "")
-        return Scope(group=group, preemptible=type_.preemptible if group else None)
-
-    def _short_of(self, type_: InstanceType, scope: CapacityScope) -> Scope:
+    def _limited_in(self, type_: InstanceType, scope: ErrorScope) -> Scope:
         match scope:
-            case CapacityScope.TYPE:
+            case ErrorScope.TYPE:
                 return Scope(type_name=type_.name)
-            case CapacityScope.GROUP:
+            case ErrorScope.GROUP:
+                if not self._grouped:
+                    return EVERYTHING
+                group = self._groups.get(type_.name, "")
+                return Scope(group=group, preemptible=type_.preemptible if group else None)
+            case ErrorScope.ALL:
+                return EVERYTHING
+            case _:
+                assert_never(scope)
+
+    def _short_of(self, type_: InstanceType, scope: ErrorScope) -> Scope:
+        match scope:
+            case ErrorScope.TYPE:
+                return Scope(type_name=type_.name)
+            case ErrorScope.GROUP:
                 group = self._groups.get(type_.name, "")
                 return Scope(group=group, preemptible=type_.preemptible)
-            case CapacityScope.ALL:
+            case ErrorScope.ALL:
                 return EVERYTHING
             case _:
                 assert_never(scope)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from drivers.interface import Instance, InstanceType
-from drivers.registry import DriverContext, DriverInfo
+from drivers.registry import Capability, DriverContext, DriverInfo
 from drivers.simulated.cloud import SimulatedCloud
 from drivers.simulated.parameters import SimulatedParameters
 
@@ -65,4 +65,13 @@ DRIVER = DriverInfo(
     summary="a cloud in memory, for trying things out: its instances are this machine",
     parameters=SimulatedParameters,
     make=_make,
+    capabilities=frozenset(
+        {
+            Capability.IDEMPOTENT_CREATE,
+            Capability.MANY_INSTANCES,
+            Capability.PREEMPTIBLE,
+            Capability.QUOTA_GROUPS,
+            Capability.POWER_OFF,
+        }
+    ),
 )

@@ -17,8 +17,8 @@ from drivers.errors import (
     AmbiguousResult,
     BugError,
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     InstanceNotFound,
     QuotaError,
     RateLimitError,
@@ -118,7 +118,7 @@ class Limits:
     quota: int = 0
     group_quotas: dict[str, int] = field(default_factory=dict)
     capacity: dict[str, int] = field(default_factory=dict)
-    shortages: dict[str, CapacityScope] = field(default_factory=dict)
+    shortages: dict[str, ErrorScope] = field(default_factory=dict)
 
 
 def market_of(group: str, type_: InstanceType) -> str:
@@ -305,7 +305,9 @@ class CloudModel:
     def _refusal(self, type_: InstanceType) -> CloudError | None:
         limits = self.limits
         if limits.quota and len(self.machines) >= limits.quota:
-            return QuotaError(f"the quota of {limits.quota} instances is used up")
+            return QuotaError(
+                f"the quota of {limits.quota} instances is used up", scope=ErrorScope.ALL
+            )
         market = market_of(self.group_of(type_), type_)
         most = limits.group_quotas.get(market)
         if most is not None and self._count_market(market) >= most:

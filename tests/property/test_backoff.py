@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from drivers.errors import (
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     QuotaError,
     RateLimitError,
 )
@@ -193,8 +193,8 @@ ERRORS = st.sampled_from(
         RateLimitError("r", retry_after_s=40),
         CloudError("e"),
         CapacityError("c"),
-        CapacityError("c", scope=CapacityScope.GROUP),
-        CapacityError("c", scope=CapacityScope.ALL),
+        CapacityError("c", scope=ErrorScope.GROUP),
+        CapacityError("c", scope=ErrorScope.ALL),
         None,
     ]
 )

@@ -12,8 +12,8 @@ from dispatcher.engine import Engine
 from drivers.errors import (
     AmbiguousResult,
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     QuotaError,
     RateLimitError,
 )
@@ -131,9 +131,9 @@ class Shortages:
 
     def _blamed(self, type_: InstanceType, error: CloudError) -> Key:
         match error:
-            case CapacityError(scope=CapacityScope.TYPE):
+            case CapacityError(scope=ErrorScope.TYPE):
                 return CAPACITY, ("type", type_.name)
-            case CapacityError(scope=CapacityScope.GROUP):
+            case CapacityError(scope=ErrorScope.GROUP):
                 return CAPACITY, self._market(type_)
             case CapacityError():
                 return CAPACITY, ()

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.model import Constraints, Container, SchedulerSettings
-from drivers.errors import CapacityScope
+from drivers.errors import ErrorScope
 from drivers.interface import InstanceType, Resources
 from drivers.simulated.model import Fate
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
@@ -91,7 +91,7 @@ class Chaos(World):
 
     def __init__(self, seed: int) -> None:
         super().__init__(options_of(seed), types=TYPES, destiny=destiny, make=container)
-        self.cloud.limits.shortages = {"p6": CapacityScope.TYPE}
+        self.cloud.limits.shortages = {"p6": ErrorScope.TYPE}
 
     def _calm_down(self) -> None:
         """Chaos goes on to the end."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dispatcher.messages import Overloaded
-from drivers.errors import CapacityScope
+from drivers.errors import ErrorScope
 from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
 from tests.sim.links import VirtualSession
@@ -159,7 +159,7 @@ class Trouble:
         limits.shortages = {}
         for provider_type in ("p1", "p2", "p2s", "p4"):
             if dice.falls(0.25):
-                scopes = list(CapacityScope)
+                scopes = list(ErrorScope)
                 limits.shortages[provider_type] = scopes[dice.whole(0, len(scopes) - 1)]
 
     def begin(self, until: float) -> None:

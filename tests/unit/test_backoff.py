@@ -6,9 +6,9 @@ import pytest
 
 from drivers.errors import (
     CapacityError,
-    CapacityScope,
     CloudAuthError,
     CloudError,
+    ErrorScope,
     QuotaError,
     RateLimitError,
 )
@@ -76,9 +76,9 @@ class Cloud:
         (QuotaError("q"), False, ["t1", "t2", "spot", "gpu"]),
         (QuotaError("q"), True, ["t1", "t2"]),
         (CapacityError("c"), True, ["t1"]),
-        (CapacityError("c", scope=CapacityScope.GROUP), True, ["t1", "t2"]),
-        (CapacityError("c", scope=CapacityScope.GROUP), False, ["t1", "t2", "gpu"]),
-        (CapacityError("c", scope=CapacityScope.ALL), True, ["t1", "t2", "spot", "gpu"]),
+        (CapacityError("c", scope=ErrorScope.GROUP), True, ["t1", "t2"]),
+        (CapacityError("c", scope=ErrorScope.GROUP), False, ["t1", "t2", "gpu"]),
+        (CapacityError("c", scope=ErrorScope.ALL), True, ["t1", "t2", "spot", "gpu"]),
         (RateLimitError("r"), True, ["t1", "t2", "spot", "gpu"]),
         (CloudAuthError("a"), True, ["t1", "t2", "spot", "gpu"]),
         (CloudError("e"), True, ["t1", "t2", "spot", "gpu"]),
@@ -146,7 +146,7 @@ def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
         (RateLimitError("r", retry_after_s=1e9), [3600, 3600]),
         (CloudError("e"), [0.5, 1, 2, 4, 8, 16, 32, 60, 60]),
         (CapacityError("c"), [60, 120, 240, 480, 900, 900]),
-        (CapacityError("c", scope=CapacityScope.GROUP), [60, 120, 240, 480, 900, 900]),
+        (CapacityError("c", scope=ErrorScope.GROUP), [60, 120, 240, 480, 900, 900]),
         (QuotaError("q"), [90, 90, 90]),
     ],
 )
@@ -237,7 +237,7 @@ def test_a_quota_without_instances_ends_by_time_only() -> None:
 def test_a_leaving_instance_ends_no_hold_of_another_cause() -> None:
     cloud = Cloud()
     cloud.instances = 3
-    cloud.fail(CapacityError("c", scope=CapacityScope.ALL), at=0, began=0)
+    cloud.fail(CapacityError("c", scope=ErrorScope.ALL), at=0, began=0)
     cloud.holds.instance_left(lambda _scope: 0, now=10)
     assert len(cloud.held(10)) == 4
 
@@ -247,7 +247,7 @@ def test_a_leaving_instance_ends_no_hold_of_another_cause() -> None:
 
 def test_when_a_hold_ends_one_create_is_tried_in_its_scope_until_one_succeeds() -> None:
     cloud = Cloud()
-    cloud.fail(CapacityError("c", scope=CapacityScope.GROUP), at=0, began=0)
+    cloud.fail(CapacityError("c", scope=ErrorScope.GROUP), at=0, began=0)
     scope = Scope(group="standard", preemptible=False)
     assert cloud.holds.trials(T1, 59) == {}, "it is held"
     assert list(cloud.holds.trials(T1, 60)) == [scope]

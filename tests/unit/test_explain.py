@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.explanation import Explanation, Waiting, explain, waiting_sentence
 from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
-from drivers.errors import CapacityError, CapacityScope
+from drivers.errors import CapacityError, ErrorScope
 from pool.messages import CreateInstance, Probe, SignalAttempt
 from pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig
@@ -142,7 +142,7 @@ def test_position_and_class_count_all_that_wait_before_it() -> None:
 
 def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> None:
     rig = Rig(make_type(1), make_type(2), pool=PoolSettings(capacity_hold_s=60))
-    short = CapacityError("none left", scope=CapacityScope.ALL)
+    short = CapacityError("none left", scope=ErrorScope.ALL)
     rig.create_error = lambda _command: short
     rig.submit(make_container(1))
     found = waiting(rig, "c-1")
@@ -157,7 +157,7 @@ def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> No
 
 def test_a_hold_that_concerns_no_type_that_would_do_is_left_out() -> None:
     rig = Rig(make_type(1), make_type(2), settings=SchedulerSettings(max_price_factor=1))
-    short = CapacityError("none left", scope=CapacityScope.TYPE)
+    short = CapacityError("none left", scope=ErrorScope.TYPE)
     rig.create_error = lambda command: short if command.launch.type_name == "t2" else None
     rig.silent.add(Probe)
     rig.submit(make_container(1, cpus=2), make_container(2))

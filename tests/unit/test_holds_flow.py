@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.model import Constraints, Placement, SchedulerSettings
-from drivers.errors import CapacityError, CapacityScope, CloudError, QuotaError, RateLimitError
+from drivers.errors import CapacityError, CloudError, ErrorScope, QuotaError, RateLimitError
 from pool.messages import (
     CreateFailed,
     CreateInstance,
@@ -137,7 +137,7 @@ def test_while_a_trial_is_under_way_no_second_create_begins_in_its_scope() -> No
     )
     rig.silent.add(CreateInstance)
     rig.submit(make_container(1, constraints=only("t1")))
-    refuse(rig, CapacityError("none", scope=CapacityScope.GROUP))
+    refuse(rig, CapacityError("none", scope=ErrorScope.GROUP))
     rig.submit(
         make_container(2, constraints=only("t1")), make_container(3, constraints=only("gpu"))
     )

@@ -9,8 +9,8 @@ from dispatcher.model import Placement, SchedulerSettings
 from drivers.errors import (
     AmbiguousResult,
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     QuotaError,
     RateLimitError,
 )
@@ -330,7 +330,7 @@ def test_pending_creates_count_for_max_instances_and_for_concurrency() -> None:
     [
         (CloudError("?"), 0.5, "creates_held"),
         (RateLimitError("slow", retry_after_s=30), 30, "creates_held"),
-        (CapacityError("none", scope=CapacityScope.ALL), 45, "at_capacity"),
+        (CapacityError("none", scope=ErrorScope.ALL), 45, "at_capacity"),
         (CapacityError("none"), 45, "at_capacity"),
         (QuotaError("20"), 90, "at_quota"),
     ],

@@ -20,8 +20,8 @@ import yaml
 from drivers.errors import (
     AmbiguousResult,
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     QuotaError,
 )
 from drivers.interface import Instance
@@ -138,7 +138,7 @@ def test_capacity_is_short_for_one_type_only(tmp_path: Path) -> None:
         for token, provider_type in (("b", "t1"), ("c", "t2")):
             with pytest.raises(CapacityError) as caught:
                 create(made, token, provider_type=provider_type)
-            assert caught.value.scope is CapacityScope.TYPE
+            assert caught.value.scope is ErrorScope.TYPE
         create(made, "d", provider_type="t3")
         refused = [e for e in made.history() if e.event is CloudEvent.AT_CAPACITY]
         assert [(entry.provider_type, entry.instance_id) for entry in refused] == [

@@ -12,8 +12,8 @@ import pytest
 from drivers.errors import (
     AmbiguousResult,
     CapacityError,
-    CapacityScope,
     CloudError,
+    ErrorScope,
     InstanceNotFound,
     QuotaError,
     RateLimitError,
@@ -106,8 +106,8 @@ def test_quotas_are_per_group_and_market() -> None:
     create(made, "g", type_=elsewhere)
 
 
-@pytest.mark.parametrize("scope", list(CapacityScope))
-def test_a_shortage_reaches_as_far_as_it_says(scope: CapacityScope) -> None:
+@pytest.mark.parametrize("scope", list(ErrorScope))
+def test_a_shortage_reaches_as_far_as_it_says(scope: ErrorScope) -> None:
     made = cloud()
     made.limits.shortages["t1"] = scope
     error = attempt(made, "a").error
@@ -123,7 +123,7 @@ def test_capacity_is_counted_per_provider_type() -> None:
     create(made, "a")
     error = attempt(made, "b", type_=SPOT).error
     assert isinstance(error, CapacityError)
-    assert error.scope is CapacityScope.TYPE
+    assert error.scope is ErrorScope.TYPE
     create(made, "b", type_=OTHER)
 
 

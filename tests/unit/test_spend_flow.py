@@ -12,7 +12,7 @@ from dispatcher.accounts import Holder
 from dispatcher.metrics import Metrics
 from dispatcher.model import Container
 from dispatcher.queries import Recovered
-from drivers.errors import AmbiguousResult, BugError, CapacityError, CapacityScope
+from drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
 from pool.messages import CreateInstance, ListInstances, Probe
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
@@ -104,7 +104,7 @@ def test_creates_in_flight_and_those_in_doubt_are_counted() -> None:
 
 def test_a_create_that_failed_costs_nothing_any_more() -> None:
     rig = rig_with("0.7", {"alpha": "0.7"})
-    rig.create_error = lambda _command: CapacityError("none left", scope=CapacityScope.TYPE)
+    rig.create_error = lambda _command: CapacityError("none left", scope=ErrorScope.TYPE)
     rig.submit(owned(1))
     assert spent(rig) == 0
     assert rig.engine.placing.spend is not None
