@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,42 @@ def test_a_number_that_makes_no_sense_is_refused(
         checks.main(["sim", *bad])
     assert caught.value.code == 2
     assert bad[0] in capsys.readouterr().err
+
+
+FLAKY = """
+import pathlib, sys
+def test_steady(): pass
+def test_moody():
+    mark = pathlib.Path(__file__).with_name("mark")
+    tried = mark.exists()
+    mark.touch()
+    assert tried or {steady}
+def test_grim(): assert {grim}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steady", "grim", "passed", "unsteady"),
+    [(True, True, True, False), (False, True, True, True), (False, False, False, False)],
+)
+def test_what_fails_beside_others_is_run_once_more_and_called_unsteady(
+    steady: bool, grim: bool, passed: bool, unsteady: bool, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("test_it.py").write_text(FLAKY.format(steady=steady, grim=grim))
+    memory = ("-o", f"cache_dir={tmp_path}/memory", "-o", "addopts=")
+    command = (sys.executable, "-m", "pytest", *memory, str(tmp_path))
+    step = checks.Step(name="tests", command=command, again=(*command, "--last-failed"))
+    result = checks.run_twice(step, time.monotonic() + 60)
+    assert (result.passed, result.unsteady) == (passed, unsteady)
+    assert result.failures == (not steady) + (not grim)
+
+
+def test_many_failures_are_no_moods(tmp_path: Path) -> None:
+    tests = "".join(f"def test_{n}(): assert 0\n" for n in range(checks.MOST_TRIED_AGAIN + 1))
+    tmp_path.joinpath("test_it.py").write_text(tests)
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path))
+    touched = tmp_path / "touched"
+    step = checks.Step(name="tests", command=command, again=("touch", str(touched)))
+    result = checks.run_twice(step, time.monotonic() + 60)
+    assert not result.passed
+    assert not touched.exists()
