@@ -62,7 +62,7 @@ class SshdHost:
     ("TYPE BASE64") may log in as the user who runs the test, and nobody else. `environment` is
     set for every command, over the defaults for `HOME` (the directory) and `LONGSHORE_*`.
     `configuration` are further lines of `sshd_config`, which win over the ones here. Usable as a
-    context manager.
+    context manager. `port` 0 is any free one.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class SshdHost:
         host: str = "127.0.0.2",
         *,
         authorized_key: str,
+        port: int = 0,
         environment: Mapping[str, str] | None = None,
         configuration: Sequence[str] = (),
     ) -> None:
@@ -98,8 +99,11 @@ class SshdHost:
         }
         self._lines = [*configuration, *self._configuration(key, variables)]
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-        self._start_on_a_free_port()
+        self.port = port
+        if not port:
+            self._start_on_a_free_port()
+        elif not self._start():
+            raise AssertionError(f"sshd did not start on {self.address}: {self._log()}")
 
     def __enter__(self) -> Self:
         return self
