@@ -41,7 +41,8 @@ PlanOf = Callable[[str], tuple[float, int]]
 class Link:
     """What is known of one worker's connection; `closed` once the pool has dropped it.
 
-    `suspended` is the last word on its lease, which probes and commands carry.
+    `suspended` is the last word on its lease, which probes and commands carry. `cut_probe` ends a
+    probe that goes over the session's connection; it is None while there is none.
     """
 
     worker_id: str
@@ -51,6 +52,7 @@ class Link:
     closed: bool = False
     suspended: bool = False
     held_back: SessionLost | None = None
+    cut_probe: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -237,6 +239,8 @@ class VirtualSession:
         )
         if self.link.probing:
             self.link.held_back = event
+            if self.link.cut_probe is not None:
+                self.link.cut_probe()
         else:
             self._around.post(event)
 

@@ -15,7 +15,10 @@ LONGEST_LIST_S = 10.0
 
 
 class VirtualProbe:
-    """One probe on its way; `step` goes from stage to stage until it has an outcome."""
+    """One probe on its way; it goes from stage to stage until it has an outcome.
+
+    One that goes over the connection of a session ends with that.
+    """
 
     def __init__(self, links: VirtualLinks, command: Probe) -> None:
         self._links = links
@@ -25,21 +28,29 @@ class VirtualProbe:
         self._link: Link = links.link(command.worker_id)
         self._host: Host | None = self._around.hosts.get(command.worker_id)
         self._boot_error = ""
+        self._over = False
 
     def begin(self) -> None:
         """Begin; the outcome is posted later, exactly one."""
         probe_expects(self._link, self._command)
         self._link.probing = True
         session = self._link.session
+        self._link.cut_probe = None if session is None else self._cut
         if session is not None and session.host.frozen_until > self._around.timeline.now:
             self._later(COMMAND_TIMEOUT_S, lambda: self._fail("list", "no answer"))
         else:
             self._later(STEP_S, self._connect if session is None else self._look)
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._around.timeline.after(
-            delay_s * self._around.pace * self._around.dice.between(0.5, 1.0), action
-        )
+        def act() -> None:
+            if not self._over:
+                action()
+
+        delay_s *= self._around.pace * self._around.dice.between(0.5, 1.0)
+        self._around.timeline.after(delay_s, act)
+
+    def _cut(self) -> None:
+        self._fail("list", "the connection was lost")
 
     def _connect(self) -> None:
         host = self._host
@@ -121,8 +132,12 @@ class VirtualProbe:
         )
 
     def _end(self, event: PoolEvent) -> None:
+        if self._over:
+            return
+        self._over = True
         link = self._link
         link.probing = False
+        link.cut_probe = None
         self._around.post(event)
         held_back, link.held_back = link.held_back, None
         if held_back is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import assert_never
 
 from dispatcher.engine import Engine
 from drivers.errors import (
@@ -131,18 +132,26 @@ class Shortages:
 
     def _blamed(self, type_: InstanceType, error: CloudError) -> Key:
         match error:
-            case CapacityError(scope=ErrorScope.TYPE):
-                return CAPACITY, ("type", type_.name)
-            case CapacityError(scope=ErrorScope.GROUP):
-                return CAPACITY, self._market(type_)
             case CapacityError():
-                return CAPACITY, ()
+                return CAPACITY, self._reached(type_, error.scope)
             case QuotaError():
-                return QUOTA, self._market(type_) if any(self._groups.values()) else ()
+                undivided = error.scope is ErrorScope.GROUP and not any(self._groups.values())
+                return QUOTA, () if undivided else self._reached(type_, error.scope)
             case RateLimitError():
                 return RATE_LIMIT, ()
             case _:
                 return ERROR, ()
+
+    def _reached(self, type_: InstanceType, scope: ErrorScope) -> Scope:
+        match scope:
+            case ErrorScope.TYPE:
+                return ("type", type_.name)
+            case ErrorScope.GROUP:
+                return self._market(type_)
+            case ErrorScope.ALL:
+                return ()
+            case _:
+                assert_never(scope)
 
     def _length_s(self, cause: str, error: CloudError, repeats: int) -> float:
         told_s = error.retry_after_s if isinstance(error, RateLimitError) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.model import AttemptOutcome
+from dispatcher.model import AttemptOutcome, Constraints, Placement, SchedulerSettings
+from drivers.errors import ErrorScope, QuotaError
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool.messages import (
     AttemptExited,
@@ -17,7 +18,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
 )
-from pool.model import AttemptExit, ExitKind, IdleBehavior
+from pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -179,3 +180,24 @@ def test_a_hold_that_is_asked_for_again_is_remembered_though_nothing_seems_to_ch
     rig.send(BehaviorRequested(worker_id=worker_id, behavior=IdleBehavior.HOLD))
     assert pool.asked_behaviors == {worker_id: IdleBehavior.HOLD}
     assert rig.instances[worker_id].behavior == "hold"
+
+
+def test_a_quota_of_the_whole_account_is_nobodys_way_past_another_quota_group() -> None:
+    """Seed 16494: it was held as one of a group; a lower one of another took what came free."""
+    rig = Rig(
+        make_type(1),
+        make_type(4, name="gpu", price="0.9"),
+        settings=SchedulerSettings(placement=Placement.EXCLUSIVE),
+        pool=PoolSettings(quota_hold_s=3600, sync_interval_s=1),
+        quota_groups={"t1": "small", "gpu": "big"},
+    )
+    quota = QuotaError("1 at most", scope=ErrorScope.ALL)
+    rig.create_error = lambda _command: quota if rig.cloud else None
+    small, big = Constraints(instance_types=("t1",)), Constraints(instance_types=("gpu",))
+    rig.submit(make_container(1, constraints=big))
+    rig.advance(5)
+    rig.submit(make_container(2, constraints=small, priority=900))
+    rig.submit(make_container(3, constraints=big, priority=100))
+    rig.exit("c-1-1")
+    rig.advance(30)
+    assert rig.started_on().keys() == {"c-1", "c-2"}, "c-3 is the least important"
