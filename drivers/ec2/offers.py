@@ -1,0 +1,105 @@
+"""Which instance types an account can have, as `longshore driver types` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from drivers.ec2.prices import Zones, batches, pages
+from drivers.interface import InstanceType, Resources
+
+SPOT_SUFFIX: Final = "-spot"
+ARCHITECTURE_LABEL: Final = "arch"
+
+_MIB: Final = 2**20
+_GB: Final = 10**9
+_ARCHITECTURES: Final = ("arm64", "x86_64")
+"""What images are made for, the first that a type supports; Apple's run on dedicated hosts only."""
+
+
+def offered_types(
+    client: Any, *, families: Sequence[str], within: Zones
+) -> list[Mapping[str, Any]]:
+    """Return what EC2 tells of each type that is offered in one of the zones, in no order.
+
+    `families` are names such as "m5", none for all; `client` is boto3's for EC2. Raises what
+    botocore raises.
+    """
+    offered = {
+        each["InstanceType"]
+        for each in pages(
+            client.describe_instance_type_offerings,
+            "InstanceTypeOfferings",
+            LocationType="availability-zone",
+        )
+        if each["Location"] in within.names
+    }
+    wanted = sorted(name for name in offered if not families or family(name) in families)
+    return [
+        each
+        for some in batches(wanted)
+        for each in pages(client.describe_instance_types, "InstanceTypes", InstanceTypes=some)
+    ]
+
+
+def family(provider_type: str) -> str:
+    """Return the family of a type: "m5" of "m5.large"."""
+    return provider_type.partition(".")[0]
+
+
+def instance_types(
+    told: Iterable[Mapping[str, Any]],
+    *,
+    on_demand: Mapping[str, Decimal],
+    spot: Mapping[str, Decimal] | None,
+) -> list[InstanceType]:
+    """Return the types that EC2 told of, sorted by our name: `m5.large`, and `m5.large-spot`.
+
+    `on_demand` and `spot` are prices in USD an hour by EC2's name; `spot` is None when that market
+    is not asked for. What has no price on a market, or cannot be had there, is left out.
+    """
+    found = [
+        made
+        for each in told
+        for usage, prices in (("on-demand", on_demand), ("spot", spot or {}))
+        if (made := _instance_type(each, usage, prices)) is not None
+    ]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _instance_type(
+    told: Mapping[str, Any], usage: str, prices: Mapping[str, Decimal]
+) -> InstanceType | None:
+    name = told["InstanceType"]
+    supported = told.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    architecture = next((each for each in _ARCHITECTURES if each in supported), "")
+    if name not in prices or not architecture or usage not in told["SupportedUsageClasses"]:
+        return None
+    gpus = list(_gpus(told))
+    preemptible = usage == "spot"
+    return InstanceType(
+        name=name + (SPOT_SUFFIX if preemptible else ""),
+        provider_type=name,
+        resources=Resources(
+            cpu_millis=told["VCpuInfo"]["DefaultVCpus"] * 1000,
+            memory_bytes=told["MemoryInfo"]["SizeInMiB"] * _MIB,
+            disk_bytes=(told.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0) * _GB,
+            gpus=sum(count for count, _, _ in gpus),
+        ),
+        price_usd_per_hour=prices[name],
+        preemptible=preemptible,
+        labels=((ARCHITECTURE_LABEL, architecture),),
+        gpu_model=gpus[0][1] if gpus else "",
+        gpu_memory_bytes=min((memory for _, _, memory in gpus), default=0),
+    )
+
+
+def _gpus(told: Mapping[str, Any]) -> Iterator[tuple[int, str, int]]:
+    """Yield each kind of GPU as count, model, and memory of each in bytes."""
+    for each in (told.get("GpuInfo") or {}).get("Gpus", ()):
+        # A share of one GPU is one for whoever runs there.
+        count = each.get("LogicalGpuCount") or each.get("Count", 0)
+        if count:
+            model = "-".join(each.get("Name", "").lower().split())
+            yield count, model, each.get("MemoryInfo", {}).get("SizeInMiB", 0) * _MIB
