@@ -130,7 +130,7 @@ class Engine:
     def _restore(self, recovered: Recovered) -> None:
         for record in recovered.instances:
             self.records[record.id] = record
-            self.pool.missing.add(record.id)
+            self.pool.missing[record.id] = record.token
             if record.host_key:
                 self.pool.pinned_keys[record.id] = record.host_key
             if record.behavior:

@@ -260,7 +260,8 @@ def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | N
 def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]:
     """Return the limits that can keep a container from being placed, with what is used of each."""
     pool, settings = engine.pool, engine.settings
-    there = len(pool.workers) + len(pool.hoped_for()) + len(pool.missing)
+    hoped_for = pool.hoped_for()
+    there = len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for))
     placed = len(engine.ledger.open_attempts)
     found = [
         LimitView(name="max_instances", limit=settings.max_instances, used=there),

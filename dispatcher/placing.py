@@ -179,7 +179,7 @@ class Placing:
         creates_left = launching.creates_left(pool)
         limit = self.concurrency.limit(now)
         placed = len(self.ledger.open_attempts)
-        instances = len(pool.workers) + self.roster.hoped_for + len(pool.missing)
+        instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
         most = limit
         if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
             # Nothing more can be had for those that supervisors wait for.

@@ -23,6 +23,7 @@ class Roster:
         self._spend = spend
         self.resting: set[str] = set()
         self.hoped_for = 0
+        self.missing = 0
         self._pool = pool
         self._launches: set[str] = set()
         self._updated_at = 0.0
@@ -76,6 +77,7 @@ class Roster:
     def _update_launches(self) -> None:
         hoped_for = self._pool.hoped_for()
         self.hoped_for = len(hoped_for)
+        self.missing = len(self._pool.missing_beside(hoped_for))
         if self._spend is not None:
             self._spend.hope_for(hoped_for)
         tokens = set()

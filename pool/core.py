@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from drivers.interface import TOKEN_TAG, InstanceType
 from pool.backoff import CreateHolds, Scope
@@ -53,12 +53,13 @@ _KEY_KEPT_S = 3600.0
 class PoolCore:
     """All that the pool knows, with the outboxes of its reactors.
 
-    Of what an earlier process knew, `missing` are the instances that no listing has shown yet; they
-    count as there until the pool is `settled`. `pinned_keys` and `asked_behaviors` (what admins
-    asked for, until tags show it) are by instance, and outlive its worker for an hour. `awaited`
-    are the workers that a claim waits for, `touched` those of which the planner may see something
-    new. `stillborn` is how many instances in a row were of no
-    use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add nothing.
+    Of what an earlier process knew, `missing` are the instances that no listing has shown yet, each
+    with the token of its launch ("" for none); they count as there until the pool is `settled`.
+    `pinned_keys` and `asked_behaviors` (what admins asked for, until tags show it) are by instance,
+    and outlive its worker for an hour. `awaited` are the workers that a claim waits for, `touched`
+    those of which the planner may see something new. `stillborn` is how many instances in a row
+    were of no use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add
+    nothing.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class PoolCore:
         self.timers = Timers()
         self.began_at = 0.0
         self.listed_once = False
-        self.missing: set[str] = set()
+        self.missing: dict[str, str] = {}
         self.settled = False
         self.listed_at = 0.0
         self.listing_op = 0
@@ -165,8 +166,8 @@ class PoolCore:
             free=type_.allocatable,
         )
         self.workers[seen.id] = worker
-        self.missing.discard(seen.id)
-        self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
+        known_token = self.missing.pop(seen.id, "")
+        self.bind_launch(worker, tags.get(TOKEN_TAG, "") or known_token)
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
             if attempt.phase is AttemptPhase.ENDED:
@@ -218,8 +219,8 @@ class PoolCore:
     def hoped_for(self) -> list[PendingLaunch]:
         """Return the launches, oldest first, that may still bring an instance not known here.
 
-        An instance may be listed before its token is: one without a token, first seen after the
-        oldest launch of its type that has no instance, stands for one of them.
+        An instance may be listed before its token is: one without a token, first seen after a
+        launch of its type began that has no instance, stands for that, each for one of them.
         """
         hoped = sorted(
             (p for p in self.launches.values() if p.counted and not p.instance_id),
@@ -227,16 +228,20 @@ class PoolCore:
         )
         if not hoped:
             return []
-        began: dict[str, float] = {}
+        began: dict[str, list[float]] = {}
         for pending in hoped:
-            began.setdefault(pending.launch.type_name, pending.launch.created_at)
-        standing = Counter(
-            worker.type.name
+            began.setdefault(pending.launch.type_name, []).append(pending.launch.created_at)
+        untold = sorted(
+            (worker.appeared_at, worker.type.name)
             for worker in self.workers.values()
             if worker.state is not WorkerState.SHUTDOWN
             and not worker.token
-            and worker.appeared_at >= began.get(worker.type.name, math.inf)
+            and worker.type.name in began
         )
+        standing: Counter[str] = Counter()
+        for appeared_at, name in untold:
+            if appeared_at >= min(began[name][standing[name] :], default=math.inf):
+                standing[name] += 1
         left = []
         for pending in hoped:
             if standing[pending.launch.type_name] > 0:
@@ -244,6 +249,14 @@ class PoolCore:
             else:
                 left.append(pending)
         return left
+
+    def missing_beside(self, hoped: Iterable[PendingLaunch]) -> list[str]:
+        """Return the missing instances, in order, but for those that launches of `hoped` made.
+
+        Whoever counts both counts each once: what is missing is what such a launch still brings.
+        """
+        tokens = {pending.launch.token for pending in hoped}
+        return sorted(id_ for id_, token in self.missing.items() if token not in tokens)
 
     def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
         """Return what an instance means by an attempt's name: one of its own, or None.

@@ -204,6 +204,23 @@ def test_an_instance_without_its_token_yet_stands_for_a_pending_create() -> None
     assert rig.engine.placing.view(rig.now).limits.instances == 4
 
 
+def test_an_instance_stands_for_no_create_that_began_after_it_was_seen() -> None:
+    rig = rig_of(instances=5)
+    rig.silent |= {CreateInstance, Probe}
+    rig.submit(make_container(1))
+    rig.boot("t1")
+    rig.boot("t1", longshore_idle_behavior="hold")
+    rig.advance(2)
+    pool = rig.engine.pool
+    assert (len(pool.workers), pool.hoped_for()) == (2, [])
+    rig.submit(make_container(2))
+    (_, second) = last_commands(rig, CreateInstance)
+    assert [p.launch.token for p in pool.hoped_for()] == [second.launch.token]
+    rig.boot("t1")
+    rig.advance(2)
+    assert pool.hoped_for() == [], "this one may be it"
+
+
 def test_an_instance_with_its_token_stands_for_its_own_create_only() -> None:
     rig = rig_of(instances=4)
     rig.silent |= {CreateInstance, Probe}

@@ -1,0 +1,71 @@
+"""What a new process counts of what an earlier one bought: each instance once."""
+
+from __future__ import annotations
+
+from dispatcher.model import SchedulerSettings
+from pool.messages import CreateInstance, Probe
+from pool.model import InstanceSeen
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
+
+
+def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> tuple[Rig, InstanceSeen]:
+    """Return a rig after a crash, with an idle t1, and a t4 that boots and no listing shows.
+
+    Something runs on the t1 if it is not `idle`.
+    """
+    rig = Rig(make_type(1), make_type(4), settings=SchedulerSettings(max_instances=max_instances))
+    rig.submit(make_container(1))
+    if idle:
+        rig.exit("c-1-1")
+    rig.silent.add(Probe)
+    rig.submit(make_container(2, cpus=4))
+    assert rig.created_types() == ["t1", "t4"]
+    hidden = rig.cloud.pop("i-002")
+    rig.silent.clear()
+    rig.crash()
+    assert sorted(rig.engine.pool.missing) == ["i-002"]
+    assert len(rig.engine.pool.hoped_for()) == 1
+    return rig, hidden
+
+
+def instances(rig: Rig) -> int:
+    return rig.engine.placing.view(rig.now).limits.instances
+
+
+def test_an_instance_that_listings_lack_and_its_launch_count_once() -> None:
+    rig, hidden = crashed_while_one_boots(max_instances=3)
+    assert instances(rig) == 2
+    rig.submit(make_container(3, cpus=4))
+    assert rig.created_types() == ["t4"], "there is room for a third"
+    assert rig.worker_states()["i-001"] == "idle", "nobody needs its place"
+    assert instances(rig) == 3
+    rig.cloud["i-002"] = hidden
+    rig.advance(3)
+    assert instances(rig) == 3
+    assert sorted(rig.started_on().values()) == ["i-002", "i-003"]
+
+
+def test_it_still_counts_when_its_launch_is_hoped_for_no_more() -> None:
+    rig, _ = crashed_while_one_boots(max_instances=2, idle=False)
+    rig.advance(15)
+    assert rig.engine.pool.hoped_for() == []
+    assert instances(rig) == 2, "its instance is in the store, and the listings may be behind"
+    assert last_commands(rig, CreateInstance) == []
+    rig.advance(20)
+    assert rig.engine.pool.missing == {}
+    assert rig.created_types() == ["t4"]
+
+
+def test_what_is_listed_without_its_token_is_known_by_the_store() -> None:
+    rig, hidden = crashed_while_one_boots(max_instances=3)
+    (pending,) = rig.engine.pool.hoped_for()
+    token = pending.launch.token
+    tags = tuple(tag for tag in hidden.tags if tag[0] != "longshore-token")
+    rig.silent.add(Probe)
+    rig.cloud["i-002"] = InstanceSeen(id="i-002", address=hidden.address, tags=tags)
+    rig.advance(3)
+    worker = rig.engine.pool.workers["i-002"]
+    assert (worker.token, worker.secret) == (token, "secret")
+    assert dict(rig.cloud["i-002"].tags)["longshore-token"] == token, "it is written again"
+    assert instances(rig) == 2
