@@ -39,6 +39,7 @@ from dispatcher.model import (
     InstanceRecord,
     Reason,
     SchedulerSettings,
+    WaitReason,
     resources_of,
 )
 from dispatcher.outcomes import container_of
@@ -226,7 +227,7 @@ class Engine:
         )
         return min((due for due in dues if due is not None), default=None)
 
-    def why_waiting(self, container_id: str) -> Reason | None:
+    def why_waiting(self, container_id: str) -> WaitReason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
         container = self.ledger.containers.get(container_id)
         if container is not None and container.priority > 0 and not container.has_open_attempt:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dispatcher.model import Reason
-from dispatcher.planner.reasons import can_never_be
+from dispatcher.model import WaitReason
 from pool.histogram import Histogram
 
 _LOW = 0.1
@@ -59,7 +58,7 @@ class Situation:
     only full. `boots` is None where none was measured.
     """
 
-    reason: Reason | None
+    reason: WaitReason | None
     boots: Spread | None
     elapsed_s: float | None = None
     due_in_s: float | None = None
@@ -85,11 +84,11 @@ def spread(times: Histogram) -> Spread | None:
 def estimate(now_is: Situation) -> Estimate:
     """Return when a waiting container may start."""
     code = now_is.reason.code if now_is.reason is not None else ""
-    if now_is.reason is not None and can_never_be(now_is.reason):
-        basis = "never, while the limit is what it is"
-        return Estimate(earliest_s=None, latest_s=None, basis=basis)
     if code in _NEVER:
         return Estimate(earliest_s=None, latest_s=None, basis=_NEVER[code])
+    if now_is.reason is not None and now_is.reason.is_final:
+        basis = "never, while the limit is what it is"
+        return Estimate(earliest_s=None, latest_s=None, basis=basis)
     if now_is.elapsed_s is not None:
         return _on_what_comes(now_is.boots, now_is.elapsed_s)
     if now_is.due_in_s is not None:

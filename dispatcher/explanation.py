@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
 from dispatcher.estimate import Estimate, Situation, estimate, spread
 from dispatcher.history import Happening
-from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, Reason
-from dispatcher.planner import reasons
-from dispatcher.planner.explain import InstanceTally, TypeVerdict, tally, type_verdicts
+from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, WaitReason
 from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType
 from pool import launching, probing, stillborn
@@ -20,8 +18,6 @@ from pool.backoff import Hindrance, Hold
 from pool.model import Worker
 
 _ROUNDING = 1e-9
-_BEHIND = re.compile(r"behind ([^\s,]+)")
-_SETTING = re.compile(r"\((max_hourly_spend\w*)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +64,7 @@ class LimitView:
 class Waiting:
     """What there is to say of a container that waits."""
 
-    reason: Reason | None
+    reason: WaitReason | None
     position: Position | None
     types: Sequence[TypeVerdict]
     instances: InstanceTally
@@ -132,11 +128,10 @@ def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
 
     It is not behind what comes after it; where the order is known no more it may have been.
     """
-    first = _BEHIND.match(happening.message) if happening.kind == "behind" else None
-    queue = engine.ledger.queue
-    if first is None or container_id not in queue or first[1] not in queue:
-        return first is None or first[1] != container_id
-    return queue.ahead_of(first[1]) < queue.ahead_of(container_id)
+    first, queue = happening.behind, engine.ledger.queue
+    if not first or container_id not in queue or first not in queue:
+        return first != container_id
+    return queue.ahead_of(first) < queue.ahead_of(container_id)
 
 
 def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
@@ -290,24 +285,9 @@ def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]
         if most is not None:
             setting = f"max_hourly_spend_per_{kind}"
             found.append(LimitView(name=setting, limit=float(most), used=None))
-    blocking = _blocking(engine, engine.why_waiting(container.id))
+    reason = engine.why_waiting(container.id)
+    blocking = reason.limit if reason is not None else ""
     return [replace(limit, blocking=limit.name == blocking) for limit in found]
-
-
-def _blocking(engine: Engine, reason: Reason | None) -> str:
-    """Return the name of the limit that a reason tells of, "" for none."""
-    if reason is None:
-        return ""
-    if reason.code == "spend_limit":
-        setting = _SETTING.search(reason.message)
-        return setting[1] if setting is not None else ""
-    if reason == reasons.full(engine.settings.max_instances):
-        return "max_instances"
-    if reason == reasons.CREATES:
-        return "max_concurrent_creates"
-    return {"max_containers": "max_containers", "supervisors": "supervisor_fraction"}.get(
-        reason.code, ""
-    )
 
 
 def _but(verdict: TypeVerdict, limits: Sequence[LimitView]) -> TypeVerdict:

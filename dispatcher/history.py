@@ -7,10 +7,8 @@ for their class. Attempts are not kept here; the store has them.
 from __future__ import annotations
 
 import math
-import re
-from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from dispatcher.messages import (
@@ -20,64 +18,81 @@ from dispatcher.messages import (
     PublishContainer,
     Submitted,
 )
-from dispatcher.model import Attempt, Container, ContainerState, Reason
+from dispatcher.model import Attempt, Container, ContainerState, WaitReason
+from dispatcher.outcomes import restart_due, restart_reason
 from dispatcher.queue import ClassKey
+from dispatcher.recent import Recent
 
 MOST_CHANGES = 50
 MOST_CLASSES = 2_000
 MOST_EVENTS = 20
 MOST_CONTAINERS = 20_000
+MOST_BYTES = 16 * 2**20
+"""How much memory each of the two takes at most: why classes waited, and events of containers."""
 
-_VARYING = re.compile(r"(?<!\S)[^\s\d]*\d\S*")
-_HELD_BACK = ": it is held back"
-_Kind = tuple[str, str]
+_ENTRY_BYTES = 500
+_HELD = "held"
 _Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One thing that was decided or that came to pass, at a time in seconds since the epoch."""
+    """One thing that was decided or that came to pass, at a time in seconds since the epoch.
+
+    `behind` is who was next in line, "" where it is about nothing of that kind.
+    """
 
     at: float
     kind: str
     message: str
+    behind: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wait:
-    """From `at` on a class waits for `reason`, of a `kind`; None for not at all."""
+    """From `at` on a class waits for `reason`; None for not at all."""
 
     at: float
-    reason: Reason | None
-    kind: _Kind | None
+    reason: WaitReason | None
 
 
 class History:
     """Why classes waited, and what was decided about single containers."""
 
     def __init__(self) -> None:
-        self._waits: OrderedDict[ClassKey, deque[_Wait]] = OrderedDict()
+        self._waits: Recent[ClassKey, _Wait] = Recent(
+            most_of_a_key=MOST_CHANGES,
+            most_keys=MOST_CLASSES,
+            most_bytes=MOST_BYTES,
+            key_bytes=lambda key: _ENTRY_BYTES + len(repr(key)),
+            entry_bytes=lambda wait: _ENTRY_BYTES + len(wait.reason.message if wait.reason else ""),
+        )
         self._waiting: set[ClassKey] = set()
-        self._events: OrderedDict[str, deque[Happening]] = OrderedDict()
+        self._events: Recent[str, Happening] = Recent(
+            most_of_a_key=MOST_EVENTS,
+            most_keys=MOST_CONTAINERS,
+            most_bytes=MOST_BYTES,
+            key_bytes=lambda container_id: _ENTRY_BYTES + len(container_id),
+            entry_bytes=lambda event: _ENTRY_BYTES + len(event.message),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about how much memory all of it takes."""
+        return self._waits.size_bytes + self._events.size_bytes
 
     # ---- what is told ------------------------------------------------------------------------
 
-    def waits(self, waiting: Mapping[ClassKey, Reason], now: float) -> None:
+    def waits(self, waiting: Mapping[ClassKey, WaitReason], now: float) -> None:
         """Note why each class waits after a pass; kept is what differs from the last word."""
         for key in self._waiting - waiting.keys():
-            self._note_wait(key, _Wait(at=now, reason=None, kind=None))
-        # Most classes wait for the same.
-        kinds: dict[str, _Kind] = {}
+            self._waits.add(key, _Wait(at=now, reason=None))
         for key, reason in waiting.items():
-            waits = self._waits.get(key)
-            last = waits[-1] if waits else None
-            if last is not None and last.reason == reason:
+            last = self._waits.last(key)
+            known = last.reason if last is not None else None
+            if known is reason or (known is not None and known.kind == reason.kind):
                 continue
-            kind = kinds.get(reason.message)
-            if kind is None:
-                kind = kinds[reason.message] = _kind(reason)
-            if last is None or last.kind != kind:
-                self._note_wait(key, _Wait(at=now, reason=reason, kind=kind))
+            self._waits.add(key, _Wait(at=now, reason=reason))
         self._waiting = set(waiting)
 
     def published(self, what: Collection[Publication], now: float) -> None:
@@ -96,9 +111,12 @@ class History:
             case CancelRequested():
                 self._note(event.container_id, "cancel", "a user asked for it to be cancelled", now)
             case PriorityRequested():
-                message = f"its priority was set to {event.priority}"
-                message += _HELD_BACK if event.priority == 0 else ""
-                self._note(event.container_id, "priority", message, now)
+                if event.priority == 0:
+                    message = "its priority was set to 0: it is held back"
+                    self._note(event.container_id, _HELD, message, now)
+                else:
+                    message = f"its priority was set to {event.priority}"
+                    self._note(event.container_id, "priority", message, now)
             case _:
                 assert_never(event)
 
@@ -110,63 +128,49 @@ class History:
         `began_at` is when this process began: of what was before, only attempts are known, and one
         entry says so.
         """
-        events = list(self._events.get(container.id, ()))
+        events = self._events.of(container.id)
+        delays = list(_delays(container))
         found = [_submitted(container)]
         if container.created_at < began_at:
             message = "the dispatcher started again; of what was decided before, only attempts are"
             found.append(Happening(at=began_at, kind="restart", message=f"{message} known"))
         found += events
         found += [one for attempt in container.attempts for one in _of_attempt(attempt)]
-        waited = _without(_waited(container), _locked(container, events))
+        found += [delay for delay, _ in delays]
+        waited = _without(_waited(container), (span for _, span in delays))
+        waited = _without(waited, _locked(container, events))
         found += self._reasons(key, _without(waited, _held_back(container, events)))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
 
     def _reasons(self, key: ClassKey, spans: Iterable[_Span]) -> Iterator[Happening]:
-        waits = list(self._waits.get(key, ()))
+        waits = self._waits.of(key)
         for start, end in spans:
             in_force = [wait for wait in waits if wait.at <= start][-1:]
             for wait in [*in_force, *(wait for wait in waits if start < wait.at < end)]:
                 if wait.reason is not None:
                     reason = wait.reason
                     at = max(start, wait.at)
-                    yield Happening(at=at, kind=reason.code, message=reason.message)
+                    yield Happening(
+                        at=at, kind=reason.code, message=reason.message, behind=reason.behind
+                    )
 
     # ---- inside --------------------------------------------------------------------------------
-
-    def _note_wait(self, key: ClassKey, wait: _Wait) -> None:
-        waits = self._waits.get(key)
-        if waits is None:
-            waits = self._waits[key] = deque(maxlen=MOST_CHANGES)
-        waits.append(wait)
-        self._waits.move_to_end(key)
-        if len(self._waits) > MOST_CLASSES:
-            self._waits.popitem(last=False)
 
     def _note_state(self, container: Container, now: float) -> None:
         if container.state is ContainerState.LOCKED:
             message = "it got a place on an instance that is not ready yet"
             self._note(container.id, "locked", message, now)
         elif container.state is ContainerState.QUEUED and container.id in self._events:
-            events = self._events[container.id]
+            events = self._events.of(container.id)
             moves = [event for event in events if event.kind in ("locked", "unlocked")]
             since = container.attempts[-1].created_at if container.attempts else 0.0
             if moves and moves[-1].kind == "locked" and moves[-1].at >= since:
                 self._note(container.id, "unlocked", "its place was given up", now)
 
     def _note(self, container_id: str, kind: str, message: str, now: float) -> None:
-        events = self._events.get(container_id)
-        if events is None:
-            events = self._events[container_id] = deque(maxlen=MOST_EVENTS)
-            if len(self._events) > MOST_CONTAINERS:
-                self._events.popitem(last=False)
-        events.append(Happening(at=now, kind=kind, message=message))
-
-
-def _kind(reason: Reason) -> _Kind:
-    """Return what makes a reason another one: not the ids, times and amounts in its sentence."""
-    return reason.code, _VARYING.sub("#", reason.message)
+        self._events.add(container_id, Happening(at=now, kind=kind, message=message))
 
 
 def _waited(container: Container) -> Iterator[_Span]:
@@ -211,13 +215,25 @@ def _locked(container: Container, events: Iterable[Happening]) -> Iterator[_Span
 
 def _held_back(container: Container, events: Iterable[Happening]) -> Iterator[_Span]:
     """Return from when to when a container's priority was 0."""
-    moves = [(e.at, e.message.endswith(_HELD_BACK)) for e in events if e.kind == "priority"]
+    moves = [(e.at, e.kind == _HELD) for e in events if e.kind in ("priority", _HELD)]
     if not moves and container.priority == 0:
         moves = [(container.created_at, True)]
     ends = [at for at, _ in moves[1:]] + [math.inf]
     for (at, is_held), end in zip(moves, ends, strict=False):
         if is_held:
             yield at, end
+
+
+def _delays(container: Container) -> Iterator[tuple[Happening, _Span]]:
+    """Return for which attempts a container's restart had to wait, and from when to when."""
+    attempts = container.attempts[:-1] if container.state.final else container.attempts
+    for number, attempt in enumerate(attempts, start=1):
+        so_far = replace(container, attempts=attempts[:number])
+        due = restart_due(so_far) if attempt.outcome is not None else None
+        ended_at = attempt.finished_at
+        if due is not None and ended_at is not None and ended_at < due:
+            why = restart_reason(so_far, due)
+            yield Happening(at=ended_at, kind=why.code, message=why.message), (ended_at, due)
 
 
 def _submitted(container: Container) -> Happening:

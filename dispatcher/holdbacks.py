@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 
-from dispatcher.model import Container, Reason
+from dispatcher.model import Container, WaitReason
 from dispatcher.outcomes import restart_reason
 
 _SPARE_ENTRIES = 64
@@ -79,7 +79,7 @@ class Holdbacks:
         self._due.pop(container_id, None)
         self._processes.pop(container_id, None)
 
-    def reason(self, container: Container) -> Reason | None:
+    def reason(self, container: Container) -> WaitReason | None:
         """Return what holds a container back, None when nothing does."""
         processes = self._processes.get(container.id)
         if processes:
@@ -88,6 +88,6 @@ class Holdbacks:
                 f"an earlier attempt of it, {attempt_id}, still runs on {processes[attempt_id]} "
                 "and is being ended; it waits for that"
             )
-            return Reason(code="earlier_attempt", message=message)
+            return WaitReason(code="earlier_attempt", message=message)
         due = self._due.get(container.id)
         return restart_reason(container, due) if due is not None else None

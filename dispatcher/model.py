@@ -167,6 +167,30 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitReason(Reason):
+    """Why something waits, with what its sentence says as data; it is never stored.
+
+    `limit` is the setting that is reached, `behind` the container that is next in line and
+    `behind_code` why that one waits; "" for none. `until` is when it ends, in seconds since the
+    epoch, None where nobody knows. `topic` tells reasons of one code apart whose sentences differ
+    in more than ids, times and amounts. `is_final` says that it never starts while the
+    configuration is what it is.
+    """
+
+    limit: str = ""
+    behind: str = ""
+    behind_code: str = ""
+    until: float | None = None
+    topic: str = ""
+    is_final: bool = False
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Return what makes it another reason than one that differs in ids and numbers only."""
+        return self.code, self.limit, self.behind_code, self.topic, str(self.is_final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of a container on one instance; `outcome` is None until it is known.
 

@@ -10,12 +10,13 @@ from dispatcher.model import (
     Container,
     Reason,
     SchedulerSettings,
+    WaitReason,
     resources_of,
 )
+from dispatcher.moments import moment
 from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 
-_DAY_S = 86_400
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -128,20 +129,20 @@ def _restarts(container: Container) -> list[float]:
     return [after.created_at for before, after in pairs if before.outcome is AttemptOutcome.FAILED]
 
 
-def restart_reason(container: Container, due: float) -> Reason:
+def restart_reason(container: Container, due: float) -> WaitReason:
     """Return why a container waits that is started again at `due` (seconds since the epoch)."""
     last = container.attempts[-1]
     why = last.reason
     if _is_overload(last):
-        message = f"it is started again at {_time_of_day(due)} UTC: its instance was overloaded"
-        return Reason(code="restart_delay", message=message)
+        message = f"it is started again at {moment(due)}: its instance was overloaded"
+        return WaitReason(code="restart_delay", message=message, until=due)
     if why is not None and why.code == "exit_code":
         what = f"exited with {last.exit_code}"
     else:
         what = f"failed: {why.message}" if why is not None else "failed"
     tries = f"attempt {_failures(container)} of {container.spec.retries.most + 1}"
-    message = f"it is started again at {_time_of_day(due)} UTC: {tries} {what}"
-    return Reason(code="restart_delay", message=message)
+    message = f"it is started again at {moment(due)}: {tries} {what}"
+    return WaitReason(code="restart_delay", message=message, until=due)
 
 
 def final_reason(container: Container, reason: Reason | None) -> Reason | None:
@@ -157,12 +158,6 @@ def final_reason(container: Container, reason: Reason | None) -> Reason | None:
     if failures <= most:
         message += ", and such a failure is not tried again"
     return Reason(code=reason.code, message=message)
-
-
-def _time_of_day(at: float) -> str:
-    minutes, seconds = divmod(int(at) % _DAY_S, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{seconds:02}"
 
 
 def may_try_again(container: Container, settings: SchedulerSettings) -> bool:

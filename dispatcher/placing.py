@@ -11,7 +11,7 @@ from dispatcher.concurrency import Concurrency
 from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
-from dispatcher.model import ContainerState, InstanceRecord, Reason, SchedulerSettings
+from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
 from dispatcher.planner import reasons
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
@@ -65,7 +65,7 @@ class Placing:
         limits = SpendLimits(settings)
         self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
         self.roster = Roster(pool, self.rules, self.spend)
-        self.waiting: dict[ClassKey, Reason] = {}
+        self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
         self.passes = 0
         self.failures = 0
@@ -264,19 +264,19 @@ class Placing:
 
     # ---- why somebody waits ----------------------------------------------------------------------
 
-    def reason(self, container_id: str) -> Reason | None:
+    def reason(self, container_id: str) -> WaitReason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
         container = self.ledger.containers.get(container_id)
         if container is None or container.has_open_attempt:
             return None
         if container.priority == 0:
-            return Reason(code="held", message="held back: its priority is 0")
+            return WaitReason(code="held", message="held back: its priority is 0")
         claimed = self.claimed_slot(container_id)
         if claimed is not None:
             return _claim(claimed)
         if not self.pool.listed_once:
             message = "nothing is placed until the cloud's first complete listing is in"
-            return Reason(code="not_listed", message=message)
+            return WaitReason(code="not_listed", message=message)
         request_class = self.ledger.queue.class_of(container_id)
         if request_class is not None and self.failure is not None:
             return reasons.PASS_FAILED
@@ -315,9 +315,9 @@ def _left(limit: int | None, taken: int) -> int | None:
     return None if limit is None else max(0, limit - taken)
 
 
-def _claim(slot: Slot) -> Reason:
+def _claim(slot: Slot) -> WaitReason:
     if slot.kind is SlotKind.COMING:
         message = f"it has a place on {slot.id} ({slot.type.name}), which is not ready yet"
-        return Reason(code="instance_coming", message=message)
+        return WaitReason(code="instance_coming", message=message)
     message = f"it has a place on a new {slot.type.name} that is being created"
-    return Reason(code="instance_creating", message=message)
+    return WaitReason(code="instance_creating", message=message)

@@ -77,7 +77,7 @@ class Hold:
 
     A hold for quota ends early when fewer than `instances` are left in its scope (None: it does
     not). It goes on as a trial after its end: until a create in its scope succeeds, only one is
-    under way at a time.
+    under way at a time. `error` is the kind of error that began it, "" where it was none.
     """
 
     cause: HoldCause
@@ -86,6 +86,7 @@ class Hold:
     until: float
     reason: str
     instances: int | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,8 @@ class Hindrance:
     """What keeps a type from being created now.
 
     `until` is when it ends, None when that hangs on a create that is under way. `covers` are the
-    names of the configured types that it concerns; `everywhere` says that these are all.
+    names of the configured types that it concerns; `everywhere` says that these are all. `topic`
+    is equal for hindrances whose messages differ in ids and numbers at most.
     """
 
     kind: HindranceKind
@@ -101,6 +103,7 @@ class Hindrance:
     until: float | None
     covers: frozenset[str]
     everywhere: bool
+    topic: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,6 +170,7 @@ class CreateHolds:
             now=now,
             length_s=self._length_s(cause, error, repeats),
             reason=sentence(error),
+            error=type(error).__name__,
             repeats=repeats,
             instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
         )
@@ -275,6 +279,7 @@ class CreateHolds:
         now: float,
         length_s: float,
         reason: str,
+        error: str = "",
         repeats: int = 0,
         instances: int | None = None,
     ) -> float:
@@ -285,7 +290,13 @@ class CreateHolds:
         if old is not None and now < old.hold.until:
             since, until = old.hold.since, max(until, old.hold.until)
         hold = Hold(
-            cause=cause, scope=scope, since=since, until=until, reason=reason, instances=instances
+            cause=cause,
+            scope=scope,
+            since=since,
+            until=until,
+            reason=reason,
+            instances=instances,
+            error=error,
         )
         self._records[cause, scope] = _Record(hold=hold, repeats=repeats)
         return until
@@ -362,6 +373,7 @@ class CreateHolds:
             until=until,
             covers=covers,
             everywhere=len(covers) == len(self._types),
+            topic=f"{hold.cause.value} {hold.error}",
         )
 
 

@@ -14,7 +14,7 @@ from dispatcher.api.path_ids import path_id
 from dispatcher.api.wire import ReasonAnswer
 from dispatcher.explanation import Claim, Explanation, LimitView, Waiting
 from dispatcher.history import Happening
-from dispatcher.planner.explain import CAUSES, InstanceTally, TypeVerdict
+from dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
 from pool.backoff import Hold
 
 

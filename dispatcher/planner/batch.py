@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dispatcher.model import Reason
+from dispatcher.model import WaitReason
 from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.buying import Buyer, Demand, Outlook
@@ -50,7 +50,7 @@ class _Pass:
     deeds: list[_Deed] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
-    stopped_by: tuple[str, str] | None = None
+    stopped_by: tuple[str, WaitReason] | None = None
     room_came_free: bool = False
     refusals: dict[ClassKey, Refusal] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class _Pass:
             closed = {*closed, slot.type.name}
         return None
 
-    def _wait(self, line: Line, reason: Reason) -> _Step:
+    def _wait(self, line: Line, reason: WaitReason) -> _Step:
         self.plan.waiting[line.key] = reason
         return _Step.LEAVE
 
@@ -211,7 +211,7 @@ class _Pass:
         self.plan.tokens_short = self.plan.tokens_short or tokens_short
         return self._wait(line, reasons.TOKENS if tokens_short else reasons.CREATES)
 
-    def _account_reason(self, line: Line) -> Reason | None:
+    def _account_reason(self, line: Line) -> WaitReason | None:
         """Return why the limit of a class's account lets it have nothing now, else None."""
         refusal = self.outlook.refusal(line, line.request_class.types)
         if refusal is None or refusal.everywhere:
@@ -256,14 +256,14 @@ class _Pass:
 
     # ---- limits that stop others ---------------------------------------------------------------
 
-    def stop(self, line: Line, container_id: str, reason: Reason) -> _Step:
+    def stop(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
         """Let everybody from a container on wait; it is the next in line."""
         self.plan.waiting[line.key] = reason
         self.plan.next_in_line.append(container_id)
-        self.stopped_by = (container_id, reason.message)
+        self.stopped_by = (container_id, reason)
         return _Step.STOP
 
-    def _stop_at_quota(self, line: Line, container_id: str, reason: Reason) -> _Step:
+    def _stop_at_quota(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
         """Close the quotas that keep a container waiting; STOP when one is of everything.
 
         What is below it must not keep it waiting by keeping their instances busy or alive.
@@ -275,7 +275,7 @@ class _Pass:
         everywhere = everywhere or any(h.everywhere for h in quotas.values())
         if not everywhere and quotas.keys() <= closed.keys():
             first = closed[next(iter(quotas))]
-            return self._wait(line, reasons.behind(first, reason.message))
+            return self._wait(line, reasons.behind(first, reason))
         for hindrance in quotas.values():
             for name in hindrance.covers:
                 closed.setdefault(name, container_id)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.model import Reason
+from dispatcher.model import WaitReason
 from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
@@ -34,7 +34,7 @@ class Demand:
     number: int
     options: tuple[Option, ...]
     held: int = 0
-    reason: Reason | None = None
+    reason: WaitReason | None = None
 
     @property
     def unserved(self) -> int:
@@ -47,7 +47,7 @@ class Stop:
     """Whoever comes after the first of a line without a place waits: a limit of all is reached."""
 
     line: Line
-    reason: Reason
+    reason: WaitReason
 
 
 class Outlook:
@@ -74,19 +74,19 @@ class Outlook:
         for scope, hindrance in self._of(type_)[1].items():
             self._tried.setdefault(scope, hindrance)
 
-    def why_hindered(self, line: Line) -> Reason:
+    def why_hindered(self, line: Line) -> WaitReason:
         """Return why none of a class's types may be created."""
         found = [self.hindrance(type_) for type_ in line.request_class.types]
         short = self.shortage(line)
         return short or reasons.why_held([h for h in found if h is not None])[0]
 
-    def own_reason(self, line: Line) -> Reason | None:
+    def own_reason(self, line: Line) -> WaitReason | None:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
         return self.shortage(line)
 
-    def shortage(self, line: Line) -> Reason | None:
+    def shortage(self, line: Line) -> WaitReason | None:
         """Return why a class waits if the cloud has none left of all its types, else None."""
         hindrances = []
         for type_ in line.request_class.types:
@@ -265,7 +265,7 @@ class Buyer:
             budget.place(account, slot, need, 1)
         return number
 
-    def _stop(self, demand: Demand, reason: Reason) -> Stop:
+    def _stop(self, demand: Demand, reason: WaitReason) -> Stop:
         self.plan.stopped = True
         return Stop(line=demand.line, reason=reason)
 
@@ -322,7 +322,7 @@ class Buyer:
             self._most[demand.line.number] = known
         return known
 
-    def _why(self, demand: Demand) -> Reason:
+    def _why(self, demand: Demand) -> WaitReason:
         """Return why a demand has no place, when nothing stopped it."""
         limits = self.view.limits
         if not self._options(demand):

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Protocol
 
 from dispatcher.accounts import Account
-from dispatcher.model import Reason
+from dispatcher.model import WaitReason
 from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.reasons import dollars, spend_limit
+from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
 from dispatcher.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
@@ -45,10 +45,12 @@ class Refusal:
         return self.of_all and not self.is_final
 
     @property
-    def reason(self) -> Reason:
+    def reason(self) -> WaitReason:
         """Return it as a sentence; for a create it is to be that of the cheapest type."""
         return spend_limit(
-            f"{self.who} may spend {dollars(self.limit_usd_per_hour)} ({self.setting})",
+            self.who,
+            self.setting,
+            limit=self.limit_usd_per_hour,
             spent=self.spent_usd_per_hour,
             price=self.price_usd_per_hour,
             is_final=self.is_final,
@@ -159,7 +161,7 @@ class Plan:
     lines: list[Line]
     creates: list[Slot] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
-    waiting: dict[ClassKey, Reason] = field(default_factory=dict)
+    waiting: dict[ClassKey, WaitReason] = field(default_factory=dict)
     next_in_line: list[str] = field(default_factory=list)
     closed: dict[str, str] = field(default_factory=dict)
     stopped: bool = False

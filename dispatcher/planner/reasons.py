@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from dispatcher.model import Reason
+from dispatcher.model import WaitReason
+from dispatcher.moments import moment
 from dispatcher.queue import RequestClass
 from pool.backoff import Hindrance, HindranceKind
 
@@ -13,31 +14,37 @@ _LABELS_TOLD = 5
 _NEVER = "that can never be, while the limit is what it is"
 
 
-def behind(container_id: str, why: str) -> Reason:
-    """Return why those wait that come after who is next in line."""
-    message = f"behind {container_id}, which is next in line: {why}"
-    return Reason(code="behind", message=message)
+def behind(container_id: str, why: WaitReason) -> WaitReason:
+    """Return why those wait that come after who is next in line, who waits for `why`."""
+    return WaitReason(
+        code="behind",
+        message=f"behind {container_id}, which is next in line: {why.message}",
+        behind=container_id,
+        behind_code=why.code,
+        topic=why.limit or why.topic,
+    )
 
 
-def no_type(request_class: RequestClass) -> Reason:
+def no_type(request_class: RequestClass) -> WaitReason:
     """Return why a class waits that no configured type serves."""
     wanted = request_class.key.constraints.labels
     labels = ", ".join(f"{k}={v}" for k, v in wanted[:_LABELS_TOLD])
     more = f" and {len(wanted) - _LABELS_TOLD} more" if len(wanted) > _LABELS_TOLD else ""
     with_labels = f" with {labels}{more}" if labels else ""
-    return Reason(code="no_type", message=f"no configured instance type{with_labels} would do")
+    message = f"no configured instance type{with_labels} would do"
+    return WaitReason(code="no_type", message=message, is_final=True)
 
 
-def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> Reason:
+def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
     message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
     end = _first_end(hindrances)
     trying = "one create is being tried"
-    message += f"; {trying if end is None else f'tried again at {clock(end)}'}"
-    return Reason(code="at_capacity", message=message)
+    message += f"; {trying if end is None else f'tried again at {moment(end)}'}"
+    return WaitReason(code="at_capacity", message=message, until=end)
 
 
-def why_held(hindrances: Sequence[Hindrance]) -> tuple[Reason, bool]:
+def why_held(hindrances: Sequence[Hindrance]) -> tuple[WaitReason, bool]:
     """Return why none of a class's types may be created, and whether that is a quota.
 
     What ends first is told, a quota last.
@@ -47,56 +54,68 @@ def why_held(hindrances: Sequence[Hindrance]) -> tuple[Reason, bool]:
     end = _first_end(told)
     first = next(h for h in told if h.until == end)
     if end is None:
-        return Reason(code="creating", message=first.message), False
+        return WaitReason(code="creating", message=first.message, topic=first.topic), False
     is_quota = first.kind is HindranceKind.QUOTA
     code = "at_quota" if is_quota else "creates_held"
-    return Reason(code=code, message=f"no creates before {clock(end)}: {first.message}"), is_quota
+    message = f"no creates before {moment(end)}: {first.message}"
+    return WaitReason(code=code, message=message, until=end, topic=first.topic), is_quota
 
 
-def full(max_instances: int) -> Reason:
+def full(max_instances: int) -> WaitReason:
     """Return why a class waits when there are as many instances as there may be."""
-    return Reason(code="at_quota", message=f"at quota: max_instances is {max_instances}")
+    message = f"at quota: max_instances is {max_instances}"
+    return WaitReason(code="at_quota", message=message, limit="max_instances")
 
 
-PASS_FAILED = Reason(
+PASS_FAILED = WaitReason(
     code="pass_failed",
     message="the last planning pass failed by an error of our own (see the server's log); the next"
     " one comes within seconds",
 )
-TOO_MANY = Reason(
+TOO_MANY = WaitReason(
     code="max_containers",
     message="as many containers have a place as may at once (max_containers, or less while the"
     " store or an instance is overloaded)",
+    limit="max_containers",
 )
-SUPERVISORS = Reason(
+SUPERVISORS = WaitReason(
     code="supervisors",
     message="as many supervisors have a place as supervisor_fraction allows",
+    limit="supervisor_fraction",
 )
-CREATES = Reason(code="creating", message="as many as may be are being created")
-TOKENS = Reason(
+CREATES = WaitReason(
+    code="creating",
+    message="as many as may be are being created",
+    limit="max_concurrent_creates",
+)
+TOKENS = WaitReason(
     code="creating",
     message="its create waits for its turn: max_cloud_ops_per_second is reached",
+    limit="max_cloud_ops_per_second",
 )
 
 
 def spend_limit(
-    limit: str, *, spent: Decimal, price: Decimal, is_final: bool, room_on: str
-) -> Reason:
-    """Return why a class waits for money: `limit` says who may spend what, an hour by setting."""
+    who: str,
+    setting: str,
+    *,
+    limit: Decimal,
+    spent: Decimal,
+    price: Decimal,
+    is_final: bool,
+    room_on: str,
+) -> WaitReason:
+    """Return why a class waits for money: what `who` may spend an hour, does, and would then."""
+    may = f"{who} may spend {dollars(limit)} ({setting})"
     if room_on:
         wanted = f"its share of a {room_on} costs {dollars(price)}"
     else:
         wanted = f"the cheapest instance that would do costs {dollars(price)}"
     if is_final:
-        message = f"{limit}, and {wanted}: {_NEVER}"
+        message = f"{may}, and {wanted}: {_NEVER}"
     else:
-        message = f"{limit} and spends {dollars(spent)}; {wanted}"
-    return Reason(code="spend_limit", message=message)
-
-
-def can_never_be(reason: Reason) -> bool:
-    """Return whether a limit of spending is too small for it even if nothing else were spent."""
-    return reason.code == "spend_limit" and reason.message.endswith(_NEVER)
+        message = f"{may} and spends {dollars(spent)}; {wanted}"
+    return WaitReason(code="spend_limit", message=message, limit=setting, is_final=is_final)
 
 
 def dollars(amount: Decimal) -> str:
@@ -105,12 +124,6 @@ def dollars(amount: Decimal) -> str:
     while rounded.endswith("0") and rounded[-3] != ".":
         rounded = rounded[:-1]
     return f"${rounded}/h"
-
-
-def clock(at: float) -> str:
-    """Return a time, in seconds since the epoch, as people read it."""
-    seconds = int(at) % 86400
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
 
 
 def _first_end(hindrances: Sequence[Hindrance]) -> float | None:

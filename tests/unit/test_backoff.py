@@ -113,6 +113,7 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
         until=100,
         covers=frozenset({"t1", "t2"}),
         everywhere=False,
+        topic="quota QuotaError",
     )
     cloud.fail(RateLimitError("slow"), at=20, began=9, type_name="gpu")
     found = cloud.hindrance("gpu", 20)

@@ -16,8 +16,8 @@ from dispatcher.cli.main import main
 from dispatcher.estimate import Estimate
 from dispatcher.explanation import Claim, Explanation, LimitView, Position, Waiting
 from dispatcher.history import Happening
-from dispatcher.model import Container, Reason
-from dispatcher.planner.explain import Fate, InstanceTally, TypeVerdict
+from dispatcher.model import Container, WaitReason
+from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
 from pool.backoff import EVERYTHING, Hold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
@@ -39,7 +39,7 @@ TYPES = (
         price_usd_per_hour=Decimal("0.19"),
         preemptible=True,
         rejections=(),
-        hindrance="at capacity until 03:04:05 UTC: the region is out of " + "them " * 20,
+        hindrance="at capacity until 2026-01-02T03:04:05Z: the region is out of " + "them " * 20,
     ),
 )
 HOLDS = (
@@ -59,7 +59,7 @@ HOLDS = (
     ),
 )
 WAITING = Waiting(
-    reason=Reason(code="at_capacity", message="the cloud is short of large"),
+    reason=WaitReason(code="at_capacity", message="the cloud is short of large"),
     position=Position(number=3, of=20, alike=7),
     types=TYPES,
     instances=InstanceTally(
@@ -119,7 +119,7 @@ def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
         "position 3 of 20, 7 of them just alike",
         "limits reached max_instances: 9 of 9",
         "small $0.05/h no: too small in memory, label gpu=\\x1b[31ma100 missing",
-        "large $0.19/h yes, but at capacity until 03:04:05 UTC",
+        "large $0.19/h yes, but at capacity until 2026-01-02T03:04:05Z",
         "instances (9) 2 lack a wanted label: i-1, i-2 ",
         "7 are full (too little room: 7 in cpus, 1 in licence): i-3, i-4, i-5, ...",
         "(capacity): none left",

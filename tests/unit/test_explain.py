@@ -149,7 +149,7 @@ def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> No
     assert found.reason is not None
     assert found.reason.code == "at_capacity"
     assert [(hold.cause.value, hold.until) for hold in found.holds] == [("capacity", 1060.0)]
-    assert found.types[0].hindrance == "at capacity until 00:17:40 UTC: none left"
+    assert found.types[0].hindrance == "at capacity until 1970-01-01T00:17:40Z: none left"
     assert (found.estimate.earliest_s, found.estimate.latest_s) == (60.0, None)
     rig.advance(20)
     assert waiting(rig, "c-1").estimate.earliest_s == pytest.approx(40.0)
@@ -255,7 +255,7 @@ def test_locks_and_unlocks_are_in_the_history_and_hide_the_reasons_of_the_class(
     assert kinds(rig, "c-1") == ["submitted", "locked"]
     rig.advance(1)
     rig.set_priority("c-1", 0)
-    assert kinds(rig, "c-1")[2:] == ["priority", "unlocked"]
+    assert kinds(rig, "c-1")[2:] == ["held", "unlocked"]
 
 
 def test_after_a_restart_attempts_are_known_and_the_gap_is_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from dispatcher.estimate import Situation, estimate
-from dispatcher.model import Reason, SchedulerSettings
+from dispatcher.model import SchedulerSettings, WaitReason
 from dispatcher.planner.reasons import spend_limit
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
@@ -48,18 +48,24 @@ def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> No
         ("creating", "room comes free first, or a new instance must be created"),
         ("", "what would do is full"),
     ):
-        reason = Reason(code=code, message="") if code else None
+        reason = WaitReason(code=code, message="") if code else None
         found = estimate(Situation(reason=reason, boots=None, may_free_up=True))
         assert found.basis.startswith(begins), code
 
 
 def test_what_a_limit_can_never_allow_starts_never() -> None:
     reason = spend_limit(
-        "the cluster may spend $1.00/h (max_hourly_spend)",
+        "the cluster",
+        "max_hourly_spend",
+        limit=Decimal(1),
         spent=Decimal(0),
         price=Decimal(2),
         is_final=True,
         room_on="",
+    )
+    assert reason.message == (
+        "the cluster may spend $1.00/h (max_hourly_spend), and the cheapest instance that would do"
+        " costs $2.00/h: that can never be, while the limit is what it is"
     )
     found = estimate(Situation(reason=reason, boots=None, may_free_up=True))
     assert (found.earliest_s, found.basis) == (None, "never, while the limit is what it is")

@@ -16,15 +16,28 @@ from dispatcher.model import (
     Constraints,
     Container,
     ContainerState,
-    Reason,
+    WaitReason,
 )
+from dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
 from dispatcher.queue import ClassKey
 from drivers.interface import Resources
+from pool.backoff import Hindrance, HindranceKind
 from tests.samples import make_container
 
 
 def key(number: int = 1) -> ClassKey:
     return ClassKey(resources=Resources(cpu_millis=number), constraints=Constraints())
+
+
+def hindrance(topic: str, *, until: float) -> Hindrance:
+    return Hindrance(
+        kind=HindranceKind.OTHER,
+        message=f"until {until}",
+        until=until,
+        covers=frozenset(),
+        everywhere=True,
+        topic=topic,
+    )
 
 
 def told(kept: History, container: Container) -> list[Happening]:
@@ -33,24 +46,37 @@ def told(kept: History, container: Container) -> list[Happening]:
 
 def test_a_reason_is_kept_when_it_becomes_another_and_not_when_a_number_in_it_does() -> None:
     kept = History()
-    for at, code, message in (
-        (1.0, "behind", "behind c-1x, which is next in line"),
-        (2.0, "behind", "behind c-2y, which is next in line"),
-        (3.0, "behind", "behind c-3, which is something else"),
-        (4.0, "at_quota", "behind c-3, which is something else"),
+    short = [hindrance("capacity", until=until) for until in (9.0, 19.0)]
+    other = hindrance("rate_limit", until=9.0)
+    for at, reason in (
+        (1.0, behind("c-1", full(3))),
+        (2.0, behind("c-2", full(4))),
+        (3.0, behind("c-2", why_held([short[0]])[0])),
+        (4.0, full(4)),
+        (5.0, full(5)),
+        (6.0, why_held([short[0]])[0]),
+        (7.0, why_held([short[1]])[0]),
+        (8.0, why_held([other])[0]),
+        (9.0, CREATES),
+        (10.0, TOKENS),
     ):
-        kept.waits({key(): Reason(code=code, message=message)}, at)
+        kept.waits({key(): reason}, at)
     found = told(kept, make_container(1))[1:]
     assert [(each.at, each.kind) for each in found] == [
         (1.0, "behind"),
         (3.0, "behind"),
         (4.0, "at_quota"),
+        (6.0, "creates_held"),
+        (8.0, "creates_held"),
+        (9.0, "creating"),
+        (10.0, "creating"),
     ]
+    assert [each.behind for each in found[:3]] == ["c-1", "c-2", ""]
 
 
 def test_a_reason_that_ended_before_a_container_came_is_not_its_reason() -> None:
     kept = History()
-    kept.waits({key(): Reason(code="at_quota", message="full")}, 1.0)
+    kept.waits({key(): WaitReason(code="at_quota", message="full")}, 1.0)
     kept.waits({}, 2.0)
     early, late = (
         replace(make_container(1), created_at=1.5),
@@ -64,7 +90,7 @@ def test_the_reasons_of_a_class_and_the_events_of_a_container_are_bounded() -> N
     kept = History()
     for number in range(3 * MOST_CHANGES):
         code = f"code-{'ab'[number % 2]}"
-        kept.waits({key(): Reason(code=code, message="waits")}, float(number))
+        kept.waits({key(): WaitReason(code=code, message="waits")}, float(number))
     assert len(told(kept, make_container(1))) == 1 + MOST_CHANGES
     for number in range(3 * MOST_EVENTS):
         kept.asked(PriorityRequested(container_id="c-2", priority=number), float(number))
@@ -79,9 +105,24 @@ def test_what_was_least_recently_new_is_forgotten(monkeypatch: pytest.MonkeyPatc
     kept = History()
     for number in (1, 2, 3):
         kept.asked(PriorityRequested(container_id=f"c-{number}", priority=1), 1.0)
-        kept.waits({key(number): Reason(code="at_quota", message="full")}, float(number))
+        kept.waits({key(number): WaitReason(code="at_quota", message="full")}, float(number))
     kinds = [[each.kind for each in told(kept, make_container(n))] for n in (1, 2, 3)]
     assert kinds == [["submitted"], ["submitted", "priority"], ["submitted", "priority"]]
+
+
+def test_all_of_it_stays_within_its_bytes_whatever_the_sentences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "MOST_BYTES", 40_000)
+    kept = History()
+    for number in range(200):
+        reason = WaitReason(code=f"code-{number}", message="x" * (10 * number))
+        kept.waits({key(number): reason, key(): reason}, float(number))
+        kept.asked(PriorityRequested(container_id=f"c-{number}", priority=1), 1.0)
+        assert 0 < kept.size_bytes <= 80_000
+    found = told(kept, make_container(1))
+    assert found[-1].at == 199.0
+    assert len(found) < 1 + MOST_CHANGES
 
 
 def test_who_only_waits_costs_nothing_and_an_unlock_follows_only_a_lock() -> None:
@@ -93,17 +134,17 @@ def test_who_only_waits_costs_nothing_and_an_unlock_follows_only_a_lock() -> Non
     assert [each.kind for each in told(kept, waits)] == ["submitted", "locked", "unlocked"]
     others = [PublishContainer(container=make_container(n)) for n in range(100, 200)]
     kept.published(others, 9.0)
-    assert list(kept._events) == ["c-1"]
+    assert len(kept._events) == 1
 
 
 def test_what_has_a_place_does_not_wait_for_what_its_class_waits_for() -> None:
     kept = History()
     waits = replace(make_container(1), created_at=1.0)
-    kept.waits({key(): Reason(code="creating", message="being created")}, 2.0)
+    kept.waits({key(): WaitReason(code="creating", message="being created")}, 2.0)
     kept.published([PublishContainer(container=replace(waits, state=ContainerState.LOCKED))], 3.0)
-    kept.waits({key(): Reason(code="at_capacity", message="none left")}, 4.0)
+    kept.waits({key(): WaitReason(code="at_capacity", message="none left")}, 4.0)
     kept.published([PublishContainer(container=waits)], 5.0)
-    kept.waits({key(): Reason(code="at_quota", message="full")}, 6.0)
+    kept.waits({key(): WaitReason(code="at_quota", message="full")}, 6.0)
     kinds = [each.kind for each in told(kept, waits)]
     assert kinds == ["submitted", "creating", "locked", "unlocked", "at_capacity", "at_quota"]
 
@@ -125,6 +166,6 @@ def test_who_was_locked_before_a_lost_attempt_waits_again_after_it() -> None:
     )
     again = replace(waits, attempts=(lost,))
     kept.published([PublishContainer(container=again)], 4.0)
-    kept.waits({key(): Reason(code="at_quota", message="full")}, 5.0)
+    kept.waits({key(): WaitReason(code="at_quota", message="full")}, 5.0)
     kinds = [each.kind for each in told(kept, again)]
     assert kinds == ["submitted", "locked", "placed", "ended", "at_quota"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dispatcher.history import History
 from dispatcher.messages import PriorityRequested
-from dispatcher.model import Reason, SchedulerSettings
+from dispatcher.model import SchedulerSettings, WaitReason
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import kinds
@@ -31,8 +31,8 @@ def test_what_is_held_back_does_not_wait_for_what_its_class_waits_for() -> None:
     kept = History()
     container = replace(make_container(1), created_at=1.0)
     kept.asked(PriorityRequested(container_id="c-1", priority=0), 2.0)
-    kept.waits({key(): Reason(code="creating", message="being created")}, 3.0)
-    kept.waits({key(): Reason(code="at_quota", message="full")}, 4.0)
+    kept.waits({key(): WaitReason(code="creating", message="being created")}, 3.0)
+    kept.waits({key(): WaitReason(code="at_quota", message="full")}, 4.0)
     kept.asked(PriorityRequested(container_id="c-1", priority=5), 5.0)
     found = [each.kind for each in kept.of(container, key(), began_at=0.0)]
-    assert found == ["submitted", "priority", "priority", "at_quota"]
+    assert found == ["submitted", "held", "priority", "at_quota"]

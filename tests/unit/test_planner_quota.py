@@ -82,7 +82,7 @@ def test_a_quota_of_one_group_stops_what_needs_it_and_nothing_else() -> None:
     assert [s.type.name for s in decided.creates] == ["gpu"]
     assert codes(decided) == ["at_quota", "behind"]
     first, second = decided.waiting.values()
-    assert first.message == "no creates before 00:00:09 UTC: 32 vcpus at most"
+    assert first.message == "no creates before 1970-01-01T00:00:09Z: 32 vcpus at most"
     assert "behind c-1" in second.message
     assert decided.next_in_line == ["c-1"]
 
@@ -233,9 +233,9 @@ EVENING = 1_700_075_710.75  # 2023-11-15T19:15:10Z
 def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again() -> None:
     ends = {"t1": EVENING + 3600, "t2": EVENING, "t4": EVENING + 60}
     for kind, message in (
-        (QUOTA, "no creates before 19:15:10 UTC: of t2"),
-        (HindranceKind.OTHER, "no creates before 19:15:10 UTC: of t2"),
-        (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 19:15:10 UTC"),
+        (QUOTA, "no creates before 2023-11-15T19:15:10Z: of t2"),
+        (HindranceKind.OTHER, "no creates before 2023-11-15T19:15:10Z: of t2"),
+        (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 2023-11-15T19:15:10Z"),
     ):
         held = {
             name: make_hindrance(kind, f"of {name}", name, until=end) for name, end in ends.items()
@@ -252,7 +252,7 @@ def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
     decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
     assert codes(decided) == ["creates_held"]
     (reason,) = decided.waiting.values()
-    assert reason.message == "no creates before 19:15:15 UTC: slow down"
+    assert reason.message == "no creates before 2023-11-15T19:15:15Z: slow down"
 
 
 def test_a_type_that_is_being_tried_is_told_of_before_those_that_are_held() -> None:

@@ -215,7 +215,7 @@ def test_its_reason_names_the_time_and_the_count() -> None:
     rig = waiting_for_its_second_restart()
     assert rig.now == 1005.0
     assert why(rig) == (
-        "restart_delay: it is started again at 00:16:55 UTC: attempt 2 of 3 exited with 1"
+        "restart_delay: it is started again at 1970-01-01T00:16:55Z: attempt 2 of 3 exited with 1"
     )
     rig.advance(10)
     assert why(rig) == ""
@@ -273,7 +273,7 @@ def test_a_crash_while_it_waits_neither_shortens_nor_forgets_the_delay() -> None
     rig = waiting_for_its_second_restart()
     rig.advance(4)
     rig.crash()
-    assert why(rig).startswith("restart_delay: it is started again at 00:16:55 UTC")
+    assert why(rig).startswith("restart_delay: it is started again at 1970-01-01T00:16:55Z")
     rig.advance(5.99)
     assert started(rig) == []
     rig.advance(0.01)

@@ -1,4 +1,7 @@
-"""Which types and instances would do for a request, and what keeps the others from it; pure."""
+"""What each type and each instance says to a request class: yes, or what speaks against it; pure.
+
+How all that is put together for one container is in `dispatcher.explanation`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from dispatcher.moments import moment
 from dispatcher.planner.fit import label_rejections, need, price_order, rejections
-from dispatcher.planner.reasons import clock, dollars
+from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType
@@ -114,7 +118,7 @@ def _told(hindrance: Hindrance | None) -> str:
         return ""
     if hindrance.until is None:
         return hindrance.message
-    return f"{_HELD[hindrance.kind]} until {clock(hindrance.until)}: {hindrance.message}"
+    return f"{_HELD[hindrance.kind]} until {moment(hindrance.until)}: {hindrance.message}"
 
 
 def tally(
