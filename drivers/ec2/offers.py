@@ -6,8 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from drivers.ec2.prices import Zones, batches, pages
+from drivers.ec2.client import ec2_client
+from drivers.ec2.families import Family, fault_of_type
+from drivers.ec2.faults import FAILURES, judged
+from drivers.ec2.parameters import Ec2Parameters
+from drivers.ec2.prices import Zones, batches, on_demand_prices, pages, spot_prices, zones
 from drivers.interface import InstanceType, Resources
+from drivers.registry import OfferQuery
 
 SPOT_SUFFIX: Final = "-spot"
 ARCHITECTURE_LABEL: Final = "arch"
@@ -16,6 +21,38 @@ _MIB: Final = 2**20
 _GB: Final = 10**9
 _ARCHITECTURES: Final = ("arm64", "x86_64")
 """What images are made for, the first that a type supports; Apple's run on dedicated hosts only."""
+
+
+def offers(parameters: Ec2Parameters, query: OfferQuery) -> Sequence[InstanceType]:
+    """Return the types that the account can have where it makes instances, sorted by name.
+
+    That is in the zones of the parameters; in another region, and without any, in all zones. Types
+    whose price is not known are left out. Raises `ConfigError`, and any `CloudError`.
+    """
+    client = ec2_client(parameters, region=query.region)
+    try:
+        return _offers(client, parameters, query)
+    except FAILURES as failure:
+        raise judged(failure, call="the offered types", changes=False).error from failure
+    finally:
+        client.close()
+
+
+def _offers(client: Any, parameters: Ec2Parameters, query: OfferQuery) -> list[InstanceType]:
+    region = client.meta.region_name
+    elsewhere = query.region not in ("", parameters.region)
+    within = zones(
+        client,
+        () if elsewhere else parameters.subnets,
+        () if elsewhere else parameters.zones,
+    )
+    told = offered_types(client, families=query.families, within=within)
+    if not told:
+        return []
+    names = [each["InstanceType"] for each in told]
+    spot = spot_prices(client, names, within) if query.preemptible else None
+    on_demand = on_demand_prices(parameters.price_list_url, region=region)
+    return instance_types(told, on_demand=on_demand, spot=spot)
 
 
 def offered_types(
@@ -63,7 +100,7 @@ def instance_types(
         made
         for each in told
         for usage, prices in (("on-demand", on_demand), ("spot", spot or {}))
-        if (made := _instance_type(each, usage, prices)) is not None
+        if (made := _instance_type(each, usage, prices)) is not None and not fault_of_type(made)
     ]
     return sorted(found, key=lambda each: each.name)
 
@@ -72,10 +109,14 @@ def _instance_type(
     told: Mapping[str, Any], usage: str, prices: Mapping[str, Decimal]
 ) -> InstanceType | None:
     name = told["InstanceType"]
+    known = Family.of(name)
     supported = told.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
     architecture = next((each for each in _ARCHITECTURES if each in supported), "")
     if name not in prices or not architecture or usage not in told["SupportedUsageClasses"]:
         return None
+    # Older disks than these are no scratch for the driver, which would buy a volume of their size.
+    has_disks = known is not None and known.has_instance_store
+    store = (told.get("InstanceStorageInfo") or {}) if has_disks else {}
     gpus = list(_gpus(told))
     preemptible = usage == "spot"
     return InstanceType(
@@ -84,7 +125,7 @@ def _instance_type(
         resources=Resources(
             cpu_millis=told["VCpuInfo"]["DefaultVCpus"] * 1000,
             memory_bytes=told["MemoryInfo"]["SizeInMiB"] * _MIB,
-            disk_bytes=(told.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0) * _GB,
+            disk_bytes=store.get("TotalSizeInGB", 0) * _GB,
             gpus=sum(count for count, _, _ in gpus),
         ),
         price_usd_per_hour=prices[name],

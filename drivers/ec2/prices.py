@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import urllib3
 
+from drivers.ec2.faults import FAILURES, judged
+from drivers.ec2.parameters import Ec2Parameters
 from drivers.errors import CloudError
 from drivers.interface import InstanceType
 
@@ -78,17 +80,23 @@ def prices(
     client: Any,
     instance_types: Iterable[InstanceType],
     *,
-    subnets: Sequence[str],
+    parameters: Ec2Parameters,
     price_list: PriceList,
 ) -> dict[str, Decimal]:
     """Return what an hour of each type costs now in USD, by our name of the type.
 
     The two sources are asked only for what needs them; types that they do not know are left out.
-    `client` is boto3's for EC2; raises `CloudError`, and what botocore raises.
+    `client` is boto3's for EC2, in the region of the parameters. Raises any `CloudError`.
     """
     wanted = sorted(instance_types, key=lambda each: each.name)
     spot_names = {each.provider_type for each in wanted if each.preemptible}
-    spot = spot_prices(client, spot_names, zones(client, subnets)) if spot_names else {}
+    try:
+        within = zones(client, parameters.subnets, parameters.zones) if spot_names else None
+        spot = spot_prices(client, spot_names, within) if within else {}
+    except FAILURES as failure:
+        raise judged(
+            failure, call="the prices of the spot market", changes=False
+        ).error from failure
     on_demand = price_list.prices() if any(not each.preemptible for each in wanted) else {}
     found = {
         each.name: (spot if each.preemptible else on_demand).get(each.provider_type)
@@ -101,10 +109,10 @@ def on_demand_prices(url: str, *, region: str) -> dict[str, Decimal]:
     """Return what an hour of Linux on each instance type costs in USD, by EC2's name of the type.
 
     `url` is that of a price list for one region as AWS publishes it in CSV, with `{region}` for the
-    region's name. It has hundreds of megabytes and is read as it comes, `PRICE_LIST_LIMIT_BYTES` at
+    region's name; "" is AWS's own. It has hundreds of megabytes and is read as it comes, `PRICE_LIST_LIMIT_BYTES` at
     most, so that the answer may take a minute. Raises `CloudError` when it cannot be had or read.
     """
-    place = url.replace("{region}", region)
+    place = (url or PRICE_LIST_URL).replace("{region}", region)
     http = urllib3.PoolManager(
         retries=urllib3.Retry(connect=2, read=False, redirect=3),
         timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
@@ -203,24 +211,24 @@ def _price(text: str) -> Decimal | None:
     return price.normalize() if price.is_finite() and price > 0 else None
 
 
-def zones(client: Any, subnets: Sequence[str]) -> Zones:
-    """Return the zones of these subnets, or all of the client's region if there are none.
+def zones(client: Any, subnets: Sequence[str], names: Sequence[str]) -> Zones:
+    """Return the zones of these subnets, else the named ones, else all of the client's region.
 
     `client` is boto3's for EC2; raises what botocore raises.
     """
     if subnets:
         answer = client.describe_subnets(SubnetIds=list(subnets))
-        names = {each["AvailabilityZone"] for each in answer["Subnets"]}
+        found = {each["AvailabilityZone"] for each in answer["Subnets"]}
     else:
-        answer = client.describe_availability_zones()
-        names = {each["ZoneName"] for each in answer["AvailabilityZones"]}
+        answer = client.describe_availability_zones(**({"ZoneNames": list(names)} if names else {}))
+        found = {each["ZoneName"] for each in answer["AvailabilityZones"]}
     # Drivers have no clock of their own, and a machine's may be wrong.
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         now = parsedate_to_datetime(date)
     except ValueError as error:
         raise CloudError(f"EC2 does not say what time it is ({date!r}); try again") from error
-    return Zones(names=tuple(sorted(names)), now=now)
+    return Zones(names=tuple(sorted(found)), now=now)
 
 
 def spot_prices(client: Any, provider_types: Iterable[str], within: Zones) -> dict[str, Decimal]:
