@@ -227,10 +227,19 @@ def _make(_: LoopbackParameters, context: DriverContext) -> LoopbackInstanceSet:
     return LoopbackInstanceSet(context.state_dir)
 
 
+def _fault_of_type(_: LoopbackParameters, type_: InstanceType) -> str | None:
+    if type_.preemptible:
+        return "nobody takes this machine back: leave out `preemptible`"
+    return None
+
+
 DRIVER = DriverInfo(
     name="loopback",
     summary="this machine as the one instance",
     parameters=LoopbackParameters,
     make=_make,
-    capabilities=frozenset({Capability.IDEMPOTENT_CREATE, Capability.HOST_KEYS}),
+    capabilities=frozenset(
+        {Capability.IDEMPOTENT_CREATE, Capability.OUTLIVES_PROCESS, Capability.HOST_KEYS}
+    ),
+    fault_of_type=_fault_of_type,
 )

@@ -18,6 +18,7 @@ from drivers.interface import InstanceSet, InstanceType
 ENTRY_POINT_GROUP = "longshore.drivers"
 
 _BUILT_IN = {
+    "libcloud": "drivers.libcloud_driver.driver:DRIVER",
     "loopback": "drivers.loopback:DRIVER",
     "simulated": "drivers.simulated.driver:DRIVER",
 }
@@ -46,6 +47,8 @@ class Capability(Enum):
 
     IDEMPOTENT_CREATE = "idempotent-create"
     """A second create with one token returns the first's instance, also after a lost answer."""
+    OUTLIVES_PROCESS = "outlives-process"
+    """Instances live on without the process: another set lists them and knows their tokens."""
     MANY_INSTANCES = "many-instances"
     """There may be more than one instance at a time."""
     HOST_KEYS = "host-keys"

@@ -33,6 +33,11 @@ def public_key_text(key: PrivateKey) -> str:
     return key.public_text
 
 
+def new_private_key() -> PrivateKey:
+    """Return a key pair that was made just now and is kept nowhere."""
+    return _parse(Path("a new key"), _new_key())
+
+
 def load_or_create_private_key(path: Path) -> PrivateKey:
     """Return the key in the file `path`; when there is no such file, make a key and keep it there.
 
