@@ -18,6 +18,7 @@ from drivers.interface import InstanceSet, InstanceType
 ENTRY_POINT_GROUP = "longshore.drivers"
 
 _BUILT_IN = {
+    "ec2": "drivers.ec2.driver:DRIVER",
     "libcloud": "drivers.libcloud_driver.driver:DRIVER",
     "loopback": "drivers.loopback:DRIVER",
     "simulated": "drivers.simulated.driver:DRIVER",

@@ -1,0 +1,44 @@
+"""The driver `libcloud` as it registers itself; Libcloud is imported once it is made."""
+
+from __future__ import annotations
+
+from drivers.errors import ConfigError
+from drivers.interface import InstanceSet
+from drivers.libcloud_driver.parameters import LibcloudParameters, fault_of_type, problems_of
+from drivers.registry import Capability, DriverContext, DriverInfo
+
+_PATH = "driver.parameters."
+
+
+def _make(parameters: LibcloudParameters, context: DriverContext) -> InstanceSet:
+    from drivers.libcloud_driver.instance_set import (  # noqa: PLC0415 - it takes its time
+        LibcloudInstanceSet,
+    )
+
+    return LibcloudInstanceSet(parameters, context)
+
+
+def _check(parameters: LibcloudParameters) -> list[tuple[str, str]]:
+    problems = problems_of(parameters)
+    if not parameters.provider:
+        return problems
+    from drivers.libcloud_driver.providers import provider_of  # noqa: PLC0415 - it takes its time
+
+    try:
+        provider_of(parameters.provider)
+    except ConfigError as error:
+        problems += [(path.removeprefix(_PATH), what) for path, what in error.problems]
+    return problems
+
+
+DRIVER = DriverInfo(
+    name="libcloud",
+    summary="clouds that Apache Libcloud knows: OpenStack, GCE, DigitalOcean and others",
+    parameters=LibcloudParameters,
+    make=_make,
+    capabilities=frozenset(
+        {Capability.IDEMPOTENT_CREATE, Capability.OUTLIVES_PROCESS, Capability.MANY_INSTANCES}
+    ),
+    check=_check,
+    fault_of_type=fault_of_type,
+)
