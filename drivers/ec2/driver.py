@@ -1,0 +1,48 @@
+"""The driver `ec2` as it registers itself."""
+
+from __future__ import annotations
+
+from drivers.ec2.client import ec2_client
+from drivers.ec2.families import fault_of_type
+from drivers.ec2.instance_set import Ec2InstanceSet
+from drivers.ec2.offers import offers
+from drivers.ec2.parameters import Ec2Parameters, check
+from drivers.errors import ConfigError
+from drivers.interface import InstanceType
+from drivers.registry import Capability, DriverContext, DriverInfo
+
+
+def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:
+    if problems := check(parameters):
+        raise ConfigError([(f"driver.parameters.{path}", what) for path, what in problems])
+    return Ec2InstanceSet(
+        ec2_client(parameters), parameters, ssh_user=context.ssh_user, clock=context.clock
+    )
+
+
+def _fault_of_type(_: Ec2Parameters, instance_type: InstanceType) -> str | None:
+    return fault_of_type(instance_type)
+
+
+DRIVER = DriverInfo(
+    name="ec2",
+    summary="instances of Amazon EC2, on demand and spot",
+    parameters=Ec2Parameters,
+    make=_make,
+    capabilities=frozenset(
+        {
+            Capability.IDEMPOTENT_CREATE,
+            Capability.OUTLIVES_PROCESS,
+            Capability.MANY_INSTANCES,
+            Capability.PREEMPTIBLE,
+            Capability.QUOTA_GROUPS,
+            Capability.POWER_OFF,
+            Capability.PRICES,
+            Capability.INTERRUPTION_NOTICES,
+            Capability.OFFERS,
+        }
+    ),
+    check=check,
+    fault_of_type=_fault_of_type,
+    offers=offers,
+)

@@ -1,0 +1,272 @@
+"""The instances of one account in one region, through boto3."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from drivers.ec2.families import Family
+from drivers.ec2.faults import FAILURES, Judgement, judged
+from drivers.ec2.keys import MISSING, KeyPairs
+from drivers.ec2.parameters import Ec2Parameters
+from drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
+from drivers.ec2.prices import PriceList, prices
+from drivers.ec2.requests import (
+    Placement,
+    as_tags,
+    listing_filters,
+    placements,
+    run_arguments,
+    scratch_gib,
+    uses_instance_store,
+)
+from drivers.ec2.user_data import Scratch, Storage, user_data
+from drivers.errors import AmbiguousResult, CloudError, ErrorScope
+from drivers.interface import TOKEN_TAG, HostKeyVerdict, Instance, InstanceType
+
+_PAGE = 1000
+_REMEMBERED_TOKENS = 4096
+_REACHABLE_STATES = ("pending", "running")
+_GIB = 2**30
+_NARROWEST_FIRST = (ErrorScope.TYPE, ErrorScope.GROUP, ErrorScope.ALL)
+
+
+class Ec2InstanceSet:
+    """The driver; see `drivers.interface.InstanceSet`. It owns `client`: `close` closes it."""
+
+    def __init__(
+        self, client: Any, parameters: Ec2Parameters, *, ssh_user: str, clock: Callable[[], float]
+    ) -> None:
+        """Speak through boto3's `client`; `clock` tells monotonic seconds."""
+        self._client = client
+        self._parameters = parameters
+        self._ssh_user = ssh_user
+        self._placements = placements(parameters)
+        self._keys = KeyPairs(client)
+        self._price_list = PriceList(
+            parameters.price_list_url, region=client.meta.region_name, clock=clock
+        )
+        self._lock = threading.Lock()
+        self._tried: OrderedDict[str, int] = OrderedDict()
+
+    def create(
+        self,
+        *,
+        instance_type: InstanceType,
+        image: str,
+        tags: Mapping[str, str],
+        init_command: str,
+        public_key: str,
+        token: str,
+    ) -> Instance:
+        """Create an instance in the first placement that has room for it, or return the token's.
+
+        Where nobody knows what came of it, no other placement is tried, and the next call with the
+        token begins there.
+        """
+        order = self._order(token)
+        if order is None:
+            found = self._made_of(token)
+            if found is not None:
+                return found
+            order = list(range(len(self._placements)))
+        data = user_data(
+            init_command=init_command,
+            public_key=public_key,
+            ssh_user=self._ssh_user,
+            scratch=self._scratch(instance_type),
+            metadata_for_all=self._parameters.metadata_for_all,
+        )
+        refusals: list[tuple[Placement, CloudError]] = []
+        for number in order:
+            placement = self._placements[number]
+            self._remember(token, number)
+            launched = self._launch(
+                placement,
+                public_key,
+                lambda key_name, where=placement: run_arguments(
+                    self._parameters,
+                    instance_type,
+                    where,
+                    image=image,
+                    tags=tags,
+                    user_data=data,
+                    key_name=key_name,
+                    token=token,
+                ),
+            )
+            if isinstance(launched, CloudError):
+                refusals.append((placement, launched))
+                continue
+            return launched
+        raise _summary(refusals)
+
+    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """List the instances that carry all of `tags` and are not terminated, sorted by id."""
+        found: dict[str, Instance] = {}
+        try:
+            pages = self._client.get_paginator("describe_instances").paginate(
+                Filters=listing_filters(tags), PaginationConfig={"PageSize": _PAGE}
+            )
+            for page in pages:
+                for reservation in page.get("Reservations", []):
+                    for described in reservation.get("Instances", []):
+                        instance = self._view(described)
+                        if tags.items() <= instance.tags.items():
+                            found[instance.id] = instance
+        except FAILURES as failure:
+            raise judged(failure, call="DescribeInstances", changes=False).error from failure
+        return [found[each] for each in sorted(found)]
+
+    def destroy(self, instance_id: str) -> None:
+        """Ask EC2 to terminate an instance; `InstanceNotFound` when it does not know it."""
+        try:
+            self._client.terminate_instances(InstanceIds=[instance_id])
+        except FAILURES as failure:
+            raise judged(failure, call="TerminateInstances", changes=True).error from failure
+
+    def set_tags(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of an instance; raises `InstanceNotFound`."""
+        try:
+            self._client.create_tags(Resources=[instance_id], Tags=as_tags(tags))
+        except FAILURES as failure:
+            raise judged(failure, call="CreateTags", changes=True).error from failure
+
+    def quota_group(self, instance_type: InstanceType) -> str:
+        """Return the name of the limit of vCPUs that a type counts against."""
+        family = Family.of(instance_type.provider_type)
+        if family is None:
+            return instance_type.provider_type
+        return family.quota_group(preemptible=instance_type.preemptible)
+
+    def power_off_command(self) -> str:
+        """Return what ends an instance from within: it terminates when it is shut down."""
+        return POWER_OFF
+
+    def interruption_watch(self) -> str:
+        """Return what waits on an instance until EC2 takes it back."""
+        return INTERRUPTION_WATCH
+
+    def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
+        """Return what an hour of each type costs now in USD; on demand by a list of the day."""
+        return prices(
+            self._client,
+            instance_types,
+            parameters=self._parameters,
+            price_list=self._price_list,
+        )
+
+    def close(self) -> None:
+        """Close the connections; instances go on."""
+        self._client.close()
+
+    # ---- creating ---------------------------------------------------------------------------
+
+    def _order(self, token: str) -> list[int] | None:
+        """Return in which order placements are tried for a token, None when we must look first.
+
+        Where a token was used last comes first: EC2 knows it there. With one placement EC2 always
+        knows; with several, another process may have used it in any of them.
+        """
+        count = len(self._placements)
+        with self._lock:
+            first = self._tried.get(token)
+        if first is None:
+            return [0] if count == 1 else None
+        return [*range(first, count), *range(first)]
+
+    def _remember(self, token: str, number: int) -> None:
+        with self._lock:
+            self._tried[token] = number
+            self._tried.move_to_end(token)
+            if len(self._tried) > _REMEMBERED_TOKENS:
+                self._tried.popitem(last=False)
+
+    def _made_of(self, token: str) -> Instance | None:
+        return next(iter(self.instances({TOKEN_TAG: token})), None)
+
+    def _launch(
+        self, placement: Placement, public_key: str, arguments: Any
+    ) -> Instance | CloudError:
+        """Return the new instance, or why another placement may be tried; raises the rest."""
+        verdict = Judgement(error=CloudError("not tried"), code=MISSING)
+        for _ in range(2):
+            key_name = self._keys.name_of(public_key) if self._parameters.key_import else ""
+            try:
+                answer = self._client.run_instances(**arguments(key_name))
+            except FAILURES as failure:
+                verdict = judged(failure, call=f"RunInstances in {placement.name}", changes=True)
+                if verdict.code == MISSING:
+                    # Somebody deleted it since we looked; nothing was launched.
+                    self._keys.forget(public_key)
+                    continue
+                if verdict.elsewhere:
+                    return verdict.error
+                raise verdict.error from failure
+            return self._first_of(answer)
+        raise verdict.error
+
+    def _first_of(self, answer: Mapping[str, Any]) -> Instance:
+        described = answer.get("Instances") or []
+        if not described:
+            raise AmbiguousResult("RunInstances: the answer names no instance")
+        return self._view(described[0])
+
+    def _scratch(self, instance_type: InstanceType) -> Scratch:
+        directories = self._parameters.scratch.directories
+        if uses_instance_store(self._parameters, instance_type):
+            return Scratch(
+                storage=Storage.STORE,
+                size_bytes=instance_type.resources.disk_bytes,
+                directories=directories,
+            )
+        size_gib = scratch_gib(self._parameters, instance_type)
+        if not size_gib:
+            return Scratch()
+        return Scratch(storage=Storage.VOLUME, size_bytes=size_gib * _GIB, directories=directories)
+
+    def _view(self, described: Mapping[str, Any]) -> _Ec2Instance:
+        state = described.get("State", {}).get("Name", "")
+        kind = "PublicIpAddress" if self._parameters.address == "public" else "PrivateIpAddress"
+        # Nobody shall begin anything on what is ending.
+        host = described.get(kind, "") if state in _REACHABLE_STATES else ""
+        return _Ec2Instance(
+            id=described["InstanceId"],
+            address=f"{host}:{self._parameters.ssh_port}" if host else "",
+            tags={each["Key"]: each["Value"] for each in described.get("Tags", [])},
+            owner=self,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ec2Instance:
+    """An instance as it was when it was listed; see `drivers.interface.Instance`."""
+
+    id: str
+    address: str
+    tags: Mapping[str, str]
+    owner: Ec2InstanceSet = field(repr=False)
+
+    def destroy(self) -> None:
+        self.owner.destroy(self.id)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        self.owner.set_tags(self.id, tags)
+
+    def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - EC2 cannot tell
+        # The secret in the user data proves the key.
+        return HostKeyVerdict.UNKNOWN
+
+
+def _summary(refusals: Sequence[tuple[Placement, CloudError]]) -> CloudError:
+    """Return the refusal that reaches least far: where one placement lacks, another may have."""
+    _, narrowest = min(refusals, key=lambda each: _reach(each[1]))
+    return narrowest
+
+
+def _reach(error: CloudError) -> int:
+    return _NARROWEST_FIRST.index(getattr(error, "scope", ErrorScope.ALL))

@@ -1,0 +1,199 @@
+"""What is sent to EC2: the arguments of its calls, made of values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.ec2.families import Family
+from drivers.ec2.parameters import Ec2Parameters
+from drivers.errors import CloudError
+from drivers.interface import TOKEN_TAG, InstanceType
+
+LISTED_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
+"""All but `terminated`: what still ends may still run something, and what is stopped costs."""
+
+_GIB = 2**30
+_WILD = str.maketrans({"\\": "\\\\", "*": "\\*", "?": "\\?"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where an instance is made: a subnet, a zone of the default VPC, or ("" both) anywhere."""
+
+    subnet: str = ""
+    zone: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return self.subnet or self.zone or "any zone"
+
+
+def placements(parameters: Ec2Parameters) -> tuple[Placement, ...]:
+    """Return where instances may be made, in the order in which it is tried; never empty."""
+    subnets = tuple(Placement(subnet=each) for each in parameters.subnets)
+    zones = tuple(Placement(zone=each) for each in parameters.zones)
+    return subnets or zones or (Placement(),)
+
+
+def client_token(token: str, instance_type: InstanceType, placement: Placement) -> str:
+    """Return the token of one request: EC2 takes none again with other parameters."""
+    market = "spot" if instance_type.preemptible else "on-demand"
+    parts = (token, instance_type.provider_type, market, placement.subnet, placement.zone)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def image_of(parameters: Ec2Parameters, instance_type: InstanceType, image: str) -> str:
+    """Return the image that a type boots; raises `CloudError` when there is none."""
+    family = Family.of(instance_type.provider_type)
+    names = [instance_type.provider_type]
+    if family is not None:
+        names += [family.name, family.architecture]
+    chosen = next((parameters.images[name] for name in names if name in parameters.images), image)
+    if not chosen:
+        raise CloudError(
+            f"no image for {instance_type.provider_type}: set driver.parameters.images.{names[-1]}"
+            " or pool.image"
+        )
+    return chosen
+
+
+def scratch_gib(parameters: Ec2Parameters, instance_type: InstanceType) -> int:
+    """Return the size of the EBS volume that a type gets for its disk, 0 when it needs none."""
+    disk_bytes = instance_type.resources.disk_bytes
+    return 0 if uses_instance_store(parameters, instance_type) else -(-disk_bytes // _GIB)
+
+
+def uses_instance_store(parameters: Ec2Parameters, instance_type: InstanceType) -> bool:
+    """Return whether the disk of a type is one of the host's."""
+    family = Family.of(instance_type.provider_type)
+    has_store = family is not None and family.has_instance_store
+    return bool(
+        instance_type.resources.disk_bytes and has_store and parameters.scratch.instance_store
+    )
+
+
+def run_arguments(
+    parameters: Ec2Parameters,
+    instance_type: InstanceType,
+    placement: Placement,
+    *,
+    image: str,
+    tags: Mapping[str, str],
+    user_data: bytes,
+    key_name: str,
+    token: str,
+) -> dict[str, Any]:
+    """Return the arguments of RunInstances for one instance; `key_name` is "" for no key pair."""
+    arguments: dict[str, Any] = {
+        "ImageId": image_of(parameters, instance_type, image),
+        "InstanceType": instance_type.provider_type,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ClientToken": client_token(token, instance_type, placement),
+        "UserData": user_data,
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+        },
+        "TagSpecifications": _tag_specifications(parameters, instance_type, tags, token),
+        **_network(parameters, placement),
+    }
+    if key_name:
+        arguments["KeyName"] = key_name
+    if profile := parameters.iam_instance_profile:
+        kind = "Arn" if profile.startswith("arn:") else "Name"
+        arguments["IamInstanceProfile"] = {kind: profile}
+    if devices := _devices(parameters, instance_type):
+        arguments["BlockDeviceMappings"] = devices
+    if instance_type.preemptible:
+        arguments["InstanceMarketOptions"] = _spot(parameters)
+    return arguments
+
+
+def listing_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the filters for the instances that carry all of `tags` and are not gone."""
+    states = {"Name": "instance-state-name", "Values": list(LISTED_STATES)}
+    by_tag = [
+        {"Name": f"tag:{key}", "Values": [value.translate(_WILD)]}
+        for key, value in sorted(tags.items())
+    ]
+    return [states, *by_tag]
+
+
+def as_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as EC2 takes them, sorted by key."""
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def _tag_specifications(
+    parameters: Ec2Parameters, instance_type: InstanceType, tags: Mapping[str, str], token: str
+) -> list[dict[str, Any]]:
+    # Our token in any case: by it the instance is found when an answer was lost.
+    all_tags = as_tags({**parameters.extra_tags, TOKEN_TAG: token, **tags})
+    kinds = ["instance", "volume"]
+    if instance_type.preemptible:
+        kinds.append("spot-instances-request")
+    return [{"ResourceType": kind, "Tags": all_tags} for kind in kinds]
+
+
+def _network(parameters: Ec2Parameters, placement: Placement) -> dict[str, Any]:
+    """Return where the instance is and what protects it.
+
+    Without subnets it is in the default VPC, whose subnets give public addresses of themselves.
+    """
+    groups = list(parameters.security_groups)
+    if placement.subnet and parameters.address == "public":
+        interface: dict[str, Any] = {
+            "DeviceIndex": 0,
+            "SubnetId": placement.subnet,
+            "AssociatePublicIpAddress": True,
+            "DeleteOnTermination": True,
+        }
+        if groups:
+            interface["Groups"] = groups
+        return {"NetworkInterfaces": [interface]}
+    network: dict[str, Any] = {}
+    if groups:
+        network["SecurityGroupIds"] = groups
+    if placement.subnet:
+        network["SubnetId"] = placement.subnet
+    if placement.zone:
+        network["Placement"] = {"AvailabilityZone": placement.zone}
+    return network
+
+
+def _devices(parameters: Ec2Parameters, instance_type: InstanceType) -> list[dict[str, Any]]:
+    scratch, root = parameters.scratch, parameters.root_volume
+    devices: list[dict[str, Any]] = []
+    if root.size_gib:
+        volume = _volume(root.size_gib, root.volume_type, encrypted=root.encrypted)
+        devices.append({"DeviceName": root.device, "Ebs": volume})
+    if size_gib := scratch_gib(parameters, instance_type):
+        volume = _volume(size_gib, scratch.volume_type, encrypted=scratch.encrypted)
+        if scratch.iops:
+            volume["Iops"] = scratch.iops
+        if scratch.throughput_mib_s:
+            volume["Throughput"] = scratch.throughput_mib_s
+        if scratch.kms_key_id:
+            volume["KmsKeyId"] = scratch.kms_key_id
+        devices.append({"DeviceName": scratch.device, "Ebs": volume})
+    return devices
+
+
+def _volume(size_gib: int, volume_type: str, *, encrypted: bool) -> dict[str, Any]:
+    volume = {"VolumeSize": size_gib, "VolumeType": volume_type, "DeleteOnTermination": True}
+    # False would be refused where the account encrypts everything.
+    return {**volume, "Encrypted": True} if encrypted else volume
+
+
+def _spot(parameters: Ec2Parameters) -> dict[str, Any]:
+    options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    if parameters.spot_max_price:
+        options["MaxPrice"] = parameters.spot_max_price
+    return {"MarketType": "spot", "SpotOptions": options}
