@@ -109,8 +109,9 @@ def on_demand_prices(url: str, *, region: str) -> dict[str, Decimal]:
     """Return what an hour of Linux on each instance type costs in USD, by EC2's name of the type.
 
     `url` is that of a price list for one region as AWS publishes it in CSV, with `{region}` for the
-    region's name; "" is AWS's own. It has hundreds of megabytes and is read as it comes, `PRICE_LIST_LIMIT_BYTES` at
-    most, so that the answer may take a minute. Raises `CloudError` when it cannot be had or read.
+    region's name; "" is AWS's own. That one has hundreds of megabytes, so that the answer may take
+    a minute; it is read as it comes, `PRICE_LIST_LIMIT_BYTES` at most. Raises `CloudError` when it
+    cannot be had or read.
     """
     place = (url or PRICE_LIST_URL).replace("{region}", region)
     http = urllib3.PoolManager(
