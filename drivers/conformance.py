@@ -76,6 +76,7 @@ class Check:
 
     It is shown only for a driver that claims `needs`, that does not claim `lacks`, and on a bed
     that can make trouble of `cause`; None asks for nothing. `on_bed` asks for any bed at all.
+    `ends_first` says that it destroys the shared instance.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Check:
     lacks: Capability | None = None
     cause: Cause | None = None
     on_bed: bool = False
+    ends_first: bool = False
 
     @property
     def sentence(self) -> str:
@@ -127,7 +129,7 @@ CHECKS: tuple[Check, ...] = (
     Check(name="only-one", look=calls.check_only_one, lacks=Capability.MANY_INSTANCES),
     Check(name="own-command", look=machine.check_own_command),
     # ... to its end.
-    Check(name="destroy", look=calls.check_destroy),
+    Check(name="destroy", look=calls.check_destroy, ends_first=True),
     Check(name="destroy-again", look=calls.check_destroy_again),
     Check(name="unknown-id", look=calls.check_unknown_id),
     # Each with instances of its own.
@@ -200,6 +202,8 @@ class Conformance:
 
     def show(self, check: Check) -> Result:
         """Make one check and return what came of it; only `BaseException` of others escapes."""
+        if check.ends_first:
+            self._bench.pause()
         began = self._bench.now()
         why = self._obstacle(check)
         outcome, remedy, note = Outcome.NOT_SHOWN, "", ""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from drivers.conformance_model import Nonconformity, NotShown, RemoteShell, Trial
-from drivers.conformance_sweep import Ledger, sweep
-from drivers.errors import CloudError, HostKeyMismatch, RateLimitError, Unreachable
+from drivers.conformance_sweep import CLUSTER_PREFIX, Ledger, sweep
+from drivers.errors import BugError, CloudError, HostKeyMismatch, RateLimitError, Unreachable
 from drivers.interface import (
     CLUSTER_TAG,
     IDLE_BEHAVIOR_TAG,
@@ -22,9 +22,6 @@ from drivers.interface import (
     PowersOff,
 )
 from drivers.registry import Capability
-
-CLUSTER_PREFIX = "conformance-"
-"""How the cluster tag of everything begins that the kit makes."""
 
 _INIT_DELAY_S = 1
 
@@ -187,7 +184,7 @@ class Bench:
         What `look` raises of `CloudError` may pass; the last one is told with `what`.
         """
         deadline = self.now() + timeout_s
-        while True:
+        for pause_s in self.patience.pauses_s():
             told = ""
             try:
                 seen = look()
@@ -197,7 +194,8 @@ class Bench:
                 return seen
             if self.now() >= deadline:
                 raise Nonconformity(f"{what} within {timeout_s:g} s{told}", remedy)
-            self.trial.wait(self.patience.poll_interval_s)
+            self.trial.wait(pause_s)
+        raise BugError("the pauses of the kit have an end")
 
     def await_listed(self, instance_id: str) -> Instance:
         """Return an instance once it is listed."""
@@ -272,6 +270,13 @@ class Bench:
         The next check that needs a shared instance has a new one.
         """
         return self._once("gone", "an instance that could be destroyed", self._destroyed)
+
+    def pause(self) -> None:
+        """Have whoever wants that look at the shared instance, if there is one."""
+        subject = self._facts.get("first")
+        if self.trial.pause is not None and isinstance(subject, Subject):
+            listed = self.listed(subject.id) or subject.instance
+            self.trial.pause(subject.id, listed.address or "no address yet")
 
     def forget_first(self) -> None:
         """Make the next check that needs the shared instance have a new one."""

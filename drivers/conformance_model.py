@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +12,9 @@ import msgspec
 
 from drivers.interface import HostKeyVerdict, InstanceType
 from drivers.registry import DriverContext, DriverInfo
+
+_FIRST_POLLS = 20
+_POLL_GROWTH = 1.5
 
 Verify = Callable[[str], HostKeyVerdict]
 
@@ -157,8 +160,9 @@ class Patience:
 
     `listing_lag_s` is for how long a listing may lag behind what was done, `boot_timeout_s` how
     long an instance may take until it can be logged in to, `gone_timeout_s` how long a destroyed
-    one may be listed, `command_timeout_s` how long a command may take. The kit looks each
-    `poll_interval_s`, and `watch_s` is for how long it sees whether an interruption watch waits.
+    one may be listed, `command_timeout_s` how long a command may take. The kit looks again and
+    again, soon at first and then each `poll_interval_s`. `watch_s` is for how long it sees whether
+    an interruption watch waits.
     """
 
     listing_lag_s: float = 60.0
@@ -167,6 +171,13 @@ class Patience:
     command_timeout_s: float = 60.0
     poll_interval_s: float = 1.0
     watch_s: float = 5.0
+
+    def pauses_s(self) -> Iterator[float]:
+        """Yield without end how long to wait before each next look."""
+        pause_s = self.poll_interval_s / _FIRST_POLLS
+        while True:
+            yield min(pause_s, self.poll_interval_s)
+            pause_s *= _POLL_GROWTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

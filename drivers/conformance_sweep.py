@@ -11,6 +11,9 @@ from drivers.conformance_model import Patience
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
 from drivers.interface import CLUSTER_TAG, TOKEN_TAG, Instance, InstanceSet
 
+CLUSTER_PREFIX = "conformance-"
+"""How the cluster tag of everything begins that the kit makes."""
+
 _LISTINGS_WITHOUT = 2
 """How many listings in a row must show nothing before nothing is there."""
 
@@ -99,7 +102,7 @@ def sweep(
         if ledger.is_ours(instance):
             _destroy(instance, problems)
     deadline = ledger.clock() + patience.gone_timeout_s
-    while True:
+    for pause_s in patience.pauses_s():
         try:
             shown, trouble = _listed(instance_set, ledger), ""
         except Exception as error:  # noqa: BLE001 - a driver may raise anything; it is told
@@ -112,7 +115,7 @@ def sweep(
         without = 0 if shown or trouble or doubtful else without + 1
         if without == _LISTINGS_WITHOUT or (ledger.clock() >= deadline and not doubtful):
             break
-        wait(patience.poll_interval_s)
+        wait(pause_s)
     lines = [_line(each, problems.get(each, "it is still listed")) for each in sorted(shown)]
     lines += [_line(each, problems[each]) for each in sorted(problems.keys() - ever)]
     for instance in ledger.returned():
@@ -122,6 +125,16 @@ def sweep(
     if trouble:
         lines.append(f"perhaps more, since the listing fails: {trouble}")
     return tuple(dict.fromkeys(lines))
+
+
+def existing(instance_set: InstanceSet, cluster: str) -> list[tuple[str, str]]:
+    """Return (id, cluster) of what carries the tag of `cluster`, or of any run of the kit."""
+    found = {
+        (instance.id, of)
+        for instance in instance_set.instances({})
+        if (of := instance.tags.get(CLUSTER_TAG, "")) == cluster or of.startswith(CLUSTER_PREFIX)
+    }
+    return sorted(found)
 
 
 def _listed(instance_set: InstanceSet, ledger: Ledger) -> dict[str, Instance]:

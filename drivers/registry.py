@@ -108,6 +108,13 @@ def driver_names() -> list[str]:
     return sorted(_BUILT_IN.keys() | {point.name for point in _plug_ins()})
 
 
+def origin_of(name: str) -> str:
+    """Return where a driver comes from: "built-in", or the object that its plug-in names."""
+    if name in _BUILT_IN:
+        return "built-in"
+    return ", ".join(sorted(point.value for point in _plug_ins() if point.name == name))
+
+
 def driver(name: str) -> DriverInfo:
     """Load and return a driver.
 

@@ -45,6 +45,7 @@ CLOCKS_AND_DICE = {
 # else is handed `now` and its ids. Each with its reason; a new one is a decision, not a habit.
 MAY_READ_CLOCKS_AND_DICE = {
     "dispatcher.cli": "a program of its own on the user's side: patience, ages, idempotency keys",
+    "dispatcher.conformance_trial": "hands the conformance kit its time and its dice",
     "dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
     "dispatcher.wiring": "throws the dice that everything else is handed",
     "drivers.local_processes": "gives processes a bounded time to end",
