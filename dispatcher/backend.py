@@ -18,7 +18,7 @@ from dispatcher.api.backend import (
 )
 from dispatcher.broker import Broker, Watchers
 from dispatcher.config_model import LimitsConfig
-from dispatcher.explanation import Explanation, explain, waiting_sentence
+from dispatcher.explanation import Explanation, Standing, explain, standing
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -206,9 +206,9 @@ class DispatcherBackend:
             raise NotFound(f"there is no container {container_id}")
         return found
 
-    def waiting_reason(self, container_id: str) -> str:
-        """Return why a container waits, with its position, "" when it does not."""
-        return waiting_sentence(self._engine, container_id)
+    def standing(self, container: Container) -> Standing:
+        """Return why a container waits, with its position, or what nobody knows of it."""
+        return standing(self._engine, container)
 
     async def explain(self, container_id: str) -> Explanation:
         """Return why a container, as it is committed, is where it is."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from dispatcher.engine import Engine
 from dispatcher.estimate import Estimate, Situation, estimate, spread
 from dispatcher.history import Happening
-from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, WaitReason
+from dispatcher.limits_left import LimitView, limits_left
+from dispatcher.model import Container, ContainerState, WaitReason
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queue import ClassKey
@@ -17,16 +18,19 @@ from pool import launching, probing, stillborn
 from pool.backoff import Hindrance, Hold
 from pool.model import Worker
 
-_ROUNDING = 1e-9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A container's place among all that wait, from 1 on; `alike` wait for just the same."""
+    """A container's place among all that wait, from 1 on.
+
+    Of those before it `stuck` can never start while the configuration is what it is. `alike` wait
+    for just the same, itself among them.
+    """
 
     number: int
     of: int
     alike: int
+    stuck: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +47,25 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitView:
-    """A limit of the configuration and how much of it is used; None where that is not known.
+class Standing:
+    """Why a container waits, in short, with its position of all that wait; empty if it does not.
 
-    `blocking` says that it is what keeps the container waiting now.
+    `position` counts from 1, 0 for what has none. `doubt` says in a sentence what nobody knows of
+    one that should run.
     """
 
-    name: str
-    limit: float
-    used: float | None
-    blocking: bool = False
+    reason: WaitReason | None = None
+    position: int = 0
+    of: int = 0
+    doubt: str = ""
 
     @property
-    def is_reached(self) -> bool:
-        """Return whether nothing is left of it, as far as is known."""
-        return self.used is not None and self.used >= self.limit
+    def sentence(self) -> str:
+        """Return why it waits, with its position; "" when it does not or nobody knows."""
+        if self.reason is None:
+            return ""
+        place = f" (position {self.position} of {self.of})" if self.position else ""
+        return f"{self.reason.message}{place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +96,30 @@ class Explanation:
     recorded_since: float
 
 
-def waiting_sentence(engine: Engine, container_id: str) -> str:
-    """Return why a container waits, with its position; "" when it does not or nobody knows."""
-    reason = engine.why_waiting(container_id)
-    if reason is None:
-        return ""
+_WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
+
+
+def standing(engine: Engine, container: Container) -> Standing:
+    """Return why a container, as the store has it, waits, or what nobody knows of it."""
+    if container.state not in _WAITING:
+        return Standing(doubt=_doubt(engine, container))
+    reason, doubt = engine.why_waiting(container.id), _doubt(engine, container)
     queue = engine.ledger.queue
-    if container_id not in queue:
-        return reason.message
-    place = f"position {queue.ahead_of(container_id) + 1} of {len(queue)}"
-    return f"{reason.message} ({place})"
+    if reason is None or container.id not in queue:
+        return Standing(reason=reason, doubt=doubt)
+    position = queue.ahead_of(container.id) + 1
+    return Standing(reason=reason, position=position, of=len(queue), doubt=doubt)
+
+
+def _doubt(engine: Engine, container: Container) -> str:
+    """Return what is not known of where a container runs, "" for nothing."""
+    where = container.attempts[-1].instance_id if container.has_open_attempt else ""
+    if where not in engine.pool.missing:
+        return ""
+    return (
+        f"no listing of the cloud has shown {where} since the dispatcher started; until one does, "
+        "or it counts as gone, nobody knows whether it still runs there"
+    )
 
 
 def explain(engine: Engine, container: Container, now: float) -> Explanation:
@@ -116,7 +138,7 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
         waiting=waiting,
         history=[
             each
-            for each in engine.placing.history.of(container, key, began_at=began_at)
+            for each in engine.placing.history.of(container, key, began_at=began_at, now=now)
             if _concerns(engine, container.id, each)
         ],
         recorded_since=began_at,
@@ -137,7 +159,7 @@ def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
 def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
     """Return in one sentence where a container is and why."""
     if waiting is not None:
-        why = waiting_sentence(engine, container.id)
+        why = standing(engine, container).sentence
         return f"{container.id} waits: {why or 'no planning pass has looked at it yet'}"
     last = container.attempts[-1] if container.attempts else None
     if container.state.final:
@@ -149,7 +171,8 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
     if last.ending is not None:
         return f"{container.id} is being ended on {where}"
     doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
-    return f"{container.id} {doing} on {where}"
+    doubt = _doubt(engine, container)
+    return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
 
 
 _STATES = {
@@ -185,7 +208,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         is_offline=is_offline,
         now=now,
     )
-    limits = _limits(engine, container, now)
+    limits = limits_left(engine, container, verdicts, now)
     verdicts = [_but(verdict, limits) for verdict in verdicts]
     eligible = [engine.types[verdict.name] for verdict in verdicts if verdict.eligible]
     slot = engine.placing.claimed_slot(container.id)
@@ -223,7 +246,9 @@ def _position(engine: Engine, container_id: str) -> Position | None:
     if request_class is None:
         return None
     number = queue.ahead_of(container_id) + 1
-    return Position(number=number, of=len(queue), alike=len(request_class))
+    waiting = engine.placing.waiting
+    stuck = queue.ahead_among(container_id, (key for key in waiting if waiting[key].is_final))
+    return Position(number=number, of=len(queue), alike=len(request_class), stuck=stuck)
 
 
 def _claim(engine: Engine, slot: Slot) -> Claim:
@@ -252,54 +277,11 @@ def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | N
     return max(0.0, min(ends) - now) if ends else None
 
 
-def _limits(engine: Engine, container: Container, now: float) -> list[LimitView]:
-    """Return the limits that can keep a container from being placed, with what is used of each."""
-    pool, settings = engine.pool, engine.settings
-    hoped_for = pool.hoped_for()
-    there = len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for))
-    placed = len(engine.ledger.open_attempts)
-    found = [
-        LimitView(name="max_instances", limit=settings.max_instances, used=there),
-        LimitView(
-            name="max_concurrent_creates",
-            limit=pool.settings.max_concurrent_creates,
-            used=len(launching.types_in_flight(pool)),
-        ),
-    ]
-    limit = engine.concurrency.limit(now)
-    if limit is not None:
-        found.append(LimitView(name="max_containers", limit=limit, used=placed))
-    supervisors = engine.concurrency.supervisors(limit)
-    if supervisors is not None and container.spec.supervisor:
-        used = engine.ledger.supervisors_placed
-        found.append(LimitView(name="supervisor_fraction", limit=supervisors, used=used))
-    spend = engine.placing.spend
-    if spend is not None and settings.max_hourly_spend_usd is not None:
-        maximum = float(settings.max_hourly_spend_usd)
-        found.append(LimitView(name="max_hourly_spend", limit=maximum, used=float(spend.total)))
-    for kind, name, spends in (
-        ("project", container.project, settings.max_hourly_spend_usd_per_project),
-        ("user", container.user, settings.max_hourly_spend_usd_per_user),
-    ):
-        most = spends.get(name, spends.get(EVERYBODY_ELSE))
-        if most is not None:
-            setting = f"max_hourly_spend_per_{kind}"
-            found.append(LimitView(name=setting, limit=float(most), used=None))
-    reason = engine.why_waiting(container.id)
-    blocking = reason.limit if reason is not None else ""
-    return [replace(limit, blocking=limit.name == blocking) for limit in found]
-
-
 def _but(verdict: TypeVerdict, limits: Sequence[LimitView]) -> TypeVerdict:
     """Return a verdict with the limit that keeps one of its type from being created now."""
     if verdict.hindrance or not verdict.eligible:
         return verdict
     for limit in limits:
-        if limit.name.startswith("max_hourly_spend"):
-            price = float(verdict.price_usd_per_hour)
-            closed = limit.used is not None and limit.used + price > limit.limit + _ROUNDING
-        else:
-            closed = limit.is_reached
-        if closed or limit.blocking:
+        if limit.closes(verdict):
             return replace(verdict, hindrance=f"{limit.name} of {limit.limit:g} allows none now")
     return verdict

@@ -122,11 +122,13 @@ class History:
 
     # ---- what is answered --------------------------------------------------------------------
 
-    def of(self, container: Container, key: ClassKey, *, began_at: float) -> list[Happening]:
-        """Return what happened to a container, the earliest first; `key` is that of its class.
+    def of(
+        self, container: Container, key: ClassKey, *, began_at: float, now: float
+    ) -> list[Happening]:
+        """Return what has happened to a container, the earliest first; `key` is that of its class.
 
-        `began_at` is when this process began: of what was before, only attempts are known, and one
-        entry says so.
+        Times are in seconds since the epoch. `began_at` is when this process began: of what was
+        before, only attempts are known, and one entry says so.
         """
         events = self._events.of(container.id)
         delays = list(_delays(container))
@@ -137,7 +139,7 @@ class History:
         found += events
         found += [one for attempt in container.attempts for one in _of_attempt(attempt)]
         found += [delay for delay, _ in delays]
-        waited = _without(_waited(container), (span for _, span in delays))
+        waited = _without(_waited(container, now), (span for _, span in delays))
         waited = _without(waited, _locked(container, events))
         found += self._reasons(key, _without(waited, _held_back(container, events)))
         if container.finished_at is not None and container.state.final:
@@ -173,15 +175,15 @@ class History:
         self._events.add(container_id, Happening(at=now, kind=kind, message=message))
 
 
-def _waited(container: Container) -> Iterator[_Span]:
-    """Return from when to when a container waited for an attempt."""
+def _waited(container: Container, now: float) -> Iterator[_Span]:
+    """Return from when to when a container waited for an attempt; past `now` nobody has yet."""
     start: float | None = container.created_at
     for attempt in container.attempts:
         if start is not None:
             yield start, attempt.created_at
         start = attempt.finished_at if attempt.outcome is not None else None
     if start is not None and not container.state.final:
-        yield start, math.inf
+        yield start, math.nextafter(now, math.inf)
 
 
 def _without(spans: Iterable[_Span], others: Iterable[_Span]) -> Iterator[_Span]:

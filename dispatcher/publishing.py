@@ -9,6 +9,7 @@ import structlog
 
 from dispatcher.broker import Broker, Watchers
 from dispatcher.engine import Engine
+from dispatcher.explanation import Standing
 from dispatcher.messages import (
     Publication,
     PublishContainer,
@@ -38,8 +39,8 @@ def publish_event(
     _log_story(what, engine)
     if isinstance(what, PublishContainer):
         container = what.container
-        reason = engine.why_waiting(container.id)
-        data = container_data(container, reason.message if reason is not None else "")
+        # Without its position, which the next event of another one changes.
+        data = container_data(container, Standing(reason=engine.why_waiting(container.id)))
         broker.publish("container", container.id, data)
         watchers.notify(container.id)
         return

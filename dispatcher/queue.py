@@ -178,6 +178,12 @@ class Queue:
         """Return how many waiting containers come before one; it must wait too."""
         return self._all.before(self._class_of[container_id].order_of(container_id))
 
+    def ahead_among(self, container_id: str, keys: Iterable[ClassKey]) -> int:
+        """Return how many containers of some classes come before one that waits too."""
+        order = self._class_of[container_id].order_of(container_id)
+        classes = (self._classes.get(key) for key in keys)
+        return sum(request_class.before(order) for request_class in classes if request_class)
+
     def classes_with(self, containers: Iterable[Container]) -> int:
         """Return how many classes there would be if these containers waited too."""
         return len(self._classes.keys() | {self.key_of(container) for container in containers})

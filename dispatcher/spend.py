@@ -139,14 +139,21 @@ class InstanceSpend:
         self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
     ) -> PassBudget:
         """Return the budget of the next pass; the fleet has the claims that are kept so far."""
-        self._budget = PassBudget(
+        self._budget = self.spent(attempts, classes, fleet)
+        return self._budget
+
+    def spent(
+        self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
+    ) -> PassBudget:
+        """Return what is spent by now, as a budget that no pass decides by."""
+        budget = PassBudget(
             limits=self.limits,
             placement=fleet.rules.placement,
             cluster=self.total,
             by_holder=attempts.by_holder,
         )
-        self._budget.begin(self.charges, classes, fleet)
-        return self._budget
+        budget.begin(self.charges, classes, fleet)
+        return budget
 
     def launched(self, token: str, slot: Slot) -> None:
         """Note that what the last pass thought of is being created, for whom it was meant."""

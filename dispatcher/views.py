@@ -9,6 +9,7 @@ import msgspec
 from dispatcher.api.answers import container_answer, instance_answer
 from dispatcher.api.backend import InstanceView, LeakReport
 from dispatcher.engine import Engine
+from dispatcher.explanation import Standing
 from dispatcher.model import Container, InstanceRecord
 from pool.leaks import find_leaks, listing_is_current
 from pool.model import Worker
@@ -81,12 +82,12 @@ def leak_report(engine: Engine, now: float) -> LeakReport:
     )
 
 
-def container_data(container: Container, waiting: str) -> dict[str, Any]:
+def container_data(container: Container, standing: Standing) -> dict[str, Any]:
     """Return a container as the data of an event: the API's JSON, as built-in types.
 
     Without what the user sent and what may be large or secret: its command and environment.
     """
-    data = _plain(container_answer(container, waiting=waiting))
+    data = _plain(container_answer(container, standing))
     del data["command"], data["env"]
     return data
 

@@ -23,8 +23,8 @@ from dispatcher.api.backend import (
     ServerEvent,
     Unavailable,
 )
-from dispatcher.explanation import Explanation
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason
+from dispatcher.explanation import Explanation, Standing
+from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
 from pool.model import IdleBehavior
@@ -110,8 +110,10 @@ class FakeBackend:
             raise NotFound(f"there is no container {container_id}")
         return self._containers[container_id]
 
-    def waiting_reason(self, container_id: str) -> str:
-        return self.waiting.get(container_id, "")
+    def standing(self, container: Container) -> Standing:
+        message = self.waiting.get(container.id, "")
+        reason = WaitReason(code="waits", message=message) if message else None
+        return Standing(reason=reason)
 
     async def explain(self, container_id: str) -> Explanation:
         container = await self.container(container_id)

@@ -22,12 +22,16 @@ from dispatcher.api.wire import (
     LeakList,
     ReasonAnswer,
     RetriesAnswer,
+    WaitAnswer,
 )
-from dispatcher.model import Attempt, Container, ContainerSpec, Reason
+from dispatcher.explanation import Standing
+from dispatcher.model import Attempt, Container, ContainerSpec, Reason, WaitReason
 from drivers.interface import Resources
 from pool.leaks import Leak
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+NO_STANDING = Standing()
+"""How a container stands that does not wait."""
 _LAST_SECOND = 253_402_300_799.0
 
 
@@ -56,8 +60,8 @@ def rfc3339(at: float | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def container_answer(container: Container, *, waiting: str = "") -> ContainerAnswer:
-    """Return a container as it is answered; `waiting` is "" when it does not wait."""
+def container_answer(container: Container, standing: Standing = NO_STANDING) -> ContainerAnswer:
+    """Return a container as it is answered, with why it waits, if it does."""
     spec, resources, constraints = (
         container.spec,
         container.spec.resources,
@@ -99,7 +103,11 @@ def container_answer(container: Container, *, waiting: str = "") -> ContainerAns
         instance_type=last.instance_type if last else None,
         attempts=tuple(_attempt(attempt) for attempt in container.attempts),
         cost_usd=container.cost_usd,
-        waiting=waiting or None,
+        waiting=standing.sentence or None,
+        waiting_for=wait_answer(standing.reason),
+        position=standing.position or None,
+        queue_length=standing.of or None,
+        doubt=standing.doubt or None,
     )
 
 
@@ -199,6 +207,21 @@ def _given(given: Resources | None) -> GivenAnswer | None:
 
 def _reason(reason: Reason | None) -> ReasonAnswer | None:
     return None if reason is None else ReasonAnswer(code=reason.code, message=reason.message)
+
+
+def wait_answer(reason: WaitReason | None) -> WaitAnswer | None:
+    """Return why a container waits as it is answered, None for nothing."""
+    if reason is None:
+        return None
+    return WaitAnswer(
+        code=reason.code,
+        message=reason.message,
+        limit=reason.limit or None,
+        behind=reason.behind or None,
+        behind_code=reason.behind_code or None,
+        until=rfc3339(reason.until),
+        never=reason.is_final,
+    )
 
 
 def _attempt(attempt: Attempt) -> AttemptAnswer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
-from dispatcher.explanation import Explanation
+from dispatcher.explanation import Explanation, Standing
 from dispatcher.model import Container, ContainerSpec
 from dispatcher.queries import ContainerFilter, Page
 from pool.leaks import Leak
@@ -108,8 +108,8 @@ class Backend(Protocol):
         """Return one container with all attempts; raises `NotFound`."""
         ...
 
-    def waiting_reason(self, container_id: str) -> str:
-        """Return in one sentence why a container waits; "" when it does not or nobody knows."""
+    def standing(self, container: Container) -> Standing:
+        """Return why a container waits, or what nobody knows of it."""
         ...
 
     async def explain(self, container_id: str) -> Explanation:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import container_answer, how_many_fit, json_response
+from dispatcher.api.answers import NO_STANDING, container_answer, how_many_fit, json_response
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from dispatcher.api.limits import ApiLimits
@@ -17,6 +17,7 @@ from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
+from dispatcher.explanation import Standing
 from dispatcher.model import Container, ContainerState
 from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
@@ -27,7 +28,6 @@ _MANY = 200
 _FEW = 20
 _OFFSET_MAX = 2**53
 _STATES = {state.value: state for state in ContainerState}
-_WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
 
 
 class ContainerRoutes:
@@ -82,13 +82,13 @@ class ContainerRoutes:
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
-        waiting = {}
+        standings = {}
         for number, one in enumerate(page.items):
-            waiting[one.id] = self._waiting(one)
+            standings[one.id] = self._standing(one)
             if number % _FEW == 0:
                 # Positions are counted among all classes: others get their turn in between.
                 await asyncio.sleep(0)
-        return await _list_response(page.items, waiting=waiting, next_cursor=page.next_cursor)
+        return await _list_response(page.items, standings=standings, next_cursor=page.next_cursor)
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one container."""
@@ -129,26 +129,24 @@ class ContainerRoutes:
         return page
 
     def _answer(self, container: Container, *, status: int = 200) -> web.Response:
-        answer = container_answer(container, waiting=self._waiting(container))
+        answer = container_answer(container, self._standing(container))
         return json_response(answer, status=status)
 
-    def _waiting(self, container: Container) -> str:
-        if container.state not in _WAITING:
-            return ""
-        return self._backend.waiting_reason(container.id)
+    def _standing(self, container: Container) -> Standing:
+        return NO_STANDING if container.state.final else self._backend.standing(container)
 
 
 async def _list_response(
     containers: Sequence[Container],
     *,
     status: int = 200,
-    waiting: dict[str, str] | None = None,
+    standings: Mapping[str, Standing] | None = None,
     next_cursor: str | None = None,
 ) -> web.Response:
-    reasons = waiting or {}
+    known = standings or {}
 
     def build() -> web.Response:
-        items = [container_answer(one, waiting=reasons.get(one.id, "")) for one in containers]
+        items = [container_answer(one, known.get(one.id, NO_STANDING)) for one in containers]
         return json_response(ContainerList(items=items, next_cursor=next_cursor), status=status)
 
     return build() if len(containers) <= _MANY else await asyncio.to_thread(build)

@@ -7,13 +7,14 @@ from decimal import Decimal
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.answers import json_response, rfc3339
+from dispatcher.api.answers import json_response, rfc3339, wait_answer
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Query
 from dispatcher.api.path_ids import path_id
-from dispatcher.api.wire import ReasonAnswer
-from dispatcher.explanation import Claim, Explanation, LimitView, Waiting
+from dispatcher.api.wire import WaitAnswer
+from dispatcher.explanation import Claim, Explanation, Waiting
 from dispatcher.history import Happening
+from dispatcher.limits_left import LimitView
 from dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
 from pool.backoff import Hold
 
@@ -62,14 +63,18 @@ class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit by its setting; `used` is null where that is told by the reason only.
+    """A limit by its setting; `used` is null where nobody knows.
 
-    `blocking` says that it is what keeps the container waiting now.
+    `adds` is what the container would add: to a limit of spending the price of a new instance of
+    the cheapest type that would do, null where none would. `whose` is the project or the user that
+    it is for, null for all. `blocking` says that it is what keeps the container waiting now.
     """
 
     name: str
+    whose: str | None
     limit: float
     used: float | None
+    adds: float | None
     reached: bool
     blocking: bool
 
@@ -94,11 +99,13 @@ class WaitingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to say of a container that waits.
 
     `position` counts from 1 of `queue_length`; it is null for what is held back. `alike` wait for
-    just the same.
+    just the same. Of those before it `ahead_stuck` can never start while the configuration is what
+    it is.
     """
 
-    reason: ReasonAnswer | None
+    reason: WaitAnswer | None
     position: int | None
+    ahead_stuck: int | None
     queue_length: int | None
     alike: int | None
     types: tuple[TypeAnswer, ...]
@@ -159,10 +166,11 @@ def explanation_answer(found: Explanation) -> ExplanationAnswer:
 
 
 def _waiting(waiting: Waiting) -> WaitingAnswer:
-    place, when, reason = waiting.position, waiting.estimate, waiting.reason
+    place, when = waiting.position, waiting.estimate
     return WaitingAnswer(
-        reason=ReasonAnswer(code=reason.code, message=reason.message) if reason else None,
+        reason=wait_answer(waiting.reason),
         position=place.number if place else None,
+        ahead_stuck=place.stuck if place else None,
         queue_length=place.of if place else None,
         alike=place.alike if place else None,
         types=tuple(_type(each) for each in waiting.types),
@@ -213,8 +221,10 @@ def _hold(hold: Hold) -> HoldAnswer:
 def _limit(limit: LimitView) -> LimitAnswer:
     return LimitAnswer(
         name=limit.name,
+        whose=limit.whose or None,
         limit=limit.limit,
         used=limit.used,
+        adds=limit.adds,
         reached=limit.is_reached,
         blocking=limit.blocking,
     )

@@ -130,6 +130,23 @@ class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a container waits.
+
+    `limit` is the setting that is reached, `behind` the container that is next in line and
+    `behind_code` why that one waits, `until` when it ends; each null for none. `never` says that it
+    cannot start while the configuration is what it is.
+    """
+
+    code: str
+    message: str
+    limit: str | None
+    behind: str | None
+    behind_code: str | None
+    until: str | None
+    never: bool
+
+
 class ConstraintsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the instance must be, beside large enough."""
 
@@ -194,7 +211,9 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One container; sizes in bytes, times in RFC 3339, cost in US dollars.
 
-    `gpus` is a number, or an object where a model or a size of their memory is asked for.
+    `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
+    that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
+    `queue_length`. `doubt` says what nobody knows of one that should run.
     """
 
     id: str
@@ -227,6 +246,10 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptAnswer, ...]
     cost_usd: Decimal
     waiting: str | None
+    waiting_for: WaitAnswer | None
+    position: int | None
+    queue_length: int | None
+    doubt: str | None
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

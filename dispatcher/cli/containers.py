@@ -127,6 +127,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("waiting", seen.waiting or ""),
+        ("in doubt", seen.doubt or ""),
         ("command", shlex.join(seen.command)),
         ("image", seen.image),
         ("cpus", f"{seen.cpus:g}"),

@@ -59,7 +59,9 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     limit: float
+    whose: str | None = None
     used: float | None = None
+    adds: float | None = None
     reached: bool = False
     blocking: bool = False
 
@@ -85,6 +87,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: ReasonView | None = None
     position: int | None = None
+    ahead_stuck: int | None = None
     queue_length: int | None = None
     alike: int | None = None
     types: tuple[TypeView, ...] = ()
@@ -148,28 +151,28 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
     place = ""
     if waiting.position is not None:
         place = f"{waiting.position} of {waiting.queue_length}, {waiting.alike} of them just alike"
+        if waiting.ahead_stuck:
+            place += f"; {waiting.ahead_stuck} of those before it can never start as things are"
     claim = waiting.claim
     has_place = ""
     if claim is not None:
         what = claim.instance or f"a new {claim.instance_type} that is being created"
         has_place = f"on {what}, {output.age(claim.since)} so far"
-    reached = [
-        _limit(limit)
-        for limit in waiting.limits
-        if limit.blocking or (limit.reached and limit.used is not None)
-    ]
+    reached = [_limit(limit) for limit in waiting.limits if limit.blocking or limit.reached]
     return [
         ("starts", start(waiting.estimate)),
         ("position", place),
         ("has a place", has_place),
-        ("limits reached", ", ".join(reached)),
+        ("limits reached", "; ".join(reached)),
     ]
 
 
 def _limit(limit: LimitView) -> str:
-    used = "" if limit.used is None else f"{limit.used:g} of "
+    whose = f" of {limit.whose}" if limit.whose else ""
+    used = f"{limit.limit:g}" if limit.used is None else f"{limit.used:g} of {limit.limit:g} used"
+    adds = f", it would add {limit.adds:g}" if limit.adds else ""
     blocks = " (keeps it waiting)" if limit.blocking else ""
-    return f"{limit.name}: {used}{limit.limit:g}{blocks}"
+    return f"{limit.name}{whose}: {used}{adds}{blocks}"
 
 
 def start(estimate: EstimateView) -> str:

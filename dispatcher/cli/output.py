@@ -170,8 +170,8 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def moment(when: datetime | None) -> str:
-    """Return a moment in local time; "" for never."""
-    return "" if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    """Return a moment in UTC, as it stands in the server's sentences too; "" for never."""
+    return "" if when is None else when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def size(amount_bytes: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,9 +16,6 @@ WAITING_STATES = ("queued", "locked")
 UNFINISHED_STATES = (*WAITING_STATES, "running")
 CONTAINER_STATES = UNFINISHED_STATES + FINAL_STATES
 
-_BEHIND = re.compile(
-    r"^(behind [^\s,]+), which is next in line: ([^:;(]{1,40}).*?( \(position .*)?$"
-)
 View = TypeVar("View")
 
 
@@ -28,6 +24,14 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str = ""
     message: str = ""
+
+
+class WaitView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a container waits: `behind` is who is next in line, and `behind_code` why that waits."""
+
+    code: str = ""
+    behind: str | None = None
+    behind_code: str | None = None
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +98,10 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: ReasonView | None = None
     waiting: str | None = None
+    waiting_for: WaitView | None = None
+    position: int | None = None
+    queue_length: int | None = None
+    doubt: str | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -139,8 +147,13 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, (ended_at - began_at).total_seconds())
 
     def short_note(self) -> str:
-        """Return the note without the clause after who is next in line, for a listing's row."""
-        return _BEHIND.sub(_short_behind, self.note())
+        """Return the note in few words, for a listing's row."""
+        wait = self.waiting_for
+        if not self.waits or wait is None or wait.behind is None:
+            return f"{self.note()} (in doubt)" if self.doubt else self.note()
+        why = f" ({wait.behind_code.replace('_', ' ')})" if wait.behind_code else ""
+        place = f" (position {self.position} of {self.queue_length})" if self.position else ""
+        return f"behind {wait.behind}{why}{place}"
 
     def note(self) -> str:
         """Return why it waits, else where it runs, else why it ended, in one line."""
@@ -150,10 +163,6 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
             # Its last attempt's instance may be gone.
             return self.waiting or ""
         return self.instance or self.waiting or ""
-
-
-def _short_behind(found: re.Match[str]) -> str:
-    return f"{found[1]} ({found[2].strip()}){found[3] or ''}"
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,10 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "attempts": [],
         "cost_usd": 0,
         "waiting": None,
+        "waiting_for": None,
+        "position": None,
+        "queue_length": None,
+        "doubt": None,
     }
 
 

@@ -14,8 +14,9 @@ import pytest
 from dispatcher.cli.explain import EstimateView, start
 from dispatcher.cli.main import main
 from dispatcher.estimate import Estimate
-from dispatcher.explanation import Claim, Explanation, LimitView, Position, Waiting
+from dispatcher.explanation import Claim, Explanation, Position, Waiting
 from dispatcher.history import Happening
+from dispatcher.limits_left import LimitView
 from dispatcher.model import Container, WaitReason
 from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
 from pool.backoff import EVERYTHING, Hold, HoldCause, Scope
@@ -59,8 +60,8 @@ HOLDS = (
     ),
 )
 WAITING = Waiting(
-    reason=WaitReason(code="at_capacity", message="the cloud is short of large"),
-    position=Position(number=3, of=20, alike=7),
+    reason=WaitReason(code="at_capacity", message="the cloud is short of large", until=EPOCH + 1),
+    position=Position(number=3, of=20, alike=7, stuck=1),
     types=TYPES,
     instances=InstanceTally(
         total=9,
@@ -73,7 +74,7 @@ WAITING = Waiting(
     holds=HOLDS,
     limits=(
         LimitView(name="max_instances", limit=9, used=9),
-        LimitView(name="max_hourly_spend_per_user", limit=2.5, used=None),
+        LimitView(name="max_hourly_spend_per_user", whose="bob", limit=2.5, used=1.5, adds=0.2),
     ),
     claim=Claim(instance_id="", type_name="large", since=time.time() - 61),
     estimate=Estimate(earliest_s=60.0, latest_s=None, basis="because"),
@@ -116,14 +117,14 @@ def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
     text = " ".join(" ".join(lines).split())
     for part in (
         "starts in 1m00s or later, nobody knows how much: because",
-        "position 3 of 20, 7 of them just alike",
-        "limits reached max_instances: 9 of 9",
+        "position 3 of 20, 7 of them just alike; 1 of those before it can never start as things",
+        "limits reached max_instances: 9 of 9 used, it would add 1 instance types",
         "small $0.05/h no: too small in memory, label gpu=\\x1b[31ma100 missing",
         "large $0.19/h yes, but at capacity until 2026-01-02T03:04:05Z",
         "instances (9) 2 lack a wanted label: i-1, i-2 ",
         "7 are full (too little room: 7 in cpus, 1 in licence): i-3, i-4, i-5, ...",
         "(capacity): none left",
-        "all until",
+        "all until 2023-11-14T22:13:25Z (rate_limit): too many calls",
         "the cloud is short of large",
     ):
         assert part in text
@@ -140,14 +141,26 @@ def test_json_is_what_the_server_said(capsys: Capture) -> None:
     assert seen["state"] == "queued"
     waiting = seen["waiting"]
     assert (waiting["position"], waiting["queue_length"], waiting["alike"]) == (3, 20, 7)
+    assert waiting["ahead_stuck"] == 1
+    assert waiting["reason"] == {
+        "code": "at_capacity",
+        "message": "the cloud is short of large",
+        "limit": None,
+        "behind": None,
+        "behind_code": None,
+        "until": "2023-11-14T22:13:21.000Z",
+        "never": False,
+    }
     assert [each["eligible"] for each in waiting["types"]] == [False, True]
     assert waiting["types"][1]["price_usd_per_hour"] == 0.19
     assert waiting["instances"]["exhausted"] == {"cpus": 7, "licence": 1}
     assert waiting["holds"][0]["until"] == "2023-11-14T22:14:20.000Z"
     assert waiting["limits"][0] == {
         "name": "max_instances",
+        "whose": None,
         "limit": 9.0,
         "used": 9.0,
+        "adds": 1.0,
         "reached": True,
         "blocking": False,
     }

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from dispatcher.cli.containers import ps_row
+from dispatcher.cli.containers import ps_row, show_fields
 from dispatcher.cli.explain import LimitView, WaitingView, summary
-from dispatcher.cli.views import ContainerView
+from dispatcher.cli.views import ContainerView, WaitView
 
 WHY = "behind c-5, which is next in line: at quota: max_instances is 1 (position 2 of 4)"
 
 
 def test_a_row_tells_who_is_next_and_why_in_few_words() -> None:
-    seen = ContainerView(id="c-1", state="queued", waiting=WHY)
+    wait = WaitView(code="behind", behind="c-5", behind_code="at_quota")
+    seen = ContainerView(
+        id="c-1", state="queued", waiting=WHY, waiting_for=wait, position=2, queue_length=4
+    )
     assert ps_row(seen)[-1] == "behind c-5 (at quota) (position 2 of 4)"
     assert seen.note() == WHY
     other = ContainerView(id="c-1", state="queued", waiting="no room: none")
     assert ps_row(other)[-1] == "no room: none"
 
 
+def test_a_row_and_the_page_say_what_is_not_known_of_one_that_should_run() -> None:
+    seen = ContainerView(id="c-1", state="running", instance="i-1", doubt="nobody knows")
+    assert ps_row(seen)[-1] == "i-1 (in doubt)"
+    assert ("in doubt", "nobody knows") in show_fields(seen)
+
+
 def test_the_limit_that_blocks_is_told_as_such() -> None:
     limits = (
-        LimitView(name="max_instances", limit=9, used=9, reached=True),
-        LimitView(name="max_hourly_spend_per_user", limit=2.5, blocking=True),
+        LimitView(name="max_instances", limit=9, used=9, adds=1, reached=True),
+        LimitView(name="max_hourly_spend_per_user", limit=2.5, whose="bob", blocking=True),
     )
     assert dict(summary(WaitingView(limits=limits)))["limits reached"] == (
-        "max_instances: 9 of 9, max_hourly_spend_per_user: 2.5 (keeps it waiting)"
+        "max_instances: 9 of 9 used, it would add 1; "
+        "max_hourly_spend_per_user of bob: 2.5 (keeps it waiting)"
     )

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.explanation import Explanation, Waiting, explain, waiting_sentence
+from dispatcher.explanation import Explanation, Waiting, explain, standing
 from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
 from drivers.errors import CapacityError, ErrorScope
 from pool.messages import CreateInstance, Probe, SignalAttempt
@@ -29,6 +29,10 @@ def waiting(rig: Rig, container_id: str) -> Waiting:
     found = told(rig, container_id).waiting
     assert found is not None
     return found
+
+
+def sentence(rig: Rig, container_id: str) -> str:
+    return standing(rig.engine, rig.containers[container_id]).sentence
 
 
 def kinds(rig: Rig, container_id: str) -> list[str]:
@@ -132,12 +136,32 @@ def test_position_and_class_count_all_that_wait_before_it() -> None:
     place = waiting(rig, "c-4").position
     assert place is not None
     assert (place.number, place.of, place.alike) == (4, 4, 2)
-    assert waiting_sentence(rig.engine, "c-5").endswith(" (position 1 of 4)")
-    assert waiting_sentence(rig.engine, "c-4").endswith(" (position 4 of 4)")
+    assert sentence(rig, "c-5").endswith(" (position 1 of 4)")
+    assert sentence(rig, "c-4").endswith(" (position 4 of 4)")
     assert told(rig, "c-4").sentence.startswith("c-4 waits: behind c-5")
-    assert waiting_sentence(rig.engine, "c-1") == ""
+    assert sentence(rig, "c-1") == ""
     limits = {limit.name: limit.is_reached for limit in waiting(rig, "c-4").limits}
-    assert limits == {"max_instances": True, "max_concurrent_creates": False}
+    assert limits == {
+        "max_instances": True,
+        "max_concurrent_creates": False,
+        "max_cloud_ops_per_second": False,
+    }
+
+
+def test_those_before_it_that_can_never_start_are_counted_apart() -> None:
+    rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=1))
+    rig.submit(make_container(1, cpus=2, priority=900))
+    rig.advance(30)
+    nowhere = Constraints(labels=(("gpu", "a100"),))
+    for number, priority in ((2, 800), (3, 700), (4, 100)):
+        rig.submit(make_container(number, constraints=nowhere, priority=priority))
+    rig.submit(make_container(5, cpus=2, priority=500), make_container(6, cpus=2, priority=400))
+    place = waiting(rig, "c-6").position
+    assert place is not None
+    assert (place.number, place.of, place.stuck) == (4, 5, 2)
+    last = waiting(rig, "c-4").position
+    assert last is not None
+    assert (last.number, last.stuck) == (5, 2)
 
 
 def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> None:
@@ -201,7 +225,7 @@ def test_what_is_held_back_has_no_position() -> None:
     rig.submit(make_container(1, priority=0))
     found = waiting(rig, "c-1")
     assert found.position is None
-    assert waiting_sentence(rig.engine, "c-1") == "held back: its priority is 0"
+    assert sentence(rig, "c-1") == "held back: its priority is 0"
     assert "priority is set above 0" in found.estimate.basis
 
 
@@ -215,7 +239,7 @@ def test_a_restart_delay_is_the_earliest_start() -> None:
     found = waiting(rig, "c-1")
     assert found.reason is not None
     assert found.reason.code == "restart_delay"
-    assert found.estimate.earliest_s == 15.0
+    assert (found.reason.until, found.estimate.earliest_s) == (1045.0, 15.0)
     assert [k for k in kinds(rig, "c-1") if k in ("placed", "started", "ended")] == [
         "placed",
         "started",
@@ -224,6 +248,47 @@ def test_a_restart_delay_is_the_earliest_start() -> None:
         "started",
         "ended",
     ]
+
+
+def test_a_restart_delay_is_in_the_history_and_not_what_its_class_waits_for_meanwhile() -> None:
+    rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=1))
+    first = make_container(1, cpus=2, priority=900, retries=Retries(most=3, delay_s=15))
+    rig.submit(replace(first, created_at=rig.now))
+    rig.advance(30)
+    rig.exit("c-1-1", code=1)
+    rig.advance(0)
+    rig.submit(replace(make_container(2, cpus=2, priority=950), created_at=rig.now))
+    rig.exit("c-1-2", code=1)
+    rig.advance(5)
+    # The class waits for room from here on, and c-1 does too after its delay.
+    rig.submit(replace(make_container(3, cpus=2, priority=800), created_at=rig.now))
+    rig.advance(5)
+    delayed = [(each.at, each.kind) for each in told(rig, "c-1").history][-1]
+    assert delayed == (1030.0, "restart_delay")
+    assert "1970-01-01T00:17:25Z" in told(rig, "c-1").history[-1].message
+    assert kinds(rig, "c-3") == ["submitted", "at_quota"]
+    rig.advance(20)
+    assert [(each.at, each.kind) for each in told(rig, "c-1").history][-2:] == [
+        (1030.0, "restart_delay"),
+        (1045.0, "at_quota"),
+    ]
+
+
+def test_who_runs_on_an_instance_that_no_listing_shows_is_in_doubt() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.advance(30)
+    worker = rig.started_on()["c-1"]
+    assert standing(rig.engine, rig.containers["c-1"]).doubt == ""
+    seen = rig.cloud.pop(worker)
+    rig.crash()
+    doubt = standing(rig.engine, rig.containers["c-1"]).doubt
+    assert doubt.startswith(f"no listing of the cloud has shown {worker} since the dispatcher")
+    assert told(rig, "c-1").sentence.endswith(f"; but {doubt}")
+    rig.cloud[worker] = seen
+    rig.advance(31)
+    assert standing(rig.engine, rig.containers["c-1"]).doubt == ""
+    assert told(rig, "c-1").sentence == f"c-1 runs on {worker} (t1), attempt 1"
 
 
 def test_the_history_has_what_was_decided_in_order_with_times() -> None:

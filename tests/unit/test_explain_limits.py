@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from dispatcher.estimate import Situation, estimate
@@ -10,7 +11,7 @@ from dispatcher.planner.reasons import spend_limit
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import waiting
-from tests.unit.test_spend import settings
+from tests.unit.test_spend import owned, settings
 
 
 def blocking(rig: Rig, container_id: str) -> list[str]:
@@ -38,6 +39,29 @@ def test_what_is_spent_on_instances_that_are_missing_after_a_restart_is_used() -
     assert waiting(rig, "c-2").types[0].hindrance == "max_hourly_spend of 0.7 allows none now"
     rig.advance(30)
     assert blocking(rig, "c-2") == ["max_hourly_spend"]
+
+
+def test_what_a_project_and_a_user_spend_is_told_with_what_a_new_instance_would_add() -> None:
+    configured = settings("9", {"alpha": "0.5"}, {"bob": "0.7"})
+    rig = Rig(make_type(2, price="0.4"), make_type(4, price="0.6"), settings=configured)
+    rig.submit(owned(1), owned(2, user="eve"))
+    rig.advance(30)
+    rig.submit(replace(owned(3), spec=make_container(3, cpus=2).spec))
+    found = {each.name: each for each in waiting(rig, "c-3").limits}
+    told = {
+        name.removeprefix("max_hourly_spend"): (each.whose, each.limit, each.used, each.adds)
+        for name, each in found.items()
+        if name.startswith("max_hourly_spend")
+    }
+    assert told == {
+        "": ("", 9.0, 0.4, 0.4),
+        "_per_project": ("alpha", 0.5, 0.4, 0.4),
+        "_per_user": ("bob", 0.7, 0.2, 0.4),
+    }
+    assert [name for name, each in found.items() if each.is_reached] == [
+        "max_hourly_spend_per_project"
+    ]
+    assert blocking(rig, "c-3") == ["max_hourly_spend_per_project"]
 
 
 def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> None:

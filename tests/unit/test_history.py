@@ -41,7 +41,7 @@ def hindrance(topic: str, *, until: float) -> Hindrance:
 
 
 def told(kept: History, container: Container) -> list[Happening]:
-    return kept.of(container, key(), began_at=0.0)
+    return kept.of(container, key(), began_at=0.0, now=1000.0)
 
 
 def test_a_reason_is_kept_when_it_becomes_another_and_not_when_a_number_in_it_does() -> None:

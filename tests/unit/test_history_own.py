@@ -34,5 +34,5 @@ def test_what_is_held_back_does_not_wait_for_what_its_class_waits_for() -> None:
     kept.waits({key(): WaitReason(code="creating", message="being created")}, 3.0)
     kept.waits({key(): WaitReason(code="at_quota", message="full")}, 4.0)
     kept.asked(PriorityRequested(container_id="c-1", priority=5), 5.0)
-    found = [each.kind for each in kept.of(container, key(), began_at=0.0)]
+    found = [each.kind for each in kept.of(container, key(), began_at=0.0, now=1000.0)]
     assert found == ["submitted", "held", "priority", "at_quota"]
