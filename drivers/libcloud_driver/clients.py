@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from libcloud.common.base import Connection
@@ -22,15 +23,17 @@ _RETRIES = "LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS"
 class Clients:
     """Makes Libcloud's drivers as they are needed: one of them serves one call at a time only.
 
+    `state_dir` is for what they keep on disk, and is made when missing.
     Raises `ConfigError` when Libcloud has been told to repeat requests: a create must not be.
     """
 
-    def __init__(self, parameters: LibcloudParameters, provider: Provider) -> None:
+    def __init__(self, parameters: LibcloudParameters, provider: Provider, state_dir: Path) -> None:
         if os.environ.get(_RETRIES):
             what = f"Libcloud is told to repeat requests: unset {_RETRIES} in the environment"
             raise ConfigError([("driver.name", what)])
         self._parameters = parameters
         self._provider = provider
+        self._state_dir = state_dir
         self._lock = threading.Lock()
         self._idle: list[NodeDriver] = []
         self._closed = False
@@ -61,14 +64,20 @@ class Clients:
 
     def _make(self) -> NodeDriver:
         parameters = self._parameters
+        self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         credentials = [each for each in (parameters.key, parameters.secret) if each]
         options: dict[str, Any] = {
-            "timeout": parameters.timeout_s,
-            **self._provider.driver_options(parameters),
+            **self._provider.driver_options(parameters, self._state_dir),
             **parameters.options,
             **parameters.secret_options,
         }
-        return driver_class_of(parameters.provider)(*credentials, **options)
+        driver = driver_class_of(parameters.provider)(*credentials, **options)
+        connection: Any = driver.connection
+        if connection.timeout != parameters.timeout_s:
+            # DigitalOcean's driver takes no such argument.
+            connection.timeout = parameters.timeout_s
+            connection.connect()
+        return driver
 
 
 class Sent(Enum):

@@ -45,7 +45,7 @@ class LibcloudInstanceSet:
         self._cluster = context.cluster
         self._user = context.ssh_user
         self._provider = provider_of(parameters.provider)
-        self._clients = Clients(parameters, self._provider)
+        self._clients = Clients(parameters, self._provider, context.state_dir)
         self._lock = threading.Condition()
         self._creating: set[str] = set()
 

@@ -82,10 +82,13 @@ def _missing(parameters: LibcloudParameters) -> Mapping[str, str]:
             return {"provider": "is empty: name a cloud as Libcloud does, such as openstack"}
         case "openstack":
             wanted = {} if _given(parameters, "ex_force_auth_token") else _KEYS
-            if not _given(parameters, "ex_force_auth_url", "ex_force_base_url"):
+            found = _empty(parameters, wanted)
+            if not _given(parameters, "ex_force_auth_url"):
                 text = "is missing: it is the address of Keystone, such as https://HOST:5000"
-                return _empty(parameters, wanted) | {"options.ex_force_auth_url": text}
-            return _empty(parameters, wanted)
+                found["options.ex_force_auth_url"] = text
+            if not _given(parameters, "ex_tenant_name", "ex_token_scope"):
+                found["options.ex_tenant_name"] = "is missing: it is the name of the project"
+            return found
         case "gce":
             found = _empty(parameters, _KEYS | _LOCATION)
             if not _given(parameters, "project"):
@@ -109,8 +112,12 @@ def _empty(parameters: LibcloudParameters, wanted: Mapping[str, str]) -> dict[st
 
 
 def _given(parameters: LibcloudParameters, *names: str) -> bool:
-    given = parameters.options | parameters.secret_options
+    given = _given_to(parameters)
     return any(given.get(name) for name in names)
+
+
+def _given_to(parameters: LibcloudParameters) -> dict[str, Any]:
+    return parameters.options | parameters.secret_options
 
 
 def _ill_suited(parameters: LibcloudParameters) -> list[tuple[str, str]]:
@@ -123,9 +130,10 @@ def _ill_suited(parameters: LibcloudParameters) -> list[tuple[str, str]]:
         problems.append(("options.api_version", what))
     if provider == GCE and len(parameters.networks) > 1:
         problems.append(("networks", "has more than one, and instances of gce get one here"))
-    if provider == DIGITAL_OCEAN and parameters.networks:
-        what = "is not taken by Libcloud for digitalocean: instances are in the default VPC"
-        problems.append(("networks", what + "; leave it out"))
+    if provider == DIGITAL_OCEAN:
+        what = "is not taken by Libcloud's driver for digitalocean; leave it out"
+        unknown = [f"options.{name}" for name in sorted(_given_to(parameters))]
+        problems += [(path, what) for path in [*unknown, *["networks"] * bool(parameters.networks)]]
     if provider in (GCE, DIGITAL_OCEAN) and parameters.security_groups:
         remedy = (
             "give the instances the tags of your firewall rules, in create_options.ex_tags"

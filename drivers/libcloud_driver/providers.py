@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from libcloud.common.google import ResourceExistsError
@@ -23,6 +24,7 @@ from drivers.libcloud_driver.parameters import (
 )
 
 _OPENSTACK_VERSION = "2.2"
+_KEYSTONE_VERSION = "3.x_password"
 
 Driver = Any
 """A driver of Libcloud's: what each adds to the common ones has no types there."""
@@ -48,8 +50,11 @@ class Provider(Protocol):
     tags_at_create: bool
     """Whether a create call carries the tags; else they are set after it."""
 
-    def driver_options(self, parameters: LibcloudParameters) -> dict[str, Any]:
-        """Return what Libcloud's driver is made with beside what the operator gives."""
+    def driver_options(self, parameters: LibcloudParameters, state_dir: Path) -> dict[str, Any]:
+        """Return what Libcloud's driver is made with beside what the operator gives.
+
+        `state_dir` is for what it keeps on disk; it is there.
+        """
         ...
 
     def create_arguments(
@@ -76,8 +81,16 @@ class OpenStack:
 
     tags_at_create = True
 
-    def driver_options(self, parameters: LibcloudParameters) -> dict[str, Any]:
-        options: dict[str, Any] = {"api_version": _OPENSTACK_VERSION}
+    def driver_options(
+        self,
+        parameters: LibcloudParameters,
+        state_dir: Path,  # noqa: ARG002 - nothing is kept
+    ) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "api_version": _OPENSTACK_VERSION,
+            "ex_force_auth_version": _KEYSTONE_VERSION,
+            "timeout": parameters.timeout_s,
+        }
         if parameters.location:
             options["ex_force_service_region"] = parameters.location
         return options
@@ -121,14 +134,16 @@ class GoogleComputeEngine:
 
     tags_at_create = True
 
-    def driver_options(self, parameters: LibcloudParameters) -> dict[str, Any]:
-        return {"datacenter": parameters.location}
+    def driver_options(self, parameters: LibcloudParameters, state_dir: Path) -> dict[str, Any]:
+        # Else it lies in the home directory, where every account of a project takes the same.
+        return {
+            "datacenter": parameters.location,
+            "credential_file": str(state_dir / "gce-token"),
+            "timeout": parameters.timeout_s,
+        }
 
     def create_arguments(
-        self,
-        driver: Driver,  # noqa: ARG002 - names do for sizes and images here
-        parameters: LibcloudParameters,
-        request: NodeRequest,
+        self, driver: Driver, parameters: LibcloudParameters, request: NodeRequest
     ) -> dict[str, Any]:
         given = dict(parameters.create_options)
         # Google's images run this one; of the two, `user-data` is known to a few of them only.
@@ -136,7 +151,7 @@ class GoogleComputeEngine:
         return given | {
             "name": request.name,
             "size": request.size,
-            "image": request.image,
+            "image": _gce_image(driver, request.image),
             "location": parameters.location,
             "ex_metadata": {**given.get("ex_metadata", {}), **script, **request.tags},
             **({"ex_network": parameters.networks[0]} if parameters.networks else {}),
@@ -162,7 +177,11 @@ class DigitalOcean:
 
     tags_at_create = True
 
-    def driver_options(self, parameters: LibcloudParameters) -> dict[str, Any]:  # noqa: ARG002 - the location is told with each create
+    def driver_options(
+        self,
+        parameters: LibcloudParameters,  # noqa: ARG002 - the location is told with each create
+        state_dir: Path,  # noqa: ARG002 - nothing is kept
+    ) -> dict[str, Any]:
         return {}
 
     def create_arguments(
@@ -206,7 +225,11 @@ class OtherProvider:
 
     tags_at_create = False
 
-    def driver_options(self, parameters: LibcloudParameters) -> dict[str, Any]:
+    def driver_options(
+        self,
+        parameters: LibcloudParameters,
+        state_dir: Path,  # noqa: ARG002 - nothing is kept
+    ) -> dict[str, Any]:
         return {"region": parameters.location} if parameters.location else {}
 
     def create_arguments(
@@ -278,6 +301,15 @@ def is_name_taken(error: Exception) -> bool:
 
 def _problem(what: str) -> ConfigError:
     return ConfigError([("driver.parameters.provider", what)])
+
+
+def _gce_image(driver: Driver, image: str) -> NodeImage:
+    """Return an image by its path, or the project's own of that name.
+
+    Libcloud would look a name up in a dozen projects, and knows no image of these years.
+    """
+    path = image if "/" in image else f"global/images/{image}"
+    return NodeImage(image, image, driver, extra={"selfLink": path})
 
 
 def _size(driver: Driver, size: str) -> NodeSize:
