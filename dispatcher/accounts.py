@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from dispatcher.model import EVERYBODY_ELSE, Container, SchedulerSettings
+from pool.model import Payer
 
 
 class Holder(NamedTuple):
@@ -43,5 +44,16 @@ class SpendLimits:
         """Return whose limits a container counts against: only of those that have one."""
         if not any(self._by_name.values()):
             return ()
-        holders = (Holder("project", container.project), Holder("user", container.user))
+        return self.account_for(Payer(project=container.project, user=container.user))
+
+    def account_for(self, payer: Payer) -> Account:
+        """Return the account of a payer, without those who have no limit (any more)."""
+        names = (("project", payer.project), ("user", payer.user))
+        holders = (Holder(kind, name) for kind, name in names if name is not None)
         return tuple(holder for holder in holders if self.of(holder) is not None)
+
+
+def payer_of(account: Account) -> Payer:
+    """Return an account as it is journalled; `SpendLimits.account_for` reads it."""
+    names = dict(account)
+    return Payer(project=names.get("project"), user=names.get("user"))

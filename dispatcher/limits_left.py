@@ -105,7 +105,7 @@ def _of_spending(
     if spend.limits.cluster is not None:
         yield view(_SPEND, "", spend.limits.cluster, spend.total)
     queue = engine.ledger.queue
-    budget = spend.spent(engine.ledger.spend, queue.classes(), engine.placing.roster.fleet)
+    budget = spend.budget(engine.ledger.spend, queue.classes(), engine.placing.roster.fleet)
     for holder in (Holder("project", container.project), Holder("user", container.user)):
         limit = spend.limits.of(holder)
         if limit is not None:

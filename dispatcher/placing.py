@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from dispatcher.accounts import SpendLimits
+from dispatcher.accounts import Account, SpendLimits, payer_of
 from dispatcher.concurrency import Concurrency
 from dispatcher.history import History
 from dispatcher.ledger import Ledger
@@ -16,9 +16,9 @@ from dispatcher.planner import reasons
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import ClassKey
+from dispatcher.queue import ClassKey, RequestClass
 from dispatcher.roster import Roster
-from dispatcher.spend import InstanceSpend
+from dispatcher.spend import InstanceSpend, PassBudget
 from drivers.errors import BugError
 from pool import attempts, idle, launching, stillborn
 from pool.core import PoolCore
@@ -87,13 +87,15 @@ class Placing:
     def next_pass(self, *, wanted: bool) -> float | None:
         """Return when the next pass is due, None for not at all.
 
-        One that is wanted is due at once, or 1 s after one that failed; the others come every 5 s
-        while something waits.
+        After one that failed it is 1 s later. Else one that is wanted is due at once, and the
+        others come every 5 s while something waits.
         """
         if not self.pool.listed_once:
             return None
+        if self.failure is not None:
+            return self._last_pass_at + PAUSE_AFTER_FAILURE_S
         if wanted:
-            return self._last_pass_at + (PAUSE_AFTER_FAILURE_S if self.failure else 0.0)
+            return self._last_pass_at
         return self._last_pass_at + PASS_EVERY_S if len(self.ledger.queue) else None
 
     def run(self, now: float) -> None:
@@ -101,30 +103,37 @@ class Placing:
         self.passes += 1
         self._last_pass_at = now
         try:
-            decided = plan(self.view(now))
+            classes = self.refresh(now)
+            budget = self._budget(classes)
+            decided = plan(self._view(classes, budget, now))
         except Exception as error:  # noqa: BLE001 - a bug in there must not end the dispatcher
             self._survive(error)
             return
         self.failure = None
-        self._carry_out(decided, now)
+        payers = budget.payers if budget is not None else {}
+        self._carry_out(decided, payers, now)
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
 
         The claims are too: those who are locked stay so, and the next pass finds them room again.
+        All that is counted is looked at again, since it may have failed half-way through that.
         """
         self.failures += 1
         self.failure = error
         self.roster = Roster(self.pool, self.rules, self.spend)
         self.pool.touched.update(self.pool.workers)
+        if self.spend is not None:
+            self.pool.touched.update(self.spend.workers)
         self.ledger.published.append(PublishFailedPass(error=error))
 
-    def _carry_out(self, decided: Plan, now: float) -> None:
+    def _carry_out(self, decided: Plan, payers: Mapping[str, Account], now: float) -> None:
         for slot in decided.creates:
-            token = launching.request_launch(self.pool, slot.type, now)
+            payer = payer_of(payers.get(slot.id, ()))
+            token = launching.request_launch(self.pool, slot.type, payer, now)
             self.roster.launched(slot, token)
             if self.spend is not None:
-                self.spend.launched(token, slot)
+                self.spend.launched(token)
         for line in decided.lines:
             for container_id, slot in line.starts:
                 self._start(container_id, line, slot, now)
@@ -157,8 +166,8 @@ class Placing:
 
     # ---- what a pass decides from ------------------------------------------------------------
 
-    def view(self, now: float) -> View:
-        """Return what the planner decides from; the fleet is brought up to date."""
+    def refresh(self, now: float) -> list[RequestClass]:
+        """Bring the fleet up to date with the pool and the queue; return who waits, by class."""
         self.roster.update(now)
         classes = self.ledger.queue.classes()
         keys = {request_class.key for request_class in classes}
@@ -167,10 +176,20 @@ class Placing:
             for slot_id, number in sorted(fleet.claims[key].items()):
                 fleet.unclaim(key, fleet.slots[slot_id], number)
         fleet.forget_classes(keys)
-        budget = None
-        if self.spend is not None:
-            budget = self.spend.budget(self.ledger.spend, classes, fleet)
-        return View(classes=classes, fleet=fleet, limits=self._limits(budget, now))
+        return classes
+
+    def view(self, now: float) -> View:
+        """Return what the planner would decide from, as of the latest `refresh`; it stays so."""
+        classes = self.ledger.queue.classes()
+        return self._view(classes, self._budget(classes), now)
+
+    def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> View:
+        return View(classes=classes, fleet=self.roster.fleet, limits=self._limits(budget, now))
+
+    def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
+        if self.spend is None:
+            return None
+        return self.spend.budget(self.ledger.spend, classes, self.roster.fleet)
 
     def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool

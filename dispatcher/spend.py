@@ -1,7 +1,8 @@
 """Spending: what instances and attempts cost an hour, kept up to date, and a pass's budget of it.
 
 An account is charged for what its attempts and its claims occupy, and in full for an instance that
-was created for it until that is ready. All amounts are in US dollars an hour.
+was created for it until that is ready: the launch's journal says for whom. All amounts are in US
+dollars an hour.
 """
 
 from __future__ import annotations
@@ -96,7 +97,6 @@ class InstanceSpend:
     ) -> None:
         """Count nothing yet; `records` has what instances were bought for, and is not copied."""
         self.limits = limits
-        self._budget: PassBudget | None = None
         self.charges: dict[str, Charge] = {}
         self._pool = pool
         self._records = records
@@ -111,6 +111,11 @@ class InstanceSpend:
         prices = (record.price_usd_per_hour for record in missing if record is not None)
         return self._of_workers + self._of_launches + sum(prices, _NOTHING)
 
+    @property
+    def workers(self) -> frozenset[str]:
+        """Return the ids of the workers that are counted; a copy."""
+        return frozenset(self._prices)
+
     def see(self, worker_id: str) -> None:
         """Take in a worker that has changed, is new, or is gone."""
         self._of_workers -= self._prices.pop(worker_id, _NOTHING)
@@ -120,32 +125,44 @@ class InstanceSpend:
             return
         price = self._prices[worker_id] = self._price(worker)
         self._of_workers += price
-        charge = self.charges.pop(worker.token, None)
-        if charge is not None:
+        charge = self.charges.pop(worker_id, None) or self._charge_of(worker.token)
+        if charge is not None and not probing.is_ready(worker):
             self.charges[worker_id] = charge
-        if probing.is_ready(worker):
-            self.charges.pop(worker_id, None)
 
     def hope_for(self, launches: Iterable[PendingLaunch]) -> None:
-        """Take in the launches that may yet bring an instance, in place of those of before."""
-        types = (launching.type_of(self._pool, pending.launch) for pending in launches)
-        self._of_launches = sum((type_.price_usd_per_hour for type_ in types), _NOTHING)
-        for slot_id in [slot_id for slot_id in self.charges if slot_id not in self._prices]:
-            pending = self._pool.launches.get(slot_id)
-            if pending is None or not (pending.counted or pending.instance_id):
-                del self.charges[slot_id]
+        """Take in the launches that may yet bring an instance, in place of those of before.
+
+        What came of one and is missing is counted as such.
+        """
+        pool = self._pool
+        missing = set(pool.missing.values())
+        hoped = [p.launch for p in launches if p.launch.token not in missing]
+        prices = (launching.type_of(pool, launch).price_usd_per_hour for launch in hoped)
+        self._of_launches = sum(prices, _NOTHING)
+        charges = {id_: charge for id_, charge in self.charges.items() if id_ in self._prices}
+        for token, pending in pool.launches.items():
+            charge = self._charge_of(token)
+            counts = pending.counted or token in missing
+            if charge is not None and counts and not pending.instance_id:
+                charges[token] = charge
+        self.charges = charges
+
+    def _charge_of(self, token: str) -> Charge | None:
+        """Return what is charged for a launch, None when that is nobody's, or it needs no journal.
+
+        The latter when the key of its instance is proven.
+        """
+        pending = self._pool.launches.get(token)
+        if pending is None:
+            return None
+        account = self.limits.account_for(pending.launch.payer)
+        price = launching.type_of(self._pool, pending.launch).price_usd_per_hour
+        return Charge(account=account, price_usd_per_hour=price) if account else None
 
     def budget(
         self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
     ) -> PassBudget:
         """Return the budget of the next pass; the fleet has the claims that are kept so far."""
-        self._budget = self.spent(attempts, classes, fleet)
-        return self._budget
-
-    def spent(
-        self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
-    ) -> PassBudget:
-        """Return what is spent by now, as a budget that no pass decides by."""
         budget = PassBudget(
             limits=self.limits,
             placement=fleet.rules.placement,
@@ -155,13 +172,13 @@ class InstanceSpend:
         budget.begin(self.charges, classes, fleet)
         return budget
 
-    def launched(self, token: str, slot: Slot) -> None:
-        """Note that what the last pass thought of is being created, for whom it was meant."""
-        price = slot.type.price_usd_per_hour
-        self._of_launches += price
-        account = self._budget.payers.get(slot.id, ()) if self._budget is not None else ()
-        if account:
-            self.charges[token] = Charge(account=account, price_usd_per_hour=price)
+    def launched(self, token: str) -> None:
+        """Take in a launch that has just been made."""
+        launch = self._pool.launches[token].launch
+        self._of_launches += launching.type_of(self._pool, launch).price_usd_per_hour
+        charge = self._charge_of(token)
+        if charge is not None:
+            self.charges[token] = charge
 
     def check(self) -> None:
         """Raise `BugError` when the sum is not that of the workers as they were last seen."""

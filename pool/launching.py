@@ -10,7 +10,7 @@ from pool import idle, probing
 from pool.backoff import HoldCause
 from pool.core import PoolCore
 from pool.messages import Created, CreateFailed, CreateInstance
-from pool.model import Launch, PendingLaunch, WorkerState
+from pool.model import Launch, Payer, PendingLaunch, WorkerState
 from pool.notices import LaunchMade
 from pool.tags import launch_tags, without_room
 from pool.timers import TimerKind
@@ -21,13 +21,17 @@ _LISTING_AFTER_DOUBT_S = 1.0
 _LISTING_AFTER_CREATE_S = 2.0
 
 
-def request_launch(core: PoolCore, type_: InstanceType, now: float) -> str:
-    """Decide to create an instance of a type and return the launch's token.
+def request_launch(core: PoolCore, type_: InstanceType, payer: Payer, now: float) -> str:
+    """Decide to create an instance of a type for somebody and return the launch's token.
 
     Emits `LaunchMade` (to be journalled) and the create command that follows it.
     """
     launch = Launch(
-        token=core.new_token(), type_name=type_.name, secret=core.new_secret(), created_at=now
+        token=core.new_token(),
+        type_name=type_.name,
+        secret=core.new_secret(),
+        created_at=now,
+        payer=payer,
     )
     op_id = core.next_op()
     core.launches[launch.token] = PendingLaunch(

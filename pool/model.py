@@ -122,16 +122,26 @@ class ProbeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Payer:
+    """Whose limits of spending a new instance counts against; None where there is no limit."""
+
+    project: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """An intent to create one instance, journalled before the create call.
 
     `secret` proves the host key of what comes of it; it is void ("") once the key is pinned.
+    `payer` is for the dispatcher, which must know it after a crash too.
     """
 
     token: str
     type_name: str
     secret: str = field(repr=False)
     created_at: float
+    payer: Payer = Payer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dispatcher.model import (
     Reason,
 )
 from drivers.interface import Resources
-from pool.model import Launch
+from pool.model import Launch, Payer
 
 Values = dict[str, Any]
 
@@ -141,13 +141,19 @@ def launch_values(launch: Launch) -> Values:
         "type_name": launch.type_name,
         "secret": launch.secret,
         "created_at": launch.created_at,
+        "payer_project": launch.payer.project,
+        "payer_user": launch.payer.user,
     }
 
 
 def launch_from_row(row: Row[Any]) -> Launch:
     """Return the launch intent of a row of `launches`."""
     return Launch(
-        token=row.token, type_name=row.type_name, secret=row.secret, created_at=row.created_at
+        token=row.token,
+        type_name=row.type_name,
+        secret=row.secret,
+        created_at=row.created_at,
+        payer=Payer(project=row.payer_project, user=row.payer_user),
     )
 
 

@@ -84,6 +84,8 @@ launches = Table(
     Column("type_name", Text, nullable=False),
     Column("secret", Text, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("payer_project", Text),
+    Column("payer_user", Text),
 )
 
 instances = Table(

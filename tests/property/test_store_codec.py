@@ -33,7 +33,7 @@ from dispatcher.model import (
 )
 from dispatcher.store.store import Store
 from drivers.interface import Resources
-from pool.model import Launch
+from pool.model import Launch, Payer
 from tests.store_values import url_in
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -134,7 +134,10 @@ instances = st.builds(
     gone_at=maybe_times,
     gone_reason=texts,
 )
-launches = st.builds(Launch, token=texts, type_name=texts, secret=texts, created_at=times)
+payers = st.builds(Payer, project=st.none() | texts, user=st.none() | texts)
+launches = st.builds(
+    Launch, token=texts, type_name=texts, secret=texts, created_at=times, payer=payers
+)
 
 
 @pytest.fixture(scope="module")

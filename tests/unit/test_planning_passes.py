@@ -190,6 +190,25 @@ def test_after_a_failed_pass_the_next_waits_a_second_however_much_happens(
     assert failed(rig) == 2
 
 
+def test_after_a_failed_pass_the_next_comes_in_a_second_though_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = stuck()
+    poison = Poison(monkeypatch)
+    due = rig.engine.next_wakeup(rig.now)
+    assert due is not None
+    rig.advance(due - rig.now)
+    assert failed(rig) == 1
+    passes = rig.engine.placing.passes
+    poison.works = False
+    rig.advance(0.9)
+    assert rig.engine.placing.passes == passes
+    rig.advance(0.1)
+    assert rig.engine.placing.passes == passes + 1
+    rig.advance(4.9)
+    assert rig.engine.placing.passes == passes + 1, "and then every 5 s again"
+
+
 def test_while_passes_fail_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = stuck()
     poison = Poison(monkeypatch)

@@ -8,13 +8,17 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher import roster
 from dispatcher.accounts import Holder
 from dispatcher.metrics import Metrics
 from dispatcher.model import Container
+from dispatcher.planner.room import Slot
 from dispatcher.queries import Recovered
 from drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
 from pool.messages import CreateInstance, ListInstances, Probe
-from tests.engine_rig import Rig
+from pool.model import Worker
+from pool.timers import TimerKind
+from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 
@@ -136,17 +140,100 @@ def test_when_attempts_end_their_project_goes_on() -> None:
     assert rig.created_types() == ["t4"], "on the same instance"
 
 
-def test_after_a_restart_attempts_count_again_and_nobody_is_charged_for_launches() -> None:
+def charges(rig: Rig) -> dict[str, tuple[str, ...]]:
+    """Return by slot whose limits what is not ready yet counts against."""
+    assert rig.engine.placing.spend is not None
+    found = rig.engine.placing.spend.charges
+    return {slot: tuple(holder.name for holder in each.account) for slot, each in found.items()}
+
+
+def crashed_while_its_instance_boots(*, hidden: bool) -> Rig:
+    """Return a rig after a crash: c-1 runs, and a t4 boots for c-2; `hidden` from listings."""
     rig = rig_with("2", {"alpha": "0.5"})
     rig.submit(owned(1, cpus=1))
     rig.silent.add(Probe)
     rig.submit(owned(2))
-    assert rig.engine.placing.spend is not None
-    assert len(rig.engine.placing.spend.charges) == 1
+    assert charges(rig) == {"i-002": ("alpha",)}
+    if hidden:
+        del rig.cloud["i-002"]
     rig.crash(listed=False)
     assert rig.engine.ledger.spend.by_holder == {ALPHA: Decimal("0.1")}
-    assert rig.engine.placing.spend.charges == {}
     assert spent(rig) == Decimal("0.5"), "what is missing is billed at its price in the store"
+    rig.silent.remove(ListInstances)
+    rig.list_now(last_commands(rig, ListInstances)[-1].op_id)
+    rig.settle()
+    return rig
+
+
+def test_after_a_restart_an_instance_that_boots_is_charged_to_whom_it_was_bought_for() -> None:
+    rig = crashed_while_its_instance_boots(hidden=False)
+    assert charges(rig) == {"i-002": ("alpha",)}
+    rig.submit(owned(3))
+    assert last_commands(rig, CreateInstance) == []
+    assert why(rig, "c-3").startswith("spend_limit: project alpha may spend $0.50/h")
+    rig.silent.clear()
+    for probe in last_commands(rig, Probe):
+        rig.probe_now(probe)
+    rig.settle()
+    assert charges(rig) == {}, "it is ready"
+    assert rig.states()["c-2"] == "running"
+    rig.crash()
+    assert charges(rig) == {}, "and was"
+
+
+def test_after_a_restart_what_listings_lack_is_charged_as_long_as_it_may_come() -> None:
+    rig = crashed_while_its_instance_boots(hidden=True)
+    assert spent(rig) == Decimal("0.5"), "its launch and itself are one"
+    (token,) = charges(rig)
+    assert charges(rig) == {token: ("alpha",)}
+    rig.advance(20)
+    assert rig.engine.pool.hoped_for() == []
+    assert charges(rig) == {token: ("alpha",)}, "it is in the store"
+    assert spent(rig) == Decimal("0.5")
+    rig.advance(15)
+    assert rig.engine.pool.missing == {}
+    assert token not in charges(rig)
+
+
+def test_a_limit_that_is_gone_after_a_restart_charges_nobody() -> None:
+    rig = rig_with("2", {"alpha": "0.5"})
+    rig.silent.add(Probe)
+    rig.submit(owned(1))
+    assert charges(rig) == {"i-001": ("alpha",)}
+    rig.settings = settings("2")
+    rig.crash()
+    assert charges(rig) == {}
+    assert spent(rig) == Decimal("0.4")
+
+
+def test_a_pass_that_failed_half_way_leaves_nothing_counted_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = rig_with("2")
+    rig.submit(owned(1), owned(2))
+    assert spent(rig) == Decimal("0.8")
+    rig.advance(30)
+    was, failures = roster.slot_of, iter([True])
+
+    def slot_of(worker: Worker) -> Slot:
+        if next(failures, False):
+            raise RuntimeError("half-way")
+        return was(worker)
+
+    monkeypatch.setattr(roster, "slot_of", slot_of)
+    monkeypatch.setattr(rig.engine, "check", lambda: None)
+    del rig.cloud["i-002"]
+    rig.engine.pool.touch("i-001")
+    rig.engine.pool.timers.set(TimerKind.LIST, "", rig.now)
+    rig.settle()
+    assert rig.engine.placing.failures == 1
+    assert "i-002" not in rig.engine.pool.workers
+    rig.advance(1)
+    assert spent(rig) == sum(
+        (w.type.price_usd_per_hour for w in rig.engine.pool.workers.values()), Decimal(0)
+    )
+    monkeypatch.undo()
+    rig.engine.check()
 
 
 def test_the_check_finds_a_price_that_is_not_counted() -> None:
