@@ -272,13 +272,13 @@ def provider_of(name: str) -> Provider:
     if known is not None:
         return known
     for what, method, wanted in (
-        ("the init script and the key", "create_node", {"name", "size", "image", "ex_userdata"}),
-        ("tags", "ex_create_tags", {"resource", "tags"}),
+        ("neither init script nor key", "create_node", {"name", "size", "image", "ex_userdata"}),
+        ("no tags", "ex_create_tags", {"resource", "tags"}),
     ):
         taken = getattr(driver_class, method, None)
         if taken is None or not wanted <= inspect.signature(taken).parameters.keys():
             raise _problem(
-                f"is {name}, whose nodes get no {what} through Libcloud: use one of"
+                f"is {name}, whose nodes get {what} through Libcloud: use one of"
                 f" {', '.join(sorted(_KNOWN))}, or write a driver (docs/drivers.md)"
             )
     return OtherProvider()

@@ -27,7 +27,7 @@ END-OF-INIT
 sh /var/lib/longshore-init/init.sh
 rm -f /var/lib/longshore-init/init.sh
 # Last, so that nobody can log in before the init script has ended.
-home="$(getent passwd "$user" | cut -d: -f6)"
+home="$(eval echo "~$user")"
 mkdir -p "$home/.ssh"
 printf '\\n%s\\n' {key} >>"$home/.ssh/authorized_keys"
 chmod 700 "$home/.ssh"
