@@ -27,6 +27,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
     UnsupportedSignatureVersionError,
 )
+from botocore.parsers import ResponseParserError
 
 from drivers.errors import (
     AmbiguousResult,
@@ -39,8 +40,8 @@ from drivers.errors import (
     RateLimitError,
 )
 
-Failure: TypeAlias = ClientError | BotoCoreError
-FAILURES = (ClientError, BotoCoreError)
+Failure: TypeAlias = ClientError | BotoCoreError | ResponseParserError
+FAILURES = (ClientError, BotoCoreError, ResponseParserError)
 """What a call through boto3 raises: EC2 said no, or nothing that can be understood."""
 
 _MOST_CHARACTERS = 400
@@ -165,6 +166,7 @@ TABLE: dict[str, Fault] = {
     "Blocked": _ACCOUNT,
     "OptInRequired": _ACCOUNT,
     "PendingVerification": _ACCOUNT,
+    "InvalidID": _NO_INSTANCE,
     "InvalidInstanceID": _NO_INSTANCE,
     "InvalidInstanceID.Malformed": _NO_INSTANCE,
     "InvalidInstanceID.NotFound": _NO_INSTANCE,
@@ -252,7 +254,9 @@ def _error(fault: Fault, said: str, failure: ClientError, changes: bool) -> Clou
     return error
 
 
-def _of_silence(failure: BotoCoreError, call: str, changes: bool) -> CloudError:
+def _of_silence(
+    failure: BotoCoreError | ResponseParserError, call: str, changes: bool
+) -> CloudError:
     """Return what it means that there was no answer, or none that could be read."""
     said = f"{call}: {failure}"[:_MOST_CHARACTERS]
     if isinstance(failure, _LACKING_CREDENTIALS):
@@ -264,9 +268,9 @@ def _of_silence(failure: BotoCoreError, call: str, changes: bool) -> CloudError:
     return CloudError(said)
 
 
-def _causes(failure: BotoCoreError) -> Iterator[object]:
+def _causes(failure: BotoCoreError | ResponseParserError) -> Iterator[object]:
     """Yield what an error was raised for, and what that was raised for, and so on."""
-    cause: object = failure.kwargs.get("error", failure.__cause__)
+    cause: object = getattr(failure, "kwargs", {}).get("error", failure.__cause__)
     for _ in range(8):
         yield cause
         reason = getattr(cause, "reason", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -16,6 +16,7 @@ from drivers.ec2.parameters import Ec2Parameters
 from drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
 from drivers.ec2.prices import PriceList, prices
 from drivers.ec2.requests import (
+    LISTED_STATES,
     Placement,
     as_tags,
     listing_filters,
@@ -25,7 +26,7 @@ from drivers.ec2.requests import (
     uses_instance_store,
 )
 from drivers.ec2.user_data import Scratch, Storage, user_data
-from drivers.errors import AmbiguousResult, CloudError, ErrorScope
+from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
 from drivers.interface import TOKEN_TAG, HostKeyVerdict, Instance, InstanceType
 
 _PAGE = 1000
@@ -113,11 +114,11 @@ class Ec2InstanceSet:
                 Filters=listing_filters(tags), PaginationConfig={"PageSize": _PAGE}
             )
             for page in pages:
-                for reservation in page.get("Reservations", []):
-                    for described in reservation.get("Instances", []):
-                        instance = self._view(described)
-                        if tags.items() <= instance.tags.items():
-                            found[instance.id] = instance
+                for described in _described(page):
+                    instance = self._view(described)
+                    # A filter may know older tags than the answer, or read a value as a pattern.
+                    if tags.items() <= instance.tags.items():
+                        found[instance.id] = instance
         except FAILURES as failure:
             raise judged(failure, call="DescribeInstances", changes=False).error from failure
         return [found[each] for each in sorted(found)]
@@ -130,11 +131,16 @@ class Ec2InstanceSet:
             raise judged(failure, call="TerminateInstances", changes=True).error from failure
 
     def set_tags(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        """Set tags of an instance; raises `InstanceNotFound`."""
+        """Set tags of an instance; raises `InstanceNotFound`, also for one that is terminated."""
         try:
             self._client.create_tags(Resources=[instance_id], Tags=as_tags(tags))
+            # EC2 takes tags for what has ended, as long as it remembers it.
+            answer = self._client.describe_instances(InstanceIds=[instance_id])
         except FAILURES as failure:
             raise judged(failure, call="CreateTags", changes=True).error from failure
+        states = {_state_of(each) for each in _described(answer)}
+        if not states & {*LISTED_STATES}:
+            raise InstanceNotFound(f"CreateTags: {instance_id} is gone")
 
     def quota_group(self, instance_type: InstanceType) -> str:
         """Return the name of the limit of vCPUs that a type counts against."""
@@ -230,10 +236,9 @@ class Ec2InstanceSet:
         return Scratch(storage=Storage.VOLUME, size_bytes=size_gib * _GIB, directories=directories)
 
     def _view(self, described: Mapping[str, Any]) -> _Ec2Instance:
-        state = described.get("State", {}).get("Name", "")
         kind = "PublicIpAddress" if self._parameters.address == "public" else "PrivateIpAddress"
         # Nobody shall begin anything on what is ending.
-        host = described.get(kind, "") if state in _REACHABLE_STATES else ""
+        host = described.get(kind, "") if _state_of(described) in _REACHABLE_STATES else ""
         return _Ec2Instance(
             id=described["InstanceId"],
             address=f"{host}:{self._parameters.ssh_port}" if host else "",
@@ -260,6 +265,15 @@ class _Ec2Instance:
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - EC2 cannot tell
         # The secret in the user data proves the key.
         return HostKeyVerdict.UNKNOWN
+
+
+def _state_of(described: Mapping[str, Any]) -> str:
+    return str(described.get("State", {}).get("Name", ""))
+
+
+def _described(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for reservation in answer.get("Reservations", []):
+        yield from reservation.get("Instances", [])
 
 
 def _summary(refusals: Sequence[tuple[Placement, CloudError]]) -> CloudError:

@@ -9,7 +9,9 @@ with the reason on its console.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import re
 import shlex
 import zlib
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from drivers.errors import CloudError
 LIMIT_BYTES: Final = 16_384
 
 _GZIP_WINDOW: Final = 31
+_PLAIN: Final = re.compile(r"[\t\n -~]*")
 _MOST_WAIT_S: Final = 120
 _READY: Final = "/var/lib/cloud/instance/longshore-ready"
 
@@ -111,6 +114,7 @@ _ls_top=/mnt/longshore-scratch
 mkdir -p "$_ls_top" && mount -o noatime "$_ls_disk" "$_ls_top" || _ls_fail "no scratch is mounted"
 _ls_bind() {{
   if [ ! -d "$_ls_top/$1" ]; then
+    rm -rf "$_ls_top/$1.new"
     mkdir -p "$2" && cp -a "$2" "$_ls_top/$1.new" && mv "$_ls_top/$1.new" "$_ls_top/$1" ||
       _ls_fail "$2 cannot be put on its scratch"
   fi
@@ -249,14 +253,17 @@ def _multipart(parts: tuple[tuple[str, str, str], ...]) -> str:
     boundary = f"longshore-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
     lines = [f'Content-Type: multipart/mixed; boundary="{boundary}"', "MIME-Version: 1.0", ""]
     for name, subtype, text in parts:
+        # cloud-init reads the message as text, and would spoil what is not ASCII; but what is
+        # encoded is packed worse.
+        plain = _PLAIN.fullmatch(text) is not None
         lines += [
             f"--{boundary}",
             f'Content-Type: text/{subtype}; charset="utf-8"',
             "MIME-Version: 1.0",
-            "Content-Transfer-Encoding: 8bit",
+            f"Content-Transfer-Encoding: {'7bit' if plain else 'base64'}",
             f'Content-Disposition: attachment; filename="{name}"',
             "",
-            text,
+            text if plain else base64.encodebytes(text.encode()).decode(),
         ]
     return "\n".join([*lines, f"--{boundary}--", ""])
 
