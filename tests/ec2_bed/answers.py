@@ -94,6 +94,15 @@ def launch_of(listing: ET.Element) -> ET.Element:
     return answer
 
 
+def of_families(answer: ET.Element, families: Sequence[str]) -> ET.Element:
+    """Keep of an answer about instance types what is about these families; returns `answer`."""
+    (group,) = [each for each in answer if each.tag.endswith("Set")]
+    for item in list(group):
+        if text(item, "instanceType").partition(".")[0] not in families:
+            group.remove(item)
+    return answer
+
+
 def page(answer: ET.Element, size: int, token: str) -> ET.Element:
     """Return one page of an answer that has everything; `token` is that of the page before."""
     (group,) = [each for each in answer if each.tag.endswith("Set")]

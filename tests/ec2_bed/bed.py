@@ -57,6 +57,7 @@ class Ec2Bed:
             described=self.metadata,
             page_size=page_size,
         )
+        self._cleared: frozenset[str] = frozenset()
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="powered-off machines")
         try:
@@ -67,7 +68,8 @@ class Ec2Bed:
             self.subnets = tuple(subnet for _, subnet in places[:2])
             groups = self.account.describe_security_groups()["SecurityGroups"]
             self.security_group: str = groups[0]["GroupId"]
-            self.image: str = self.account.describe_images()["Images"][0]["ImageId"]
+            registered = self.account.register_image(Name="bed", RootDeviceName="/dev/sda1")
+            self.image: str = registered["ImageId"]
             self._watcher.start()
         except BaseException:
             self.close()
@@ -97,7 +99,7 @@ class Ec2Bed:
         }
 
     def truth(self) -> list[Truth]:
-        """Return every instance that there is or was, sorted by id."""
+        """Return every instance that there is or was since the last `clear`, sorted by id."""
         pages = self.account.get_paginator("describe_instances").paginate()
         found = [
             Truth(
@@ -111,6 +113,7 @@ class Ec2Bed:
             for page in pages
             for reservation in page["Reservations"]
             for each in reservation["Instances"]
+            if each["InstanceId"] not in self._cleared
         ]
         return sorted(found, key=lambda each: each.id)
 
@@ -141,6 +144,7 @@ class Ec2Bed:
             self.account.terminate_instances(InstanceIds=billed)
         self.machines.end_all()
         wait_until(lambda: not self.billed(), "moto's instances to be gone")
+        self._cleared |= {each.id for each in self.truth()}
         self.proxy.forget()
 
     def close(self) -> None:

@@ -29,10 +29,12 @@ class MotoProcess:
     def __init__(self, directory: Path) -> None:
         self._log = directory / "moto.log"
         keys = {"AWS_ACCESS_KEY_ID": "moto", "AWS_SECRET_ACCESS_KEY": "moto"}
-        with self._log.open("ab") as log:
+        # Reading its images takes seconds, and one is enough.
+        settings = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-                env={**os.environ, **keys, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **keys, **settings, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
