@@ -19,6 +19,7 @@ from dispatcher.api.backend import (
 from dispatcher.broker import Broker, Watchers
 from dispatcher.config_model import LimitsConfig
 from dispatcher.explanation import Explanation, Standing, explain, standing
+from dispatcher.health import cloud_problems
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -52,10 +53,8 @@ from dispatcher.store.store import Store
 from dispatcher.views import instance_view, leak_report
 from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
-from pool.backoff import HoldCause
 from pool.model import IdleBehavior, Worker, WorkerState
 
-STILLBORN_PROBLEM = 3
 _WRITE_PATIENCE_S = 5.0
 
 
@@ -319,14 +318,7 @@ class DispatcherBackend:
             problems.append(self._store.problem)
         if self._logs.problem:
             problems.append(self._logs.problem)
-        pool = self._engine.pool
-        if not pool.listed_once:
-            problems.append("the cloud's first complete listing is not in yet")
-        elif pool.listing_failures:
-            problems.append(f"the last {pool.listing_failures} listings of the cloud failed")
-        stillborn = pool.holds.of(HoldCause.STILLBORN, self._now())
-        if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
-            problems.append(f"creating is slowed down: {stillborn.reason}")
+        problems += cloud_problems(self._engine.pool, self._now())
         if self._runtime.failure is not None:
             problems.append("the dispatcher is stopping after an error; see its log")
         return Health(ready=not problems, problems=tuple(problems))

@@ -294,8 +294,7 @@ class Placing:
         if claimed is not None:
             return _claim(claimed)
         if not self.pool.listed_once:
-            message = "nothing is placed until the cloud's first complete listing is in"
-            return WaitReason(code="not_listed", message=message)
+            return reasons.not_listed(self.pool.listing_problem)
         request_class = self.ledger.queue.class_of(container_id)
         if request_class is not None and self.failure is not None:
             return reasons.PASS_FAILED

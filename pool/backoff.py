@@ -223,6 +223,14 @@ class CreateHolds:
         """Return the oldest hold of a cause that is on, None when none is."""
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
+    def latest(self, cause: HoldCause, now: float) -> Hold | None:
+        """Return the newest hold of a cause that no create has ended yet, None when there is none.
+
+        It may be over by now; then one create is tried, or waits for somebody who needs it.
+        """
+        holds = (r.hold for r in self._of(cause) if not _is_forgotten(r, now))
+        return max(holds, key=lambda hold: hold.until, default=None)
+
     def next_end(self, now: float) -> float | None:
         """Return when the next hold ends, None when none is on."""
         return min((hold.until for hold in self.active(now)), default=None)

@@ -57,7 +57,8 @@ class PoolCore:
     with the token of its launch ("" for none); they count as there until the pool is `settled`.
     `pinned_keys` and `asked_behaviors` (what admins asked for, until tags show it) are by instance,
     and outlive its worker for an hour. `awaited` are the workers that a claim waits for, `touched`
-    those of which the planner may see something new. `stillborn` is how many instances in a row
+    those of which the planner may see something new. `listing_problem` is why the latest listing
+    failed, "" if it did not. `stillborn` is how many instances in a row
     were of no use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add
     nothing.
     """
@@ -103,6 +104,7 @@ class PoolCore:
         self.listed_at = 0.0
         self.listing_op = 0
         self.listing_failures = 0
+        self.listing_problem = ""
         self.stillborn = 0
         self.stillborn_since = math.inf
         self.stillborn_until = -math.inf

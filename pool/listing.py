@@ -5,6 +5,7 @@ from __future__ import annotations
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
 from pool import idle, launching, probing, stillborn
 from pool.core import PoolCore
+from pool.delays import sentence
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from pool.model import InstanceSeen, Worker, WorkerState
 from pool.tags import behavior_from, tags_of, type_from
@@ -30,6 +31,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         return
     core.listing_op = 0
     core.listing_failures = 0
+    core.listing_problem = ""
     core.cloud_gate.listings.succeeded(now)
     core.listed_at = event.began_at
     ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
@@ -76,6 +78,7 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
         return
     core.listing_op = 0
     core.listing_failures += 1
+    core.listing_problem = sentence(event.error)
     core.cloud_gate.listings.failed(event.error, now)
     core.timers.set(TimerKind.LIST, "", core.cloud_gate.listings.until)
 

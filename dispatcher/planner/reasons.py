@@ -67,6 +67,13 @@ def full(max_instances: int) -> WaitReason:
     return WaitReason(code="at_quota", message=message, limit="max_instances")
 
 
+def not_listed(problem: str) -> WaitReason:
+    """Return why all wait until a listing is in; `problem` is why the last failed, "" for none."""
+    message = "nothing is placed until the cloud's first complete listing is in"
+    message += f"; the last try failed: {problem}" if problem else ""
+    return WaitReason(code="not_listed", message=message)
+
+
 PASS_FAILED = WaitReason(
     code="pass_failed",
     message="the last planning pass failed by an error of our own (see the server's log); the next"

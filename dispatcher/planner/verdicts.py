@@ -15,7 +15,7 @@ from dispatcher.planner.fit import label_rejections, need, price_order, rejectio
 from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queue import ClassKey
-from drivers.interface import InstanceType
+from drivers.interface import InstanceType, Resources
 from pool.backoff import Hindrance, HindranceKind
 from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
@@ -135,22 +135,25 @@ def tally(
     `verdicts` are by the name of the type. An instance whose labels are not the wanted ones counts
     there, whatever else there is to be said of it.
     """
-    unlabelled: dict[str, bool] = {}
+    of_types: dict[str, str] = {}
+    most = rules.most_containers
+    alike: dict[_Shape, tuple[list[str], Worker]] = {}
     ids: dict[str, list[str]] = defaultdict(list)
     exhausted: Counter[str] = Counter()
     for worker in workers:
         name = worker.type.name
-        if name not in unlabelled:
-            unlabelled[name] = bool(label_rejections(worker.type, key.constraints))
-        verdict = verdicts.get(name)
-        cause = "label" if unlabelled[name] else ""
-        cause = cause or ("" if verdict is not None and verdict.eligible else "type")
-        cause = cause or _condition(worker, offline=is_offline(worker), now=now)
-        if not cause:
-            short = _shortages(worker, key, rules)
-            exhausted.update(short)
-            cause = "exhausted" if short else "fits"
-        ids[cause].append(worker.id)
+        if name not in of_types:
+            of_types[name] = _of_type(worker.type, key, verdicts.get(name))
+        cause = of_types[name] or _condition(worker, offline=is_offline(worker), now=now)
+        if cause:
+            ids[cause].append(worker.id)
+            continue
+        shape = (name, worker.free, worker.sharers, len(worker.attempts) >= most)
+        alike.setdefault(shape, ([], worker))[0].append(worker.id)
+    for found, worker in alike.values():
+        short = _shortages(worker, key, rules)
+        exhausted.update(dict.fromkeys(short, len(found)))
+        ids["exhausted" if short else "fits"] += found
     fates = tuple(
         Fate(cause=cause, count=len(ids[cause]), ids=tuple(sorted(ids[cause])[:MOST_NAMED]))
         for cause in CAUSES
@@ -158,6 +161,17 @@ def tally(
     )
     total = sum(fate.count for fate in fates)
     return InstanceTally(total=total, fates=fates, exhausted=tuple(sorted(exhausted.items())))
+
+
+_Shape = tuple[str, Resources, int, bool]
+"""What instances have in common that lack room for the same: type, room, sharers, fullness."""
+
+
+def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeVerdict | None) -> str:
+    """Return what keeps all instances of a type from taking anything of a class, "" for nothing."""
+    if label_rejections(type_, key.constraints):
+        return "label"
+    return "" if verdict is not None and verdict.eligible else "type"
 
 
 CAUSES: Mapping[str, str] = {
@@ -176,8 +190,14 @@ CAUSES: Mapping[str, str] = {
 """What may be said of instances, in the order in which it is told."""
 
 
+_UP = (WorkerState.IDLE, WorkerState.RUNNING)
+
+
 def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
+    is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
+    if is_up and not worker.broken and now >= worker.overloaded_until:
+        return ""
     facts = (
         ("shutdown", worker.state is WorkerState.SHUTDOWN),
         ("held", worker.behavior is IdleBehavior.HOLD),

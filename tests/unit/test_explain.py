@@ -118,6 +118,22 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     assert "nobody knows how long what runs will take" in estimate.basis
 
 
+def test_full_ones_are_counted_one_by_one_though_looked_at_by_their_shape() -> None:
+    settings = SchedulerSettings(max_instances=5, max_price_factor=3)
+    rig = Rig(make_type(4), make_type(2), settings=settings)
+    for name in ("t2", "t2", "t2", "t4", "t4"):
+        rig.boot(name)
+    rig.advance(60)
+    rig.submit(*[make_container(number, cpus=2, priority=900) for number in range(1, 8)])
+    rig.submit(make_container(8, cpus=3))
+    found = waiting(rig, "c-8").instances
+    assert {fate.cause: (fate.count, len(fate.ids)) for fate in found.fates} == {
+        "type": (3, 3),
+        "exhausted": (2, 2),
+    }
+    assert dict(found.exhausted) == {"cpus": 2, "memory": 2}
+
+
 def test_full_by_number_of_containers_is_told_as_such() -> None:
     rig = Rig(
         make_type(4), settings=SchedulerSettings(max_instances=1, max_containers_per_instance=1)
