@@ -61,5 +61,5 @@ def test_the_init_script_runs_once_and_the_key_is_let_in_after_it(podman: str) -
 
 def test_a_failing_init_script_does_not_keep_the_key_out(podman: str) -> None:
     boot = user_data(init_command="exit 3\n", public_key=KEY, user="root")
-    passwd = "echo root:x:0:0::/root:/bin/sh >/etc/passwd"
-    assert KEY in in_a_container(podman, f"{passwd}\n{boot}\ncat /root/.ssh/authorized_keys")
+    root = "echo root:x:0:0::/root:/bin/sh >/etc/passwd"
+    assert KEY in in_a_container(podman, f"{root}\n{boot}\ncat /root/.ssh/authorized_keys")
