@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
 from drivers.ec2.client import ec2_client
+from drivers.ec2.instance_set import Ec2InstanceSet
 from drivers.ec2.parameters import Ec2Parameters
+from drivers.interface import CLUSTER_TAG, Instance, InstanceType, Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,12 @@ class Answer:
 
 
 HUNG_UP = Answer(body=None)
+TYPE = InstanceType(
+    name="small",
+    provider_type="m7i.large",
+    resources=Resources(cpu_millis=2000, memory_bytes=8 * 2**30),
+    price_usd_per_hour=Decimal("0.1"),
+)
 
 
 def refusal(code: str, message: str = "so it is", *, status: int = 400) -> Answer:
@@ -138,3 +147,74 @@ def speaking(respond: Respond) -> Iterator[Ec2Words]:
         finally:
             server.shutdown()
             thread.join()
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJPOgXw172AGPhjJKDZBJ/T8vN+4WjMaIQgWzL9NGMcJ"
+NO_KEY = refusal("InvalidKeyPair.NotFound")
+
+
+def key_pairs(inner: str) -> Answer:
+    """Return the answer of DescribeKeyPairs."""
+    item = f"<item><keyName>x</keyName>{inner}</item>" if inner else ""
+    return done("DescribeKeyPairs", f"<keySet>{item}</keySet>")
+
+
+OUR_KEY = key_pairs(f"<publicKey>{KEY} longshore</publicKey>")
+
+
+class Script:
+    """Answers each action with what is next for it, the last again and again."""
+
+    def __init__(self, **answers: list[Answer]) -> None:
+        self._answers = {"DescribeKeyPairs": [OUR_KEY], **answers}
+
+    def __call__(self, action: str, _: Mapping[str, str]) -> Answer:
+        left = self._answers.get(action, [refusal("InvalidAction", action)])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+class Site:
+    """A server of made-up words, and instance sets that speak with it."""
+
+    def __init__(self, words: Ec2Words, client: Any) -> None:
+        self.words = words
+        self._client = client
+
+    def open(self, respond: Respond, **parameters: Any) -> Ec2InstanceSet:
+        """Return an instance set, with nothing asked yet."""
+        self.words.requests.clear()
+        return self.another(respond, **parameters)
+
+    def another(self, respond: Respond, **parameters: Any) -> Ec2InstanceSet:
+        """Return an instance set that knows nothing of others, as of another process."""
+        self.words.respond = respond
+        given = self.words.parameters(images={"x86_64": "ami-1"}, **parameters)
+        return Ec2InstanceSet(self._client, given, ssh_user="admin", clock=lambda: 0.0)
+
+    def actions(self) -> list[str]:
+        """Return what was asked for, in order."""
+        return [action for action, _ in self.words.requests]
+
+    def subnets(self) -> list[str]:
+        """Return where instances were asked for, in order."""
+        return [each.get("SubnetId", "") for each in self.words.asked("RunInstances")]
+
+
+@contextmanager
+def open_site() -> Iterator[Site]:
+    """Yield a site with one client, which takes its time to be made."""
+    with speaking(Script()) as words, words.client() as client:
+        yield Site(words, client)
+
+
+def create(instance_set: Ec2InstanceSet, **more: Any) -> Instance:
+    """Create an instance of no particular kind, but for what is told."""
+    wanted: dict[str, Any] = {
+        "instance_type": TYPE,
+        "image": "",
+        "tags": {CLUSTER_TAG: "c"},
+        "init_command": "echo the-secret",
+        "public_key": KEY,
+        "token": "token-1",
+    }
+    return instance_set.create(**(wanted | more))

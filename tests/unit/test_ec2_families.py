@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from drivers.ec2.families import Family, fault_of_type
-from drivers.interface import InstanceType, Resources
+from drivers.interface import Resources
+from tests.ec2_answers import TYPE
 
-TYPE = InstanceType(
-    name="small",
-    provider_type="m7i.large",
-    resources=Resources(cpu_millis=2000, memory_bytes=8 * 2**30),
-    price_usd_per_hour=Decimal("0.1"),
-)
 STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
 
 

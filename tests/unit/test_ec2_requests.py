@@ -20,7 +20,7 @@ from drivers.ec2.requests import (
 )
 from drivers.errors import CloudError
 from drivers.interface import InstanceType, Resources
-from tests.unit.test_ec2_families import TYPE
+from tests.ec2_answers import TYPE
 
 SPOT = replace(TYPE, preemptible=True)
 GIB = 2**30
