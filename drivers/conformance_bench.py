@@ -342,6 +342,9 @@ class Bench:
 
     def logged_in(self, subject: Subject) -> RemoteShell:
         """Return a connection to an instance of a check's own, once it has booted."""
+        for name in ("login", "shell"):
+            if name in self._missing:
+                raise NotShown(f"it takes a login, and there is none: {self._missing[name]}")
         self.await_listed(subject.id)
         return self._proven(self.log_in_first(subject), subject)
 

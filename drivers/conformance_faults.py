@@ -17,7 +17,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG
+from drivers.interface import CLUSTER_TAG, TOKEN_TAG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,8 @@ def check_lost_answer(bench: Bench) -> None:
     again = bench.create(wish)
     try:
         bench.await_listed(again.id)
-        with_token = {each.id for each in bench.set.instances(dict(wish.tags))}
-        if with_token != {again.id}:
+        with_token = {each.id for each in bench.ours() if each.tags.get(TOKEN_TAG) == wish.token}
+        if with_token - {again.id}:
             raise Nonconformity(
                 f"after a lost answer{'' if told else ', which was not told,'} the same token "
                 f"made one more: {', '.join(sorted(with_token))}",

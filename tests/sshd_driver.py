@@ -26,7 +26,7 @@ from drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
 from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import instance_environment, remove_files, run_init, write_atomically
 from drivers.local_processes import INSTANCE_VARIABLE, end_processes
-from drivers.registry import DriverContext, DriverInfo
+from drivers.registry import Capability, DriverContext, DriverInfo
 from tests.sshd_host import SshdHost, children_of, wait_until
 
 _SSHD = Path("/usr/sbin/sshd")
@@ -297,4 +297,12 @@ DRIVER = DriverInfo(
     summary="real OpenSSH servers on this machine, for tests",
     parameters=SshdParameters,
     make=_make,
+    capabilities=frozenset(
+        {
+            Capability.IDEMPOTENT_CREATE,
+            Capability.OUTLIVES_PROCESS,
+            Capability.MANY_INSTANCES,
+        }
+    ),
+    fault_of_type=lambda _, type_: "no market is made here" if type_.preemptible else None,
 )
