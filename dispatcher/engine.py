@@ -174,6 +174,7 @@ class Engine:
         """
         reactor.begin(self.pool, now)
         self.ledger.begin(now)
+        self.placing.history.began(self.placing.locked, now)
         for container_id in sorted(self.ledger.containers):
             container = self.ledger.containers[container_id]
             if container.cancel_requested:

@@ -95,6 +95,12 @@ class History:
             self._waits.add(key, _Wait(at=now, reason=reason))
         self._waiting = set(waiting)
 
+    def began(self, locked: Collection[str], now: float) -> None:
+        """Note which containers were locked when this process began."""
+        for container_id in sorted(locked):
+            message = "it had a place when the dispatcher started again"
+            self._note(container_id, "locked", message, now)
+
     def published(self, what: Collection[Publication], now: float) -> None:
         """Note who of those that changed was locked or unlocked."""
         for publication in what:

@@ -339,6 +339,16 @@ def test_locks_and_unlocks_are_in_the_history_and_hide_the_reasons_of_the_class(
     assert kinds(rig, "c-1")[2:] == ["held", "unlocked"]
 
 
+def test_a_place_from_before_a_restart_that_is_given_up_is_told() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    rig.crash()
+    assert kinds(rig, "c-1") == ["submitted", "restart", "locked"]
+    rig.set_priority("c-1", 0)
+    assert kinds(rig, "c-1")[3:] == ["held", "unlocked"]
+
+
 def test_after_a_restart_attempts_are_known_and_the_gap_is_told() -> None:
     rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
     rig.submit(make_container(1), replace(make_container(2), created_at=rig.now))
