@@ -175,8 +175,7 @@ class Engine:
         reactor.begin(self.pool, now)
         self.ledger.begin(now)
         self.placing.history.began(self.placing.locked, now)
-        for container_id in sorted(self.ledger.containers):
-            container = self.ledger.containers[container_id]
+        for container_id, container in sorted(self.ledger.containers.items()):
             if container.cancel_requested:
                 self._cancel(container_id, now)
             elif container.priority == 0 and container.has_open_attempt:
