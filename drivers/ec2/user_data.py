@@ -47,7 +47,7 @@ _FAIL: Final = f"""_ls_fail() {{
 
 # Root is 0. The rule is for sockets of this machine; packets of containers have a network of their
 # own and end at the hop limit. Its protocol keeps systemd-networkd from removing it.
-_METADATA_RULES: Final = """
+METADATA_RULES: Final = """
 _ls_forbid() {
   [ "$1" -le "$2" ] || return 0
   _ls_rule="to 169.254.169.254/32 uidrange $1-$2 prohibit priority 99"
@@ -130,7 +130,7 @@ chown "$_ls_user" "$_ls_runner" && chmod 700 "$_ls_runner"
 
 # cloud-init gives root the key with a command that turns people away: sshd takes the first line of
 # a key, so that one goes.
-_LET_IN: Final = """
+LET_IN: Final = """
 _ls_home=$(getent passwd "$_ls_user" | cut -d: -f6)
 [ -n "$_ls_home" ] || _ls_fail "there is no user $_ls_user: correct ssh.user"
 _ls_keys=$_ls_home/.ssh/authorized_keys
@@ -202,7 +202,7 @@ def _every_boot(ssh_user: str, scratch: Scratch, *, metadata_for_all: bool) -> s
     """Return the script of every boot, which ends with an error when the instance is of no use."""
     pieces = [f"#!/bin/sh\numask 022\n{_FAIL}_ls_user={shlex.quote(ssh_user)}\n"]
     if not metadata_for_all:
-        pieces.append(_METADATA_RULES)
+        pieces.append(METADATA_RULES)
     match scratch.storage:
         case Storage.NONE:
             pass
@@ -235,7 +235,7 @@ def _first_boot(every_boot: str, init_command: str, public_key: str) -> str:
         "rm -f /run/longshore-init\n"
         '[ "$_ls_status" -eq 0 ] ||\n'
         '  echo "longshore: the init command ended with status $_ls_status" | tee /dev/console\n'
-        f"{_LET_IN}"
+        f"{LET_IN}"
         f": >{_READY}\n"
         "rm -f /etc/nologin\n"
     )
