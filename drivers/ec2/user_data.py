@@ -79,7 +79,7 @@ _ls_blank_disks() {
 `blkid` means that it looked and found nothing.
 """
 
-_SCRATCH: Final = f"""{BLANK_DISKS}
+SCRATCH: Final = f"""{BLANK_DISKS}
 _ls_stripe() {{
   command -v mdadm >/dev/null || _ls_fail \\
     "several disks make up its scratch: install mdadm, or set scratch.instance_store to false"
@@ -212,7 +212,7 @@ def _every_boot(ssh_user: str, scratch: Scratch, *, metadata_for_all: bool) -> s
                 f"_ls_bind {number} {shlex.quote(path)}\n"
                 for number, path in enumerate(scratch.directories, start=1)
             ]
-            pieces += [wanted, _SCRATCH, *binds]
+            pieces += [wanted, SCRATCH, *binds]
         case _:
             assert_never(scratch.storage)
     return "".join([*pieces, "exit 0\n"])
