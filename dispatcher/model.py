@@ -126,7 +126,7 @@ class Retries:
 
     At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" is
     every one), and, unless `exit_codes` is (), only with one of these; the first time at once, then
-    no sooner than `delay_s` after the one before.
+    no sooner than `delay_s`, and a second at least, after the one before.
     """
 
     most: int = 0

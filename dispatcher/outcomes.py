@@ -17,6 +17,7 @@ from dispatcher.moments import moment
 from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 
+_SHORTEST_DELAY_S = 1.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -74,9 +75,9 @@ def restart_due(container: Container) -> float | None:
 
     One that an overloaded instance refused waits longer each time, without a word from the user.
 
-    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s` after
-    the restart before at the earliest. None when it is not tried again, or did not fail. It follows
-    from the attempts alone, so that it is known after a crash too.
+    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s`, and a
+    second at least, after the restart before at the earliest. None when it is not tried again, or
+    did not fail. It follows from the attempts alone, so that it is known after a crash too.
     """
     last = container.attempts[-1] if container.attempts else None
     if last is not None and _is_overload(last):
@@ -89,7 +90,7 @@ def restart_due(container: Container) -> float | None:
     restarts = _restarts(container)
     if not restarts:
         return failed_at
-    return max(failed_at, restarts[-1] + container.spec.retries.delay_s)
+    return max(failed_at, restarts[-1] + _restart_delay_s(container))
 
 
 def longest_delay_s(container: Container) -> float:
@@ -97,7 +98,12 @@ def longest_delay_s(container: Container) -> float:
     refusals = sum(_is_overload(attempt) for attempt in container.attempts)
     if container.attempts and _is_overload(container.attempts[-1]):
         return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
-    return container.spec.retries.delay_s
+    return _restart_delay_s(container)
+
+
+def _restart_delay_s(container: Container) -> float:
+    """Return the least time between restarts: what fails at once must not keep us starting it."""
+    return max(_SHORTEST_DELAY_S, container.spec.retries.delay_s)
 
 
 def _is_overload(attempt: Attempt) -> bool:

@@ -58,7 +58,7 @@ class RetriesRequest(Request, frozen=True, kw_only=True):
     """Which failures are tried again: the program's, at most `max` times, and lost attempts.
 
     `exit_codes` are those that count, [] for all; after the first retry the next comes no sooner
-    than `delay_s` after the one before.
+    than `delay_s`, and a second at least, after the one before.
     """
 
     max: Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)] = 0

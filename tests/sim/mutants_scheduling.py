@@ -155,7 +155,7 @@ RESTARTS = (
         guard="from the second restart on the delay passes",
         fault=RETRIES,
         where="dispatcher.outcomes:restart_due",
-        old="return max(failed_at, restarts[-1] + container.spec.retries.delay_s)",
+        old="return max(failed_at, restarts[-1] + _restart_delay_s(container))",
         new="return failed_at",
     ),
     Mutant(

@@ -1,9 +1,9 @@
-"""What a new process counts of what an earlier one bought: each instance once."""
+"""What a new process makes of instances that an earlier one had and no listing shows yet."""
 
 from __future__ import annotations
 
 from dispatcher.model import SchedulerSettings
-from pool.messages import CreateInstance, Probe
+from pool.messages import CreateInstance, Probe, SignalAttempt, StartAttempt
 from pool.model import InstanceSeen
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
@@ -69,3 +69,63 @@ def test_what_is_listed_without_its_token_is_known_by_the_store() -> None:
     assert (worker.token, worker.secret) == (token, "secret")
     assert dict(rig.cloud["i-002"].tags)["longshore-token"] == token, "it is written again"
     assert instances(rig) == 2
+
+
+# ---- what runs there -----------------------------------------------------------------------------
+
+
+def crashed_while_one_runs() -> tuple[Rig, InstanceSeen]:
+    """Return a rig after a crash, in which c-1 runs on i-001, which no listing shows."""
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_containers=1))
+    rig.submit(make_container(1))
+    hidden = rig.cloud.pop("i-001")
+    on_it = rig.on_instance["i-001"]
+    rig.crash()
+    rig.on_instance["i-001"] = on_it
+    assert list(rig.engine.pool.missing) == ["i-001"]
+    return rig, hidden
+
+
+def test_what_runs_where_no_listing_shows_runs_until_the_listings_had_their_time() -> None:
+    rig, hidden = crashed_while_one_runs()
+    rig.submit(make_container(2))
+    rig.advance(20)
+    assert rig.states() == {"c-1": "running", "c-2": "queued"}, "it counts as running"
+    rig.cloud["i-001"] = hidden
+    rig.advance(5)
+    assert rig.engine.pool.workers["i-001"].attempts.keys() == {"c-1-1"}
+    assert last_commands(rig, StartAttempt) == []
+    rig.exit("c-1-1")
+    assert rig.states() == {"c-1": "succeeded", "c-2": "running"}
+
+
+def test_a_cancel_reaches_it_when_a_listing_shows_it() -> None:
+    rig, hidden = crashed_while_one_runs()
+    rig.cancel("c-1")
+    rig.advance(10)
+    assert rig.states() == {"c-1": "running"}, "it may run"
+    assert last_commands(rig, SignalAttempt) == [], "there is nobody to tell"
+    rig.cloud["i-001"] = hidden
+    rig.advance(5)
+    assert [(s.attempt_id, s.signal) for s in last_commands(rig, SignalAttempt)][:1] == [
+        ("c-1-1", "TERM")
+    ]
+
+
+def test_a_cancel_holds_when_it_never_shows() -> None:
+    rig, _ = crashed_while_one_runs()
+    rig.cancel("c-1")
+    rig.advance(35)
+    assert rig.states() == {"c-1": "cancelled"}
+    assert rig.created_types() == []
+
+
+def test_a_priority_of_0_holds_it_back_when_it_never_shows() -> None:
+    rig, _ = crashed_while_one_runs()
+    rig.set_priority("c-1", 0)
+    rig.advance(35)
+    assert rig.states() == {"c-1": "queued"}
+    rig.advance(100)
+    assert rig.created_types() == []
+    rig.set_priority("c-1", 5)
+    assert rig.states() == {"c-1": "running"}

@@ -77,6 +77,18 @@ def test_pitfall_a_container_that_fails_within_the_delay_is_still_restarted_when
         assert len(started(rig)) == number + 1, "it fails at once, and none is dropped"
 
 
+def test_what_fails_at_once_and_has_no_delay_is_started_once_a_second() -> None:
+    rig = rig_with(retrying(most=100, delay_s=0.0))
+    rig.exit("c-1-1", 1)
+    assert len(started(rig)) == 2, "the first restart comes at once"
+    for number in range(2, 12):
+        rig.exit(f"c-1-{number}", 1)
+        rig.advance(0.99)
+        assert len(started(rig)) == number
+        rig.advance(0.01)
+        assert len(started(rig)) == number + 1
+
+
 def test_what_fails_after_the_delay_is_restarted_at_once() -> None:
     rig = rig_with(retrying())
     rig.exit("c-1-1", 1)
@@ -317,12 +329,13 @@ def test_a_failure_after_the_clock_was_set_back_makes_it_wait_no_longer_than_the
     assert started(rig) == ["c-1-3"]
 
 
-def test_a_clock_that_was_set_back_does_not_hold_back_what_has_no_delay() -> None:
+def test_a_clock_that_was_set_back_holds_what_has_no_delay_back_for_a_second() -> None:
     rig = rig_with(retrying(most=3, delay_s=0.0))
     rig.exit("c-1-1", 1)
     rig.now -= 900
     rig.crash()
     rig.exit("c-1-2", 1)
+    rig.advance(1)
     assert started(rig) == ["c-1-3"]
 
 
