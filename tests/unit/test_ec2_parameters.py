@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from drivers.ec2.driver import DRIVER
-from drivers.ec2.parameters import Ec2Parameters, check
+from drivers.ec2.parameters import Ec2Parameters, Ec2RootVolume, Ec2Scratch, check
 from drivers.errors import ConfigError
 from drivers.interface import InstanceSet, PowersOff, Prices, QuotaGroups, WarnsOfInterruption
 from drivers.registry import DriverContext, driver
@@ -144,3 +145,17 @@ def test_making_it_tells_what_boto3_finds_wrong(
     with pytest.raises(ConfigError) as caught:
         DRIVER.make(made(**fields), driver_context)
     assert [where for where, _ in caught.value.problems] == [path]
+
+
+def test_the_example_explains_every_parameter_with_its_default() -> None:
+    text = Path(__file__).parents[2].joinpath("config.example.yml").read_text(encoding="utf-8")
+    block = text.partition("#   name: ec2\n#   parameters:\n")[2].partition("\n\n")[0]
+    shown = yaml.safe_load("\n".join(line.removeprefix("#") for line in block.splitlines()))
+    assert shown == msgspec.json.decode(msgspec.json.encode(Ec2Parameters()))
+
+
+def test_the_page_explains_every_parameter() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "ec2.md").read_text(encoding="utf-8")
+    structs = (Ec2Parameters, Ec2Scratch, Ec2RootVolume)
+    names = [each.name for struct in structs for each in msgspec.structs.fields(struct)]
+    assert [name for name in names if f"`{name}`" not in page and f".{name}`" not in page] == []
