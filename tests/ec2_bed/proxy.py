@@ -62,7 +62,7 @@ class Proxy:
         self._keys: dict[str, str] = {}
         self._whole: dict[tuple[tuple[str, str], ...], Element] = {}
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._release = threading.Event()
         self._http = urllib3.PoolManager(maxsize=8, retries=False)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
@@ -76,14 +76,16 @@ class Proxy:
 
     def close(self) -> None:
         """Stop answering, and wait for what is being answered."""
-        self._closing.set()
+        self._release.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
         self._http.clear()
 
     def forget(self) -> None:
-        """Forget what calls there were."""
+        """Forget what calls there were, and let go of those that wait for a late answer."""
+        self._release.set()
+        self._release = threading.Event()
         self.plan.clear()
         self.tokens.clear()
         self._listings.clear()
@@ -110,7 +112,7 @@ class Proxy:
         if fault.kind is Kind.ERROR_AFTER:
             return _refusal(fault)
         if fault.kind is Kind.LATE_ANSWER:
-            self._closing.wait(fault.delay_s)
+            self._release.wait(fault.delay_s)
         raise NoAnswer
 
     def _done(
@@ -271,7 +273,7 @@ class Proxy:
                     self.end_headers()
                     self.wfile.write(content)
                 except (BrokenPipeError, ConnectionResetError):
-                    # Nobody waits for it any more, as a test with a late answer wants it.
+                    # A client that was killed waits for nothing.
                     self.close_connection = True
 
         return Handler
