@@ -143,6 +143,16 @@ def test_full_by_number_of_containers_is_told_as_such() -> None:
     assert dict(waiting(rig, "c-2").instances.exhausted) == {"containers": 1}
 
 
+def test_of_two_with_equal_room_one_may_be_full_by_number_too() -> None:
+    settings = SchedulerSettings(max_instances=2, max_containers_per_instance=2)
+    rig = Rig(make_type(2), settings=settings)
+    rig.submit(make_container(1, cpus=2), make_container(2), make_container(3))
+    rig.advance(30)
+    rig.submit(make_container(4))
+    exhausted = dict(waiting(rig, "c-4").instances.exhausted)
+    assert exhausted == {"containers": 1, "cpus": 2, "memory": 2}
+
+
 def test_position_and_class_count_all_that_wait_before_it() -> None:
     rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=1))
     rig.submit(make_container(1, cpus=2, priority=900))

@@ -32,7 +32,7 @@ def test_a_first_listing_that_fails_says_why_and_so_do_those_who_wait() -> None:
     assert reason.message.endswith(f"listing is in; the last try failed: {REFUSED}")
     rig.silent.discard(ListInstances)
     rig.advance(10)
-    assert problems(rig) == []
+    assert (problems(rig), rig.engine.pool.listing_problem) == ([], "")
 
 
 def test_later_listings_that_fail_say_how_many_and_why() -> None:
@@ -48,8 +48,10 @@ def test_who_may_list_but_not_create_is_told_until_a_create_succeeds() -> None:
     rig.create_error = lambda _command: CloudAuthError("expired")
     rig.submit(make_container(1))
     assert problems(rig) == [f"the last create failed: {REFUSED}"]
-    rig.advance(30)
+    rig.cancel("c-1")
+    rig.advance(100)
     assert problems(rig) == [f"the last create failed: {REFUSED}"]
+    rig.submit(make_container(2))
     rig.create_error = lambda _command: None
     rig.advance(120)
     assert problems(rig) == []

@@ -52,6 +52,7 @@ def test_a_reason_is_kept_when_it_becomes_another_and_not_when_a_number_in_it_do
         (1.0, behind("c-1", full(3))),
         (2.0, behind("c-2", full(4))),
         (3.0, behind("c-2", why_held([short[0]])[0])),
+        (3.5, behind("c-2", why_held([other])[0])),
         (4.0, full(4)),
         (5.0, full(5)),
         (6.0, why_held([short[0]])[0]),
@@ -65,13 +66,14 @@ def test_a_reason_is_kept_when_it_becomes_another_and_not_when_a_number_in_it_do
     assert [(each.at, each.kind) for each in found] == [
         (1.0, "behind"),
         (3.0, "behind"),
+        (3.5, "behind"),
         (4.0, "at_quota"),
         (6.0, "creates_held"),
         (8.0, "creates_held"),
         (9.0, "creating"),
         (10.0, "creating"),
     ]
-    assert [each.behind for each in found[:3]] == ["c-1", "c-2", ""]
+    assert [each.behind for each in found[:3]] == ["c-1", "c-2", "c-2"]
 
 
 def test_a_reason_that_ended_before_a_container_came_is_not_its_reason() -> None:
