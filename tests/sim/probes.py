@@ -17,7 +17,7 @@ LONGEST_LIST_S = 10.0
 class VirtualProbe:
     """One probe on its way; it goes from stage to stage until it has an outcome.
 
-    One that goes over the connection of a session ends with that.
+    One that goes over the connection of a session fails with that, unless its list is there.
     """
 
     def __init__(self, links: VirtualLinks, command: Probe) -> None:
@@ -114,6 +114,8 @@ class VirtualProbe:
             report=host.report(),
             boot_error=self._boot_error,
         )
+        # From here on it has all that it needs, and only what it tells may be late.
+        link.cut_probe = None
         late = self._around.dice.falls(self._around.faults.late_lists)
         longest_s = LONGEST_LIST_S * self._around.pace if late else 4 * LATENCY_S
         self._around.timeline.after(
