@@ -46,10 +46,16 @@ class ApiError(AssertionError):
 
 
 class DispatcherProcess:
-    """One `longshore serve` with its configuration in `directory`; start it again after a kill."""
+    """One `longshore serve` with its configuration in `directory`; start it again after a kill.
 
-    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+    `packages` are directories into which its user has installed packages.
+    """
+
+    def __init__(
+        self, directory: Path, config: dict[str, Any], *, packages: Sequence[Path] = ()
+    ) -> None:
         self.directory = directory
+        self._python_path = os.pathsep.join(map(str, [_ROOT, *packages]))
         self.config_path = directory / "longshore.yml"
         settings = {"listen": "127.0.0.1:0", "data_dir": str(directory / "data"), **config}
         directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +105,7 @@ class DispatcherProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dispatcher", "serve", "-c", str(self.config_path)],
                 cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -103,8 +103,10 @@ def test_good_parameters_have_no_problems(values: dict[str, Any]) -> None:
             {"provider": "openstack"},
             ["key", "secret", "options.ex_force_auth_url", "options.ex_tenant_name"],
         ),
-        (OPENSTACK | {"options": {**OPENSTACK["options"], "api_version": "1.1"}},
-         ["options.api_version"]),
+        (
+            OPENSTACK | {"options": {**OPENSTACK["options"], "api_version": "1.1"}},
+            ["options.api_version"],
+        ),
         ({"provider": "gce"}, ["key", "secret", "location", "options.project"]),
         (GCE | {"networks": ("a", "b")}, ["networks"]),
         (GCE | {"security_groups": ("a",)}, ["security_groups"]),
@@ -113,12 +115,16 @@ def test_good_parameters_have_no_problems(values: dict[str, Any]) -> None:
             DIGITAL_OCEAN | {"networks": ("a",), "options": {"timeout": 1}},
             ["options.timeout", "networks"],
         ),
-        (DIGITAL_OCEAN | {"create_options": {"name": "x", "ex_user_data": "y"}},
-         ["create_options.ex_user_data", "create_options.name"]),
-        (OPENSTACK | {"secret_options": {"ex_tenant_name": "x"}},
-         ["secret_options.ex_tenant_name"]),
+        (
+            DIGITAL_OCEAN | {"create_options": {"name": "x", "ex_user_data": "y"}},
+            ["create_options.ex_user_data", "create_options.name"],
+        ),
+        (
+            OPENSTACK | {"secret_options": {"ex_tenant_name": "x"}},
+            ["secret_options.ex_tenant_name"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_all_that_is_wrong_is_told_at_once(values: dict[str, Any], paths: list[str]) -> None:
     found = problems_of(LibcloudParameters(**values))
     assert [path for path, _ in found] == paths
