@@ -10,11 +10,9 @@ from pathlib import Path
 
 from dispatcher.config_model import Config
 from dispatcher.config_types import check_type
+from dispatcher.driver_parameters import check_driver
 from dispatcher.problems import Problems, member
 from dispatcher.store.sqlite import store_path
-from dispatcher.validation import decode_all
-from drivers.errors import ConfigError, InvalidRequest
-from drivers.registry import driver
 
 LOOPBACK_DRIVER = "loopback"
 KEY_NAME = "ssh_key"
@@ -31,6 +29,8 @@ def check(config: Config, sound: frozenset[str], problems: Problems) -> None:
     for section, look in _CHECKS.items():
         if section in sound:
             look(config, problems)
+    if "driver" in sound:
+        check_driver(config, with_types="instance_types" in sound, problems=problems)
     if {"driver", "instance_types"} <= sound:
         _check_types_for_driver(config, problems)
 
@@ -117,18 +117,6 @@ def _check_pool(config: Config, problems: Problems) -> None:
         )
 
 
-def _check_driver(config: Config, problems: Problems) -> None:
-    try:
-        wanted = driver(config.driver.name).parameters
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return
-    try:
-        decode_all(wanted, config.driver.parameters, "driver.parameters")
-    except InvalidRequest as error:
-        problems.extend(error.problems)
-
-
 def _check_instance_types(config: Config, problems: Problems) -> None:
     for name, each in config.instance_types.items():
         path = member("instance_types", name)
@@ -156,6 +144,5 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "data_dir": _check_directories,
     "ssh": _check_ssh,
     "pool": _check_pool,
-    "driver": _check_driver,
     "instance_types": _check_instance_types,
 }

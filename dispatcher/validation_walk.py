@@ -33,10 +33,29 @@ def walk(info: inspect.Type, value: Any, path: str, problems: Problems) -> None:
     Raises `ProblemsFull` when there are too many to be of use.
     """
     if isinstance(info, inspect.Metadata):
-        walk(info.type, value, path, problems)
+        if is_secret(info):
+            _walk_secret(info, value, path, problems)
+        else:
+            walk(info.type, value, path, problems)
         return
     walker: Callable[..., None] = _WALKERS.get(type(info), _walk_other)
     walker(info, value, path, problems)
+
+
+def is_secret(info: inspect.Type) -> bool:
+    """Return whether a value of this type is never shown (`drivers.interface.SECRET`)."""
+    return isinstance(info, inspect.Metadata) and (
+        bool((info.extra or {}).get("secret")) or is_secret(info.type)
+    )
+
+
+def _walk_secret(info: inspect.Metadata, value: Any, path: str, problems: Problems) -> None:
+    """Say what is wrong with a secret, but not what it is, even if it is a number."""
+    for place, what in _outcome(info.type, value, path):
+        wanted, cut, rest = what.partition(", not ")
+        hint = ": put it in quotes" if rest.endswith(": put it in quotes") else ""
+        told = wanted if cut else "is missing, or not what it must be"
+        problems.add(place, f"{told}{hint} (what it is now is a secret, and not shown)")
 
 
 def _walk_struct(info: inspect.StructType, value: Any, path: str, problems: Problems) -> None:

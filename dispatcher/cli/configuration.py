@@ -67,17 +67,31 @@ def check(*, config_path: str | None) -> None:
 
 @config.command()
 @config_option
+@click.option("--secrets", is_flag=True, help="Show what the driver's parameters keep secret, too.")
 @json_option
-def show(*, config_path: str | None, as_json: bool) -> None:
-    """Print the configuration as it takes effect, with defaults filled in."""
-    from dispatcher.config import plain  # noqa: PLC0415 - most commands need none
+def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
+    """Print the configuration as it takes effect, with defaults filled in.
 
-    effective = plain(load(config_path))
+    What the driver takes is explained in comments. Secrets are hidden.
+    """
+    from dispatcher.config import driver_parameters, plain  # noqa: PLC0415 - most commands need none
+    from dispatcher.driver_parameters import (  # noqa: PLC0415 - as above
+        explained_parameters,
+        shown_parameters,
+    )
+    from drivers.registry import driver  # noqa: PLC0415 - as above
+
+    loaded = load(config_path)
+    effective = plain(loaded)
+    parameters = shown_parameters(driver_parameters(loaded), secrets=secrets)
+    effective["driver"]["parameters"] = parameters
     if as_json:
         output.print_json(effective)
         return
     import yaml  # noqa: PLC0415 - slow to import, and only YAML needs it
 
+    for line in explained_parameters(driver(loaded.driver.name)):
+        click.echo(output.safe(f"# {line}".rstrip()))
     click.echo(yaml.safe_dump(effective, sort_keys=False, allow_unicode=True), nl=False)
 
 

@@ -191,6 +191,7 @@ def test_types_become_what_drivers_know(tmp_path: Path) -> None:
         write(
             tmp_path,
             {
+                "driver": {"name": "simulated"},
                 "instance_types": {
                     "small": {
                         **SMALL,
@@ -200,7 +201,7 @@ def test_types_become_what_drivers_know(tmp_path: Path) -> None:
                         "reserve": {"cpus": 0.25, "memory": "1GiB"},
                     },
                     "big": {**SMALL, "provider_type": "m7i", "preemptible": True},
-                }
+                },
             },
         )
     )
