@@ -101,6 +101,8 @@ class Proxy:
         action = query.get("Action", "")
         with self._lock:
             self.calls[action] += 1
+            if action == "RunInstances":
+                self.launches.append(query)
         fault = self.plan.take(action, query, lambda each: each.kind not in IN_LISTINGS)
         if fault is not None and fault.kind is Kind.ERROR:
             return _refusal(fault)
@@ -133,8 +135,6 @@ class Proxy:
                 return self._moto(headers, query)
 
     def _run(self, headers: dict[str, str], query: dict[str, str]) -> tuple[int, bytes]:
-        with self._lock:
-            self.launches.append(query)
         if "ClientToken" not in query:
             return 400, answers.error("MissingParameter", "the bed wants a ClientToken")
         compared = {key: value for key, value in query.items() if key not in _NOT_COMPARED}
