@@ -216,7 +216,7 @@ class Proxy:
         whole = {
             key: value for key, value in query.items() if key not in ("MaxResults", "NextToken")
         }
-        described = tuple(sorted(whole.items()))
+        described = (("region", _region(headers)), *sorted(whole.items()))
         with self._lock:
             known = self._whole.get(described)
         if known is None:
@@ -277,6 +277,12 @@ class Proxy:
                     self.close_connection = True
 
         return Handler
+
+
+def _region(headers: dict[str, str]) -> str:
+    """Return the region that a call is signed for."""
+    signed = {key.lower(): value for key, value in headers.items()}.get("authorization", "")
+    return "".join(signed.partition("Credential=")[2].split("/")[2:3])
 
 
 def _refusal(fault: Fault) -> tuple[int, bytes]:
