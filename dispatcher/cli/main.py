@@ -29,6 +29,7 @@ COMMANDS = {
     "instance": "dispatcher.cli.instances:instance",
     "leaks": "dispatcher.cli.leaks:leaks",
     "config": "dispatcher.cli.configuration:config",
+    "driver": "dispatcher.cli.drivers:driver",
     "version": "dispatcher.cli.server:version",
 }
 
