@@ -50,10 +50,11 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wait:
-    """From `at` on a class waits for `reason`; None for not at all."""
+    """From `at` on a class waits for `reason`, of a `kind`; None for not at all."""
 
     at: float
     reason: WaitReason | None
+    kind: tuple[str, ...] | None = None
 
 
 class History:
@@ -87,12 +88,18 @@ class History:
         """Note why each class waits after a pass; kept is what differs from the last word."""
         for key in self._waiting - waiting.keys():
             self._waits.add(key, _Wait(at=now, reason=None))
+        # Most classes wait for the very same reason, and most for the one of the last pass.
+        kinds: dict[int, tuple[str, ...]] = {}
         for key, reason in waiting.items():
             last = self._waits.last(key)
             known = last.reason if last is not None else None
-            if known is reason or (known is not None and known.kind == reason.kind):
+            if known is not None and known.message == reason.message and known.code == reason.code:
                 continue
-            self._waits.add(key, _Wait(at=now, reason=reason))
+            kind = kinds.get(id(reason))
+            if kind is None:
+                kind = kinds[id(reason)] = reason.kind
+            if last is None or last.kind != kind:
+                self._waits.add(key, _Wait(at=now, reason=reason, kind=kind))
         self._waiting = set(waiting)
 
     def began(self, locked: Collection[str], now: float) -> None:
