@@ -90,6 +90,15 @@ class SimulatedBed:
         finally:
             self._model.faults, self._model.limits = faults, limits
 
+    @contextmanager
+    def faulty(self, faults: SimulatedFaults) -> Iterator[None]:
+        """Have other things go wrong in the cloud than a `Cause`."""
+        before, self._model.faults = self._model.faults, faults
+        try:
+            yield
+        finally:
+            self._model.faults = before
+
     def make_foreign(self) -> str:
         """Create an instance of somebody else's."""
         self._foreign += 1
