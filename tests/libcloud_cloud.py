@@ -14,7 +14,7 @@ import shlex
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,14 @@ class _Machine:
 class SshdCloud:
     """The account of one test: its nodes, and the trouble that it makes on demand.
 
-    `key` is what Libcloud's driver is made with, `port` that of all SSH servers.
+    `key` is what Libcloud's driver is made with, `port` that of all SSH servers. With a `meeting`,
+    every listing waits there for another one.
     """
 
     def __init__(self, directory: Path) -> None:
         self.key = secrets.token_hex(8)
         self.creates: list[dict[str, Any]] = []
+        self.meeting: threading.Barrier | None = None
         self._directory = directory
         self._machines: dict[str, _Machine] = {}
         self._lock = threading.RLock()
@@ -135,6 +137,9 @@ class SshdCloud:
     def machines(self) -> list[_Machine]:
         """Return the machines, twice when that is the trouble."""
         self.call("listing")
+        if self.meeting is not None:
+            with suppress(threading.BrokenBarrierError):
+                self.meeting.wait()
         with self._lock:
             found = [machine for _, machine in sorted(self._machines.items())]
         return found * (2 if self._trouble is Cause.DUPLICATES else 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,31 @@ def test_a_lost_answer_leaves_a_node_that_its_name_tells(
     (listed,) = instances.instances({CLUSTER_TAG: TAGS[CLUSTER_TAG]})
     assert dict(listed.tags) == {**TAGS, TOKEN_TAG: token}
     assert not caplog.records
+    instances.close()
+
+
+def test_creates_with_one_token_at_once_do_not_miss_each_other(
+    cloud: SshdCloud, tmp_path: Path
+) -> None:
+    instances = opened(cloud, tmp_path)
+    # Who lists waits a second for another: two creates would both see that there is nothing.
+    cloud.meeting = threading.Barrier(2, timeout=1.0)
+    with ThreadPoolExecutor(2) as threads:
+        ids = set(threads.map(lambda _: create(instances, "a1"), range(2)))
+    assert len(ids) == len(cloud.creates) == 1
+    instances.close()
+
+
+def test_a_second_create_changes_no_tag_that_was_set_since(
+    cloud: SshdCloud, tmp_path: Path
+) -> None:
+    instances = opened(cloud, tmp_path)
+    create(instances, "a1")
+    (instance,) = instances.instances({})
+    instance.set_tags({"longshore-type": "another"})
+    create(instances, "a1")
+    (instance,) = instances.instances({})
+    assert instance.tags["longshore-type"] == "another"
     instances.close()
 
 

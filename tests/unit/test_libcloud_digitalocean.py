@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from drivers.errors import (
@@ -17,8 +18,10 @@ from drivers.errors import (
     RateLimitError,
 )
 from drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from drivers.libcloud_driver.clients import Clients
 from drivers.libcloud_driver.naming import plain_tags
 from drivers.libcloud_driver.parameters import LibcloudParameters
+from drivers.libcloud_driver.providers import provider_of
 from tests.canned_cloud import CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, TOKEN, create, opened
 from tests.libcloud_cloud import parts_of
@@ -127,3 +130,22 @@ def test_what_an_answer_of_digitalocean_to_a_create_means(  # noqa: PLR0917 - a 
     with opened(digital_ocean, tmp_path) as made, pytest.raises(CloudError) as caught:
         create(made)
     assert type(caught.value) is error
+
+
+def test_requests_have_a_time_limit_and_connections_are_closed(
+    cloud: CannedCloud, tmp_path: Path, digital_ocean: LibcloudParameters
+) -> None:
+    cloud.answer(f"GET {DROPLETS}", {"droplets": [], "links": {}})
+    parameters = msgspec.structs.replace(digital_ocean, timeout_s=7.0)
+    clients = Clients(parameters, provider_of("digitalocean"), tmp_path)
+    with clients.borrowed() as driver:
+        driver.list_nodes()
+        connection: Any = driver.connection
+        session = connection.connection.session
+        assert session.timeout == 7.0
+    pools = session.get_adapter(cloud.url).poolmanager.pools
+    assert len(pools) == 1
+    with clients.borrowed() as again:
+        assert again is driver, "nobody else had it"
+    clients.close()
+    assert len(pools) == 0
