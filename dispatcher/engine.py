@@ -295,11 +295,11 @@ class Engine:
             case AttemptRunning():
                 ledger.running(notice.attempt_id, now)
             case AttemptEnded():
-                ledger.ended(notice.attempt_id, notice.exit, now)
+                ledger.ended(notice, now)
             case AttemptMissing():
                 ledger.missing(notice, now)
             case AttemptLost():
-                ledger.lost(notice.attempt_id, notice.message, now)
+                ledger.lost(notice, now)
             case AttemptLogComplete():
                 ledger.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)

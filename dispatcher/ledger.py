@@ -22,8 +22,9 @@ from dispatcher.model import (
     resources_of,
 )
 from dispatcher.outcomes import (
+    INTERRUPTED,
     final_reason,
-    judge_exit,
+    judge_end,
     longest_delay_s,
     may_try_again,
     restart_due,
@@ -38,8 +39,8 @@ from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
-from pool.model import AttemptExit, Worker
-from pool.notices import AttemptMissing
+from pool.model import Worker
+from pool.notices import AttemptEnded, AttemptLost, AttemptMissing
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 _OUTCOME_STATES = {
@@ -233,13 +234,14 @@ class Ledger:
         self.changes.append(SaveAttempt(attempt=attempt))
         return attempt.id
 
-    def ended(self, attempt_id: str, how: AttemptExit, now: float) -> None:
+    def ended(self, notice: AttemptEnded, now: float) -> None:
         """Note how an attempt ended on its instance, and what becomes of its container."""
-        found = self.of_attempt(attempt_id)
+        found = self.of_attempt(notice.attempt_id)
         if found is None:
             return
+        how = notice.exit
         container, attempt = found
-        outcome, reason = self._judge(container, how)
+        outcome, reason = judge_end(container, how, interrupted=notice.interrupted)
         started_at, finished_at = when_it_ran(attempt, how, now)
         container = replace(container, started_at=first_start(container, started_at))
         attempt = replace(
@@ -252,30 +254,25 @@ class Ledger:
         )
         self.unreleased[attempt.id] = self._close(container, attempt, outcome, reason, now)
 
-    def _judge(
-        self, container: Container, how: AttemptExit
-    ) -> tuple[AttemptOutcome, Reason | None]:
-        ending = container.attempts[-1].ending
-        if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
-            return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
-        if ending is AttemptOutcome.PREEMPTED:
-            return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
-        return judge_exit(container, how)
-
     def missing(self, notice: AttemptMissing, now: float) -> None:
         """Note that an attempt is not where it was placed: refused, or it never began there."""
         never = "overloaded" if notice.overloaded else "never_started"
-        self._gone(notice.attempt_id, notice.message, now, refused=notice.refused, never=never)
+        self._gone(notice, now, refused=notice.refused, never=never)
 
-    def lost(self, attempt_id: str, message: str, now: float) -> None:
+    def lost(self, notice: AttemptLost, now: float) -> None:
         """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
-        self._gone(attempt_id, message, now)
+        self._gone(notice, now)
 
     def _gone(
-        self, attempt_id: str, message: str, now: float, *, refused: bool = False, never: str = ""
+        self,
+        of: AttemptMissing | AttemptLost,
+        now: float,
+        *,
+        refused: bool = False,
+        never: str = "",
     ) -> None:
         """Close an attempt of which there is no exit; `never` is its code if it never ran."""
-        found = self.of_attempt(attempt_id)
+        found, message = self.of_attempt(of.attempt_id), of.message
         if found is None:
             return
         container, attempt = found
@@ -288,6 +285,9 @@ class Ledger:
             self._close(container, attempt, AttemptOutcome.FAILED, reason, now)
         elif attempt.ending is AttemptOutcome.PREEMPTED:
             reason = Reason(code="held", message=message)
+            self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
+        elif of.interrupted:
+            reason = Reason(code=INTERRUPTED, message=message)
             self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
         else:
             code = "lost" if not never or attempt.started_at else never

@@ -107,6 +107,11 @@ def lives(counted: Statistics) -> Iterator[Metric]:
     for state, number in counted.disappeared.items():
         gone.add_metric((state.value,), number)
     yield from (boots, gone)
+    yield CounterMetricFamily(
+        "longshore_interruption_notices",
+        "Preemptible instances that said that their cloud takes them back.",
+        value=counted.interruptions,
+    )
     yield histogram(
         "longshore_instance_time_to_ssh_seconds",
         "From when an instance that we launched appeared until it proved its host key.",

@@ -17,7 +17,13 @@ from dispatcher.moments import moment
 from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 
+INTERRUPTED = "interrupted"
+"""The code of what the cloud ended by taking the instance back, with notice."""
+
+_TAKEN_BACK = "the cloud took its instance back"
 _SHORTEST_DELAY_S = 1.0
+_INTERRUPTION_FIRST_S = 1.0
+_INTERRUPTION_MOST_S = 60.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -43,6 +49,20 @@ def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, 
             return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)
         case _:
             assert_never(how.kind)
+
+
+def judge_end(
+    container: Container, how: AttemptExit, *, interrupted: bool
+) -> tuple[AttemptOutcome, Reason | None]:
+    """Return what an exit means, also one that we or the cloud asked for, and why."""
+    ending = container.attempts[-1].ending
+    if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
+        return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
+    if ending is AttemptOutcome.PREEMPTED:
+        return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
+    if interrupted:
+        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
+    return judge_exit(container, how)
 
 
 def when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
@@ -73,14 +93,15 @@ def was_placed(container: Container, attempt_id: str, worker_id: str) -> bool:
 def restart_due(container: Container) -> float | None:
     """Return when a container whose latest attempt failed is started again, by its `retries`.
 
-    One that an overloaded instance refused waits longer each time, without a word from the user.
+    One that an overloaded instance refused, or whose instances the cloud takes back one after the
+    other, waits longer each time, without a word from the user.
 
     In seconds since the epoch: at once (when it failed) for the first time, else `delay_s`, and a
     second at least, after the restart before at the earliest. None when it is not tried again, or
     did not fail. It follows from the attempts alone, so that it is known after a crash too.
     """
     last = container.attempts[-1] if container.attempts else None
-    if last is not None and _is_overload(last):
+    if last is not None and (_is_overload(last) or _interruptions(container) > 1):
         return (last.finished_at or last.created_at) + longest_delay_s(container)
     if last is None or last.outcome is not AttemptOutcome.FAILED:
         return None
@@ -95,6 +116,9 @@ def restart_due(container: Container) -> float | None:
 
 def longest_delay_s(container: Container) -> float:
     """Return for how many seconds a container is held back at most after its latest attempt."""
+    interruptions = _interruptions(container)
+    if interruptions:
+        return doubled_s(_INTERRUPTION_FIRST_S, interruptions - 2, _INTERRUPTION_MOST_S)
     refusals = sum(_is_overload(attempt) for attempt in container.attempts)
     if container.attempts and _is_overload(container.attempts[-1]):
         return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
@@ -104,6 +128,16 @@ def longest_delay_s(container: Container) -> float:
 def _restart_delay_s(container: Container) -> float:
     """Return the least time between restarts: what fails at once must not keep us starting it."""
     return max(_SHORTEST_DELAY_S, container.spec.retries.delay_s)
+
+
+def _interruptions(container: Container) -> int:
+    """Return how many of the latest attempts in a row ended since the cloud took an instance."""
+    number = 0
+    for attempt in reversed(container.attempts):
+        if attempt.reason is None or attempt.reason.code != INTERRUPTED:
+            break
+        number += 1
+    return number
 
 
 def _is_overload(attempt: Attempt) -> bool:
@@ -141,6 +175,9 @@ def restart_reason(container: Container, due: float) -> WaitReason:
     why = last.reason
     if _is_overload(last):
         message = f"it is started again at {moment(due)}: its instance was overloaded"
+        return WaitReason(code="restart_delay", message=message, until=due)
+    if why is not None and why.code == INTERRUPTED:
+        message = f"it is started again at {moment(due)}: {why.message}, as before"
         return WaitReason(code="restart_delay", message=message, until=due)
     if why is not None and why.code == "exit_code":
         what = f"exited with {last.exit_code}"

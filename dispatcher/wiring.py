@@ -32,7 +32,13 @@ from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import ConfigError
-from drivers.interface import InstanceSet, InstanceType, PowersOff, QuotaGroups
+from drivers.interface import (
+    InstanceSet,
+    InstanceType,
+    PowersOff,
+    QuotaGroups,
+    WarnsOfInterruption,
+)
 from drivers.registry import DriverContext, driver
 from pool.bundle import build_runner
 from pool.clock import SteadyClock
@@ -208,6 +214,7 @@ class Server:
             heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
             orphan_timeout_s=config.pool.orphan_timeout_s,
             power_off_command=power_off,
+            interruption_watch=_interruption_watch(instance_set),
         )
         cloud = CloudCalls(
             instance_set,
@@ -327,10 +334,23 @@ def _call_soon(
 def _power_off_command(instance_set: InstanceSet) -> str:
     """Return what ends an instance's billing from within, "" when the driver knows nothing."""
     command = instance_set.power_off_command() if isinstance(instance_set, PowersOff) else ""
+    return _checked_command(command, "power-off command")
+
+
+def _interruption_watch(instance_set: InstanceSet) -> str:
+    """Return what waits on an instance for the word that it is taken back, "" for nothing."""
+    command = ""
+    if isinstance(instance_set, WarnsOfInterruption):
+        command = instance_set.interruption_watch()
+    return _checked_command(command, "watch for notices")
+
+
+def _checked_command(command: str, what: str) -> str:
+    """Return a driver's command for its instances; raises `ConfigError` if no runner takes it."""
     fault = fault_of_command(command)
     if fault:
         remedy = "take another version of the driver, and tell its authors"
-        raise ConfigError([("driver.name", f"its power-off command {fault}; {remedy}")])
+        raise ConfigError([("driver.name", f"its {what} {fault}; {remedy}")])
     return command
 
 

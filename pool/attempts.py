@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle, stillborn
+from pool import idle, interruption, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -162,6 +162,7 @@ def missing(
                 message=message,
                 refused=refused,
                 overloaded=overloaded,
+                interrupted=interruption.explains_loss(worker),
             )
         )
 
@@ -247,7 +248,12 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         if worker is not None:
             worker.unreleased.add(attempt.id)
         core.notices.append(
-            AttemptEnded(attempt_id=attempt.id, worker_id=attempt.worker_id, exit=how)
+            AttemptEnded(
+                attempt_id=attempt.id,
+                worker_id=attempt.worker_id,
+                exit=how,
+                interrupted=interruption.explains_exit(worker, how),
+            )
         )
     if worker is not None:
         if how.kind in _RAN:

@@ -135,6 +135,9 @@ class _Nobody(LinkListener):
     def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
         """Hear of a loss: the next check tells of it."""
 
+    def interrupted(self, worker_id: str, at: str) -> None:
+        """Hear that an instance is taken back: the next check tells of it."""
+
     def broken(self, worker_id: str, message: str) -> None:
         """Hear that an instance is broken: the next check tells of it."""
 

@@ -347,7 +347,7 @@ class PoolCore:
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
-            self.lose_attempt(attempt, why)
+            self.lose_attempt(attempt, why, interrupted=bool(worker.interruption))
         self._let_go_of_launch(worker)
         self.notices.append(
             WorkerGone(
@@ -364,13 +364,17 @@ class PoolCore:
         """
         self.timers.set(TimerKind.KEY, instance_id, now + _KEY_KEPT_S)
 
-    def lose_attempt(self, attempt: PoolAttempt, why: str) -> None:
-        """Give up an attempt whose instance is gone."""
+    def lose_attempt(self, attempt: PoolAttempt, why: str, *, interrupted: bool = False) -> None:
+        """Give up an attempt whose instance is gone; see `AttemptLost`."""
         self.forget_attempt(attempt.id)
         if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
-            self.notices.append(
-                AttemptLost(attempt_id=attempt.id, worker_id=attempt.worker_id, message=why)
+            lost = AttemptLost(
+                attempt_id=attempt.id,
+                worker_id=attempt.worker_id,
+                message=why,
+                interrupted=interrupted,
             )
+            self.notices.append(lost)
 
     def forget_attempt(self, attempt_id: str) -> None:
         """Drop an attempt's record and its timers; unknown is no error."""

@@ -90,12 +90,13 @@ def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
 def is_draining(worker: Worker) -> bool:
     """Return whether a worker is to go when nothing runs on it.
 
-    Because an admin wants it; or, unless it is held, because it is broken or its type is not
-    configured (any more). The latter are not written to its tags: they may not last.
+    Because an admin wants it; or, unless it is held, because it is broken, the cloud takes it back
+    or its type is not configured (any more). The latter are not written to its tags: they may not
+    last.
     """
     if worker.behavior is not IdleBehavior.RUN:
         return worker.behavior is IdleBehavior.DRAIN
-    return bool(worker.broken) or is_unrecognised(worker.type)
+    return bool(worker.broken or worker.interruption) or is_unrecognised(worker.type)
 
 
 def given_up(attempt: PoolAttempt) -> bool:

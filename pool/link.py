@@ -321,6 +321,7 @@ class WorkerLink:
             heartbeat_interval_s=settings.heartbeat_interval_s,
             heartbeat_timeout_s=settings.heartbeat_timeout_s,
             lease=self._lease.terms(),
+            interruption_watch=settings.interruption_watch,
         )
 
     def _runner_arguments(self) -> tuple[str, ...]:

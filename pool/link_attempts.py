@@ -14,7 +14,7 @@ import structlog
 from pool.model import AttemptExit, AttemptOrder
 from pool.session import Session
 from pool.session_requests import RequestFailed
-from pool.session_wire import Exited, Heartbeat, LogChunk, Push, Reply
+from pool.session_wire import Exited, Heartbeat, Interruption, LogChunk, Push, Reply
 
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +48,10 @@ class LinkListener(Protocol):
 
     def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
         """Hear that the session ended; `last_contact` is by the link's clock."""
+        ...
+
+    def interrupted(self, worker_id: str, at: str) -> None:
+        """Hear that the instance says when its cloud takes it back; once a session at most."""
         ...
 
     def broken(self, worker_id: str, message: str) -> None:
@@ -135,6 +139,8 @@ class AttemptFeed:
                     self._hear_exit(message.attempt_id, attempt, message.exit)
             case LogChunk():
                 self._hear_log(session, message)
+            case Interruption():
+                self._listener.interrupted(self._worker_id, message.at)
             case _:
                 assert_never(message)
 

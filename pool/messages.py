@@ -285,6 +285,14 @@ class LogComplete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionNoticed:
+    """An instance says that its cloud takes it back; `at` is when, as "2026-01-31T23:59:59Z"."""
+
+    worker_id: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenReported:
     """The runner says that its instance should get no more work."""
 
@@ -310,4 +318,5 @@ PoolEvent = (
     | AttemptExited
     | LogComplete
     | BrokenReported
+    | InterruptionNoticed
 )

@@ -161,7 +161,8 @@ class Worker:
     that hold resources here, `sharing` those of them that share one cpu, since they ask for none;
     `unreleased` those that ended but whose log is not complete yet.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
-    of itself at present, "" for nothing; `shown` says that a probe has shown what runs there.
+    of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
+    that is not known; `shown` says that a probe has shown what runs there.
     `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
     behavior that an admin gave it; `strikes` counts starts in a row that failed for a cause that
     lies with the instance, `flaps` sessions in a row that were lost soon after `attached_at`; it
@@ -202,6 +203,7 @@ class Worker:
     session_up: bool = False
     verdict: str = ""
     complaint: str = ""
+    interruption: str = ""
     shown: bool = False
     broken_at: float = 0.0
     last_error: str = ""

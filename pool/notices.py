@@ -52,18 +52,20 @@ class AttemptRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The attempt's exit is known."""
+    """The attempt's exit is known; `interrupted` when that is its cloud's doing."""
 
     attempt_id: str
     worker_id: str
     exit: AttemptExit
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptMissing:
     """The attempt is not on its worker, and no exit of it is; `refused` when the runner said no.
 
-    `overloaded` says that it did since too much runs there.
+    `overloaded` says that it did since too much runs there, `interrupted` that the cloud takes the
+    instance back.
     """
 
     attempt_id: str
@@ -71,15 +73,17 @@ class AttemptMissing:
     message: str
     refused: bool
     overloaded: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLost:
-    """The attempt's instance is gone."""
+    """The attempt's instance is gone; `interrupted` when its cloud had said that it takes it."""
 
     attempt_id: str
     worker_id: str
     message: str
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from pool import attempts, idle, launching, listing, probing
+from pool import attempts, idle, interruption, launching, listing, probing
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -14,6 +14,7 @@ from pool.messages import (
     CreateFailed,
     Destroyed,
     DestroyFailed,
+    InterruptionNoticed,
     Listed,
     ListingFailed,
     LogComplete,
@@ -77,6 +78,8 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             probing.on_session_lost(core, event, now)
         case BrokenReported():
             probing.on_broken(core, event, now)
+        case InterruptionNoticed():
+            interruption.on_noticed(core, event, now)
         case AttemptStarted():
             attempts.on_started(core, event, now)
         case StartRefused():

@@ -27,6 +27,7 @@ from pool.session_wire import (
     Exited,
     Heartbeat,
     Hello,
+    Interruption,
     LineSplitter,
     LogChunk,
     MalformedMessageError,
@@ -51,7 +52,8 @@ class SessionSettings:
     """What a session needs to know.
 
     A request without a reply fails after `request_timeout_s`; a start without one ends the session.
-    `lease` is what the hello asks for, None for none.
+    `lease` is what the hello asks for, None for none; `interruption_watch` is what waits on the
+    instance for the word that its cloud takes it back, "" for nothing.
     """
 
     cluster: str
@@ -62,6 +64,7 @@ class SessionSettings:
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
     lease: LeaseTerms | None = None
+    interruption_watch: str = ""
 
 
 class Stream(Protocol):
@@ -243,6 +246,8 @@ class Session:
         }
         if settings.lease is not None:
             hello["lease"] = settings.lease.fields()
+        if settings.interruption_watch:
+            hello["interruption_watch"] = settings.interruption_watch
         return encode_line(hello)
 
     def _await_hello(self, deadline: float) -> Hello:
@@ -322,7 +327,7 @@ class Session:
             match message:
                 case Reply():
                     self._answer(message)
-                case Exited() | LogChunk() | Heartbeat():
+                case Exited() | LogChunk() | Heartbeat() | Interruption():
                     self._listener.pushed(message)
                 case _:
                     raise MalformedMessageError("a second hello")

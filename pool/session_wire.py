@@ -86,6 +86,12 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     broken: Words = ""
 
 
+class Interruption(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="interruption"):
+    """The cloud takes the instance back at `at` ("2026-01-31T23:59:59Z")."""
+
+    at: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """What `runner list` prints."""
 
@@ -97,8 +103,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     broken: Words = ""
 
 
-Push = Exited | LogChunk | Heartbeat
-Message = Hello | Refused | Reply | Exited | LogChunk | Heartbeat
+Push = Exited | LogChunk | Heartbeat | Interruption
+Message = Hello | Refused | Reply | Exited | LogChunk | Heartbeat | Interruption
 
 _MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _LISTINGS: Final = msgspec.json.Decoder(Listing)

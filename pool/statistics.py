@@ -136,6 +136,7 @@ class Statistics:
         self.time_to_ssh_s = Histogram(LIFE_BOUNDS_S)
         self.time_to_ready_s = Histogram(LIFE_BOUNDS_S)
         self.time_to_disappear_s = Histogram(LIFE_BOUNDS_S)
+        self.interruptions = 0
         self._begun_at: dict[int, float] = {}
 
     def begun(self, commands: Iterable[PoolCommand], now: float) -> None:

@@ -12,6 +12,7 @@ import structlog
 from pool.messages import (
     AttemptExited,
     BrokenReported,
+    InterruptionNoticed,
     LogComplete,
     PoolEvent,
     ProbeFailed,
@@ -128,6 +129,9 @@ class WorkerReports:
                 self._held_back = event
             else:
                 self._post(event)
+
+    def interrupted(self, worker_id: str, at: str) -> None:
+        self._post(InterruptionNoticed(worker_id=worker_id, at=at))
 
     def broken(self, worker_id: str, message: str) -> None:
         self._post(BrokenReported(worker_id=worker_id, message=message))

@@ -53,6 +53,7 @@ class Recorder(LinkListener):
         self.complete: list[str] = []
         self.losses: list[tuple[float, str]] = []
         self.faults: list[str] = []
+        self.interruptions: list[str] = []
         self.gaps: list[tuple[str, int, int]] = []
         self.workers: set[str] = set()
 
@@ -74,6 +75,10 @@ class Recorder(LinkListener):
     def lost(self, worker_id: str, last_contact: float, reason: str) -> None:
         self.workers.add(worker_id)
         self.losses.append((last_contact, reason))
+
+    def interrupted(self, worker_id: str, at: str) -> None:
+        self.workers.add(worker_id)
+        self.interruptions.append(at)
 
     def broken(self, worker_id: str, message: str) -> None:
         self.workers.add(worker_id)

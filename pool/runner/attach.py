@@ -12,6 +12,7 @@ from pool.runner import launch, machine, wire
 from pool.runner.engines import Engine
 from pool.runner.handshake import Hello
 from pool.runner.inotify import GrowthListener
+from pool.runner.interruption import InterruptionWatch
 from pool.runner.launch import Launcher
 from pool.runner.lease import Lease, parse_suspended
 from pool.runner.logs import STREAMS, LogPump
@@ -76,20 +77,28 @@ class Session:
         selector.register(source, selectors.EVENT_READ, self._read_lines)
         selector.register(wakeup, selectors.EVENT_READ, self._read_signals)
         selector.register(fifo, selectors.EVENT_READ, self._read_exits)
+        watch = InterruptionWatch(
+            hello.interruption_watch, dict(os.environ), selector, self._interrupt
+        )
         try:
             self._lines = hello.lines
             self._live = {each.attempt_id: each for each in live}
             for line in hello.rest:
                 self._take(line)
-            self._serve(selector, growth, hello.heartbeat_interval_s)
+            self._serve(selector, growth, watch, hello.heartbeat_interval_s)
             self._output.flush()
         finally:
+            watch.close()
             selector.close()
             growth.close()
             os.close(fifo)
 
     def _serve(
-        self, selector: selectors.PollSelector, growth: GrowthListener, interval_s: float
+        self,
+        selector: selectors.PollSelector,
+        growth: GrowthListener,
+        watch: InterruptionWatch,
+        interval_s: float,
     ) -> None:
         heartbeat_at = burial_at = 0.0
         while not self._ended:
@@ -103,7 +112,9 @@ class Session:
             growth.tick(now)
             self._retry_kills()
             self._fill(selector)
+            watched_at = watch.tick(now)
             due = [heartbeat_at]
+            due += [] if watched_at is None else [watched_at]
             due += [burial_at] if self._live else []
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []
@@ -177,6 +188,11 @@ class Session:
             if attempt_id in self._live:
                 self._launcher.bury(self._live[attempt_id])
                 self._check(attempt_id)
+
+    def _interrupt(self, at: str) -> None:
+        """Push when the cloud takes the instance back, and what there is of logs before that."""
+        self._output.push({"type": "interruption", "at": at})
+        self._pump.grew(None)
 
     def _heartbeat(self) -> None:
         if self._output.paced:

@@ -10,6 +10,7 @@ import time
 from typing import Any, NamedTuple
 
 from pool.runner import machine, wire
+from pool.runner.interruption import parse_watch
 from pool.runner.lease import Terms, parse_terms
 from pool.runner.spool import Spool
 from pool.runner.wire import ProtocolError, Refusal
@@ -27,6 +28,7 @@ class Hello(NamedTuple):
     epoch: int
     heartbeat_interval_s: float
     lease: Terms | None
+    interruption_watch: str
     lines: wire.LineBuffer
     rest: list[bytes]
 
@@ -53,7 +55,8 @@ def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Hello:
         raise ProtocolError("the first line is no hello")
     _check(message, cluster=cluster, runner_sha256=runner_sha256)
     epoch, terms = wire.count_field(message, "epoch"), parse_terms(message.get("lease"))
-    return Hello(epoch, _interval_s(message), terms, lines, complete[1:])
+    watch = parse_watch(message.get("interruption_watch"))
+    return Hello(epoch, _interval_s(message), terms, watch, lines, complete[1:])
 
 
 def _check(message: dict[str, Any], *, cluster: str, runner_sha256: str) -> None:

@@ -269,7 +269,7 @@ def test_between_sessions_somebody_watches_as_long_as_a_job_lives(runner: Runner
     assert stat_fields(watching)[3] == str(watching), "it leads a session of its own"
     os.kill(supervisor, signal.SIGKILL)
     eventually(lambda: not alive(watching))
-    assert not alive(job)
+    eventually(lambda: not alive(job))
     again, hello = runner.attach()
     assert hello["attempts"][0]["exit"]["kind"] == "lost"
     assert again.close() == 0
