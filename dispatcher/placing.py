@@ -12,7 +12,7 @@ from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
-from dispatcher.planner import reasons
+from dispatcher.planner import plan_check, reasons
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
@@ -105,7 +105,9 @@ class Placing:
         try:
             classes = self.refresh(now)
             budget = self._budget(classes)
-            decided = plan(self._view(classes, budget, now))
+            view = self._view(classes, budget, now)
+            decided = plan(view)
+            plan_check.check(view, decided)
         except Exception as error:  # noqa: BLE001 - a bug in there must not end the dispatcher
             self._survive(error)
             return

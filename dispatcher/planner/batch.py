@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -11,7 +11,8 @@ from dispatcher.model import WaitReason
 from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.buying import Buyer, Demand, Outlook
-from dispatcher.planner.limits import Line, Plan, Refusal, View
+from dispatcher.planner.deeds import Deed
+from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queue import ClassKey
@@ -29,17 +30,6 @@ class _Step(Enum):
     STOP = "everybody from here on waits"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Deed:
-    """Something decided for a container (or several from it on), so that it can be undone."""
-
-    order: Order
-    line: Line
-    slot: Slot
-    number: int
-    is_start: bool = False
-
-
 @dataclass(slots=True)
 class _Pass:
     view: View
@@ -47,10 +37,11 @@ class _Pass:
     outlook: Outlook
     heads: list[tuple[Order, str, int]] = field(default_factory=list)
     demands: list[Demand] = field(default_factory=list)
-    deeds: list[_Deed] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
     stopped_by: tuple[str, WaitReason] | None = None
+    by_turns: bool = False
     room_came_free: bool = False
     refusals: dict[ClassKey, Refusal] = field(default_factory=dict)
 
@@ -102,10 +93,14 @@ class _Pass:
     def _give(self, order: Order, container_id: str, line: Line, slot: Slot) -> _Step:
         need = line.request_class.need(slot.type)
         self._spend(line, slot, 1)
-        deed = _Deed(order=order, line=line, slot=slot, number=1)
-        if slot.kind is SlotKind.READY:
-            deed.is_start = True
+        deed = Deed(order=order, line=line, slot=slot, number=1, first=line.position)
+        deed.is_start = slot.kind is SlotKind.READY
+        if deed.is_start:
             self.view.fleet.take(slot, need)
+            if line.claims:
+                # Money came free since a higher one took a claim, which is left to this one.
+                number = len(line.starts)
+                ((_, container_id),) = line.request_class.span(number, number + 1)
             line.starts.append((container_id, slot))
             self.give_surplus_up(line, starting=1)
         else:
@@ -118,15 +113,23 @@ class _Pass:
         """Let the next containers of a class have what was claimed for it before."""
         slot, number = line.kept.pop()
         waiting = len(line.request_class) - line.position
-        used = min([waiting, number, *self._most(line)])
-        used = 0 if slot.type.name in self.plan.closed else used
-        if used < number:
-            self._give_up(line, slot, number - used)
-            self.room_came_free = True
+        is_closed = slot.type.name in self.plan.closed
+        usable = 0 if is_closed else min([waiting, number, *self._most(line)])
+        if usable < number:
+            self._give_up(line, slot, number - usable)
+        used = min(usable, self._turn(line)) if self.by_turns else usable
+        if used < usable:
+            line.kept.append((slot, usable - used))
         if used:
             line.claims.append((slot, used))
-            self._done(_Deed(order=order, line=line, slot=slot, number=used))
+            self._done(Deed(order=order, line=line, slot=slot, number=used, first=line.position))
         return _Step.NEXT
+
+    def _turn(self, line: Line) -> int:
+        """Return how many of a class come before the first of any other, itself counted."""
+        if not self.heads:
+            return len(line.request_class) - line.position
+        return max(1, line.request_class.before(self.heads[0][0]) - line.position)
 
     def give_surplus_up(self, line: Line, *, starting: int = 0) -> None:
         """Give up what a class has claimed for more containers than will wait.
@@ -141,7 +144,6 @@ class _Pass:
             if number > surplus:
                 line.kept.insert(0, (slot, number - surplus))
             surplus -= number
-            self.room_came_free = True
 
     def look_again(self) -> None:
         """Give those that need new instances what room has come free since their turn."""
@@ -152,25 +154,27 @@ class _Pass:
             line = demand.line
             while demand.number and (slot := self.best(line)):
                 if slot.kind is SlotKind.READY:
-                    # Money has come free: the next pass starts it there.
+                    # Money came free: the next pass starts it there.
                     break
                 fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
                 self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
-                self.deeds.append(_Deed(order=demand.order, line=line, slot=slot, number=1))
+                deed = Deed(order=demand.order, line=line, slot=slot, number=1, first=line.position)
+                self.deeds.append(deed)
                 demand.number -= 1
 
     def _give_up(self, line: Line, slot: Slot, number: int) -> None:
         """Give up claims of a class, and what they cost."""
         self.view.fleet.unclaim(line.key, slot, number)
         self._spend(line, slot, -number)
+        self.room_came_free = True
 
     def _spend(self, line: Line, slot: Slot, number: int) -> None:
         budget = self.view.limits.budget
         if budget is not None:
             budget.place(line.key.account, slot, line.request_class.need(slot.type), number)
 
-    def _done(self, deed: _Deed) -> None:
+    def _done(self, deed: Deed) -> None:
         self.deeds.append(deed)
         deed.line.position += deed.number
         self.count(deed.line, -deed.number)
@@ -232,12 +236,8 @@ class _Pass:
 
     def _add_demand(self, order: Order, line: Line, free: list[InstanceType]) -> None:
         """Note the containers of a class that come before the first of any other."""
-        request_class = line.request_class
-        number = len(request_class) - line.position
-        if self.heads:
-            number = max(1, request_class.before(self.heads[0][0]) - line.position)
-        number = min([number, *self._most(line)])
-        need = request_class.need
+        number = min([self._turn(line), *self._most(line)])
+        need = line.request_class.need
         self.demands.append(
             Demand(
                 order=order,
@@ -279,27 +279,29 @@ class _Pass:
         for hindrance in quotas.values():
             for name in hindrance.covers:
                 closed.setdefault(name, container_id)
-        step = self.stop(line, container_id, reason)
-        self.plan.stopped = everywhere
         if everywhere:
-            return step
-        self.stopped_by = None
-        return _Step.LEAVE
+            self.plan.stopped = True
+            return self.stop(line, container_id, reason)
+        self.plan.next_in_line.append(container_id)
+        return self._wait(line, reason)
 
     def take_back(self, order: Order) -> None:
         """Undo what was decided for containers that come after an order."""
-        undone = [deed for deed in self.deeds if deed.order > order]
-        for deed in reversed(undone):
-            line = deed.line
-            line.position -= deed.number
-            self.count(line, deed.number)
+        for deed in reversed(self.deeds):
+            number, line = deed.after(order), deed.line
+            if not number:
+                continue
+            line.position -= number
+            self.count(line, number)
+            deed.number -= number
             if deed.is_start:
                 line.starts.pop()
                 self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
                 self._spend(line, deed.slot, -1)
             else:
-                line.claims.remove((deed.slot, deed.number))
-                self._give_up(line, deed.slot, deed.number)
+                place = line.claims.index((deed.slot, deed.number + number))
+                line.claims[place : place + 1] = [(deed.slot, deed.number)] if deed.number else []
+                self._give_up(line, deed.slot, number)
 
     def tell_the_rest(self) -> None:
         """Note of all behind the one at which the pass stopped why they wait."""
@@ -318,7 +320,6 @@ class _Pass:
         for line in self.plan.lines:
             for slot, number in line.kept:
                 self._give_up(line, slot, number)
-                self.room_came_free = True
             line.kept.clear()
 
 
@@ -341,6 +342,7 @@ def plan(view: View) -> Plan:
         line = this.plan.lines[number]
         step = this.step(order, container_id, line)
         if step is _Step.STOP:
+            this.take_back(order)
             break
         if step is _Step.NEXT:
             this.push_head(line)
@@ -368,7 +370,15 @@ def _begin(view: View) -> _Pass:
         outlook=Outlook(view.limits),
         containers_left=view.limits.containers_left,
         supervisors_left=view.limits.supervisors_left,
+        by_turns=_are_short(view.limits, lines),
     )
+
+
+def _are_short(limits: Limits, lines: Sequence[Line]) -> bool:
+    """Return whether not all may have a place at once."""
+    supervisors = [line for line in lines if line.key.supervisor]
+    found = ((limits.containers_left, lines), (limits.supervisors_left, supervisors))
+    return any(n is not None and n < sum(len(x.request_class) for x in of) for n, of in found)
 
 
 def _buy(this: _Pass) -> None:

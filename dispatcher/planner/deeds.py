@@ -1,0 +1,33 @@
+"""What a pass has decided so far, so that it can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatcher.ordering import Order
+from dispatcher.planner.limits import Line
+from dispatcher.planner.room import Slot
+
+
+@dataclass(slots=True, kw_only=True)
+class Deed:
+    """A start, or claims, for `number` containers of a class from one on.
+
+    `order` is that of the first, `first` its position in the class.
+    """
+
+    order: Order
+    line: Line
+    slot: Slot
+    number: int
+    first: int
+    is_start: bool = False
+
+    def after(self, order: Order) -> int:
+        """Return how many of its containers come after an order."""
+        if self.order > order:
+            return self.number
+        if self.number <= 1:
+            return 0
+        before = self.line.request_class.before(order) - self.first
+        return min(self.number, max(0, self.number - before))
