@@ -16,7 +16,6 @@ from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queue import ClassKey
-from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind
 
 _MOST_DEMANDS = 512
@@ -202,14 +201,14 @@ class _Pass:
         limits = self.view.limits
         if limits.instances >= limits.max_instances:
             return self._stop_at_quota(line, container_id, reasons.full(limits.max_instances))
-        free = [t for t in line.request_class.types if self.outlook.hindrance(t) is None]
-        if not free:
+        options = self.outlook.options(line)
+        if not options:
             return self._wait_for_hold(line, container_id)
-        refusal = self.outlook.refusal(line, free)
+        refusal = self.outlook.refusal(line, (option.type for option in options))
         if refusal is not None:
             return self._wait_for_money(line, container_id, refusal)
         if limits.creates_left and limits.tokens_left and len(self.demands) < _MOST_DEMANDS:
-            self._add_demand(order, line, free)
+            self._add_demand(order, line, options)
             return _Step.NEXT
         tokens_short = bool(limits.creates_left) and not limits.tokens_left
         self.plan.tokens_short = self.plan.tokens_short or tokens_short
@@ -234,18 +233,11 @@ class _Pass:
         self.plan.stopped = True
         return self.stop(line, container_id, refusal.reason)
 
-    def _add_demand(self, order: Order, line: Line, free: list[InstanceType]) -> None:
+    def _add_demand(self, order: Order, line: Line, options: tuple[Option, ...]) -> None:
         """Note the containers of a class that come before the first of any other."""
         number = min([self._turn(line), *self._most(line)])
-        need = line.request_class.need
-        self.demands.append(
-            Demand(
-                order=order,
-                line=line,
-                number=number,
-                options=tuple(Option(type=type_, need=need(type_)) for type_ in free),
-            )
-        )
+        demand = Demand(order=order, line=line, number=number, options=options)
+        self.demands.append(demand)
         line.position += number
         line.demanded = True
         self.count(line, -number)

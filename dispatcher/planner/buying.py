@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher.model import WaitReason
@@ -11,6 +11,7 @@ from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType
 from pool.backoff import Hindrance, HindranceKind, Scope
@@ -18,6 +19,7 @@ from pool.room import charge
 
 _MOST_ROUNDS = 8
 _MOST_CLASSES = 40
+_MANY_TYPES = 24
 _VOLUME = 2
 """How many times what may be created in a pass is looked at, so that instances are well filled."""
 
@@ -57,6 +59,7 @@ class Outlook:
         self._limits = limits
         self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
         self._tried: dict[Scope, Hindrance] = {}
+        self._options: dict[int, tuple[Option, ...]] = {}
 
     def hindrance(self, type_: InstanceType) -> Hindrance | None:
         """Return what keeps a type from being created now, None when nothing does."""
@@ -64,6 +67,20 @@ class Outlook:
         if found is not None or not self._tried:
             return found
         return next((self._tried[scope] for scope in trials if scope in self._tried), None)
+
+    def options(self, line: Line) -> tuple[Option, ...]:
+        """Return the types of a class that may be created, before any is."""
+        known = self._options.get(line.number)
+        if known is None:
+            types, needs = line.request_class.types, line.request_class.needs
+            free = [type_ for type_ in types if self._of(type_)[0] is None]
+            known = tuple(Option(type=type_, need=needs[type_.name]) for type_ in free)
+            self._options[line.number] = known
+        return known
+
+    def has_trials(self, type_: InstanceType) -> bool:
+        """Return whether of a type, alone or with others, one may be created at a time."""
+        return bool(self._of(type_)[1])
 
     def is_on_trial(self, type_: InstanceType) -> bool:
         """Return whether of this very type one instance may be created at a time."""
@@ -96,7 +113,7 @@ class Outlook:
             hindrances.append(hindrance)
         return reasons.at_capacity(line.request_class, hindrances)
 
-    def refusal(self, line: Line, types: Sequence[InstanceType]) -> Refusal | None:
+    def refusal(self, line: Line, types: Iterable[InstanceType]) -> Refusal | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.
 
         Of those that may ever be paid the cheapest is told.
@@ -129,12 +146,14 @@ class Buyer:
     outlook: Outlook
     _again: bool = field(default=False, init=False)
     _most: dict[int, int] = field(default_factory=dict, init=False)
+    _affordable: dict[int, tuple[Option, ...]] = field(default_factory=dict, init=False)
 
     def buy(self, demands: Sequence[Demand]) -> Stop | None:
         """Create the cheapest mix for demands in order of priority; return what stops all below.
 
         Each demand says afterwards how many of it have a claim, and why the others have none.
         """
+        _leave_out_the_needless(demands, self.outlook)
         for _ in range(_MOST_ROUNDS):
             open_ = self._open(demands)
             if not open_ or not self._left():
@@ -234,6 +253,7 @@ class Buyer:
             self._again = True
             return
         contents = dict(new.contents)
+        self._affordable.clear()
         self.outlook.create(new.type)
         slot_id = f"new-{len(self.plan.creates):06}"
         slot = empty_slot(SlotKind.NEW, slot_id, new.type)
@@ -242,8 +262,8 @@ class Buyer:
         if self.view.limits.budget is not None:
             self.view.limits.budget.create(payer.line.key.account, slot)
         for demand in demands:
-            number = min(contents.get(demand.line.number, 0), demand.unserved)
-            number = self._reserve(demand, slot, number)
+            wanted = contents.get(demand.line.number)
+            number = self._reserve(demand, slot, min(wanted, demand.unserved)) if wanted else 0
             if number:
                 contents[demand.line.number] -= number
                 demand.held += number
@@ -281,15 +301,20 @@ class Buyer:
         return limits.max_instances - limits.instances - len(self.plan.creates)
 
     def _options(self, demand: Demand) -> tuple[Option, ...]:
-        free = self._unhindered(demand)
-        return tuple(o for o in free if self.outlook.refusal(demand.line, (o.type,)) is None)
+        number, line = demand.line.number, demand.line
+        known = self._affordable.get(number)
+        if known is None:
+            free = self._unhindered(demand)
+            known = tuple(o for o in free if self.outlook.refusal(line, (o.type,)) is None)
+            self._affordable[number] = known
+        return known
 
     def _unhindered(self, demand: Demand) -> tuple[Option, ...]:
         return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
 
     def _refusal(self, demand: Demand) -> Refusal | None:
         """Return why nothing that might be created for a demand may be paid, else None."""
-        return self.outlook.refusal(demand.line, [o.type for o in self._unhindered(demand)])
+        return self.outlook.refusal(demand.line, (o.type for o in self._unhindered(demand)))
 
     def _on_trial(self, demands: list[Demand]) -> set[str]:
         types = {option.type.name: option.type for d in demands for option in d.options}
@@ -331,6 +356,20 @@ class Buyer:
             self.plan.tokens_short = True
             return reasons.TOKENS
         return reasons.CREATES
+
+
+def _leave_out_the_needless(demands: Sequence[Demand], outlook: Outlook) -> None:
+    """Take the types from demands, if there are many, that others replace in every mix."""
+    options = {demand.line.number: demand.options for demand in demands}
+    if max(map(len, options.values()), default=0) < _MANY_TYPES:
+        return
+    worth = worthwhile(list(options.values()), may_replace=lambda t: not outlook.has_trials(t))
+    left = {
+        number: tuple(option for option in each if option.type.name in worth)
+        for number, each in options.items()
+    }
+    for demand in demands:
+        demand.options = left[demand.line.number]
 
 
 def _payer(new: NewInstance, demands: list[Demand]) -> Demand:

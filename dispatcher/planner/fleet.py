@@ -189,13 +189,16 @@ class Fleet:
         """
         finders = self._finders.get(key)
         if finders is None:
-            finders = self._finders[key] = {name: _Finder() for name in needs}
+            finders = self._finders[key] = {}
         best: SlotKey | None = None
-        for name, finder in finders.items():
-            of_type = self._types.get(name)
-            if of_type is None or name in closed:
+        for name, of_type in self._types.items():
+            need = needs.get(name)
+            if need is None or name in closed:
                 continue
-            found = self._top(finder, of_type, needs[name])
+            finder = finders.get(name)
+            if finder is None:
+                finder = finders[name] = _Finder()
+            found = self._top(finder, of_type, need)
             if found is not None and (best is None or found < best):
                 best = found
         return self.slots[best[-1]] if best is not None else None
