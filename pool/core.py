@@ -168,8 +168,8 @@ class PoolCore:
             free=type_.allocatable,
         )
         self.workers[seen.id] = worker
-        known_token = self.missing.pop(seen.id, "")
-        self.bind_launch(worker, tags.get(TOKEN_TAG, "") or known_token)
+        self.missing.pop(seen.id, None)
+        self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
             if attempt.phase is AttemptPhase.ENDED:
