@@ -32,7 +32,7 @@ def key(number: int = 1) -> ClassKey:
 def hindrance(topic: str, *, until: float) -> Hindrance:
     return Hindrance(
         kind=HindranceKind.OTHER,
-        message=f"until {until}",
+        message=f"{topic} until {until}",
         until=until,
         covers=frozenset(),
         everywhere=True,
