@@ -145,6 +145,23 @@ def test_a_poisoned_plan_is_survived_and_the_next_pass_places(
     rig.engine.check()
 
 
+def test_a_plan_that_breaks_a_rule_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(view: View) -> Plan:
+        decided = plan(view)
+        decided.lines[0].starts *= 2
+        return decided
+
+    rig = Survivor(make_type(2), pool=QUIET)
+    rig.submit(make_container(1))
+    monkeypatch.setattr(placing, "plan", wrong)
+    rig.submit(make_container(2))
+    assert rig.states() == {"c-1": "running", "c-2": "queued"}
+    assert rig.engine.placing.failures == 1
+    monkeypatch.setattr(placing, "plan", plan)
+    rig.advance(5)
+    assert rig.states() == {"c-1": "running", "c-2": "running"}
+
+
 def test_what_a_failed_pass_put_into_the_fleet_is_thrown_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
