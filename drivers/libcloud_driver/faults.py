@@ -92,7 +92,6 @@ _TABLE = (
             f"{message}; mend driver.parameters.key, secret or options, or the account's rights"
         ),
     ),
-    _Row(statuses=frozenset({404}), make=lambda message, _: InstanceNotFound(message)),
 )
 
 
@@ -116,10 +115,10 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(status=status, code=code, text=_text(error), retry_after_s=retry_after_s)
 
 
-def fault_of(error: Exception, *, doing: str) -> CloudError:
+def fault_of(error: Exception, *, doing: str, of_instance: bool = False) -> CloudError:
     """Return the error of ours that an exception means, which says what was being done.
 
-    A status 404 is an `InstanceNotFound`, which is true only of a call that names an instance.
+    Only of a call that names an instance does a status 404 say that there is no such instance.
     """
     failure = failure_of(error)
     what = " ".join(each for each in (failure.code, failure.text) if each)
@@ -127,6 +126,10 @@ def fault_of(error: Exception, *, doing: str) -> CloudError:
     for row in _TABLE:
         if row.fits(failure):
             return row.make(message, failure)
+    if failure.status == 404 and of_instance:
+        return InstanceNotFound(message)
+    if failure.status == 404:
+        message += "; look at the names in driver.parameters and of the instance type"
     return CloudError(message)
 
 

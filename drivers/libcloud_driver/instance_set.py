@@ -93,14 +93,16 @@ class LibcloudInstanceSet:
                 raise CloudError(f"the cloud does not accept to destroy {node.name}")
 
         try:
-            self._called(f"destroy {node.name}", end)
+            self._called(f"destroy {node.name}", end, of_instance=True)
         except InstanceNotFound:
             _log.debug("%s is gone already", node.name)
 
     def set_tags(self, node: Node, tags: Mapping[str, str]) -> None:
         """Set tags of a node; raises `InstanceNotFound`."""
         self._called(
-            f"set tags of {node.name}", lambda driver: self._provider.set_tags(driver, node, tags)
+            f"set tags of {node.name}",
+            lambda driver: self._provider.set_tags(driver, node, tags),
+            of_instance=True,
         )
 
     def _created(
@@ -167,7 +169,9 @@ class LibcloudInstanceSet:
         }
         return [node for _, node in sorted(by_id.items())]
 
-    def _called(self, doing: str, call: Callable[[NodeDriver], Answer]) -> Answer:
+    def _called(
+        self, doing: str, call: Callable[[NodeDriver], Answer], *, of_instance: bool = False
+    ) -> Answer:
         """Make a call with a driver of Libcloud's, and raise what our taxonomy has for it."""
         try:
             with self._clients.borrowed() as driver:
@@ -175,7 +179,7 @@ class LibcloudInstanceSet:
         except CloudError:
             raise
         except Exception as error:
-            raise fault_of(error, doing=doing) from error
+            raise fault_of(error, doing=doing, of_instance=of_instance) from error
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -237,8 +241,6 @@ class _LibcloudInstance:
 def _verdict(error: Exception, sent: Sent, name: str) -> CloudError:
     """Return what a create that failed so is: a failure, or nobody knows."""
     fault = fault_of(error, doing=f"create {name}")
-    if isinstance(fault, InstanceNotFound):
-        fault = CloudError(f"{fault}; see to the image, the size and the network that it names")
     match sent:
         case Sent.NOTHING:
             return fault

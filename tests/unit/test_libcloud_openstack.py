@@ -229,3 +229,14 @@ def test_a_cloud_that_takes_no_connection_has_created_nothing(tmp_path: Path) ->
     with opened(parameters, tmp_path) as made, pytest.raises(CloudError) as caught:
         create(made)
     assert type(caught.value) is CloudError
+
+
+def test_a_listing_that_asks_at_a_wrong_place_is_no_missing_instance(
+    cloud: CannedCloud, tmp_path: Path
+) -> None:
+    cloud.answer(DETAIL, {"itemNotFound": {"message": "no such project"}}, status=404)
+    with opened(openstack(cloud), tmp_path) as made:
+        for call in (lambda: made.instances({}), lambda: create(made)):
+            with pytest.raises(CloudError, match=r"driver\.parameters") as caught:
+                call()
+            assert type(caught.value) is CloudError
