@@ -275,8 +275,10 @@ class Bench:
         """Have whoever wants that look at the shared instance, if there is one."""
         subject = self._facts.get("first")
         if self.trial.pause is not None and isinstance(subject, Subject):
-            listed = self.listed(subject.id) or subject.instance
-            self.trial.pause(subject.id, listed.address or "no address yet")
+            seen = subject.instance
+            with suppress(CloudError):
+                seen = self.listed(subject.id) or seen
+            self.trial.pause(subject.id, seen.address or "no address yet")
 
     def forget_first(self) -> None:
         """Make the next check that needs the shared instance have a new one."""

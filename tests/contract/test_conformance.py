@@ -30,6 +30,7 @@ from drivers.loopback import DRIVER as LOOPBACK
 from drivers.loopback import LoopbackParameters
 from tests import sshd_driver
 from tests.altered_driver import Altered, AlteredInstance, Call
+from tests.broken_drivers import ListsStrangers
 from tests.conformance_bed import PATIENCE, SPOT, SimulatedBed
 from tests.driver_bench import TYPE
 from tests.sshd_host import require_sshd, wait_until
@@ -235,6 +236,15 @@ def test_an_instance_that_is_not_ours_is_not_destroyed_whatever_the_driver_says(
         assert bed.is_running(foreign)
         what = "a create call of ours returned it, and it does not carry our tag"
         assert report.left == (f"{foreign}: {what}",)
+
+
+def test_what_a_driver_lists_as_ours_and_is_not_is_not_destroyed(tmp_path: Path) -> None:
+    with closing(SimulatedBed(tmp_path, view=ListsStrangers)) as bed:
+        foreign = bed.make_foreign()
+        report = run(bed.trial(), only=[check_named("create")])
+        assert report.conforms, report
+        assert bed.ours() == []
+        assert bed.is_running(foreign)
 
 
 CONFIGURATION = """\
