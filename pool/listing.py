@@ -90,8 +90,6 @@ def _schedule(core: PoolCore, now: float) -> None:
         for worker in core.workers.values()
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
-    # What an earlier process had may run something that somebody wants to end.
-    expecting = expecting or bool(core.missing)
     if not core.settled:
         core.timers.soonest(TimerKind.LIST, "", core.began_at + _grace_s(core))
     interval_s = core.settings.sync_interval_s

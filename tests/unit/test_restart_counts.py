@@ -93,7 +93,7 @@ def test_what_runs_where_no_listing_shows_runs_until_the_listings_had_their_time
     rig.advance(20)
     assert rig.states() == {"c-1": "running", "c-2": "queued"}, "it counts as running"
     rig.cloud["i-001"] = hidden
-    rig.advance(5)
+    rig.advance(15)
     assert rig.engine.pool.workers["i-001"].attempts.keys() == {"c-1-1"}
     assert last_commands(rig, StartAttempt) == []
     rig.exit("c-1-1")
@@ -107,7 +107,7 @@ def test_a_cancel_reaches_it_when_a_listing_shows_it() -> None:
     assert rig.states() == {"c-1": "running"}, "it may run"
     assert last_commands(rig, SignalAttempt) == [], "there is nobody to tell"
     rig.cloud["i-001"] = hidden
-    rig.advance(5)
+    rig.advance(20.5)
     assert [(s.attempt_id, s.signal) for s in last_commands(rig, SignalAttempt)][:1] == [
         ("c-1-1", "TERM")
     ]
