@@ -228,11 +228,11 @@ def _of_answer(failure: ClientError, call: str, changes: bool) -> Judgement:
         # A server that broke down in the middle of it may have done it.
         in_doubt = changes and (status >= 500 or not code)
         fault = _DOUBT if in_doubt else Fault(meaning=Meaning.OTHER)
-    error = _error(fault, f"{said}; {fault.remedy}" if fault.remedy else said, failure, changes)
+    error = _error(fault, f"{said}; {fault.remedy}" if fault.remedy else said, failure)
     return Judgement(error=error, code=code, elsewhere=fault.elsewhere)
 
 
-def _error(fault: Fault, said: str, failure: ClientError, changes: bool) -> CloudError:
+def _error(fault: Fault, said: str, failure: ClientError) -> CloudError:
     error: CloudError
     match fault.meaning:
         case Meaning.RATE_LIMIT:
@@ -246,7 +246,7 @@ def _error(fault: Fault, said: str, failure: ClientError, changes: bool) -> Clou
         case Meaning.NOT_FOUND:
             error = InstanceNotFound(said)
         case Meaning.DOUBT:
-            error = AmbiguousResult(said) if changes else CloudError(said)
+            error = AmbiguousResult(said)
         case Meaning.OTHER:
             error = CloudError(said)
         case _:
