@@ -104,7 +104,7 @@ CLAIMS = (
         name="claims of classes that are gone",
         guard="claims of classes in which nobody waits are dropped",
         fault="cancels",
-        where="dispatcher.placing:Placing.view",
+        where="dispatcher.placing:Placing.refresh",
         old="fleet.unclaim(key, fleet.slots[slot_id], number)",
         new="pass",
     ),
