@@ -12,6 +12,7 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    InterruptionNoticed,
     Listed,
     ListingFailed,
     ListInstances,
@@ -25,6 +26,7 @@ from pool.messages import (
     TagsSet,
 )
 from pool.model import IdleBehavior, WorkerState
+from pool.tags import is_unrecognised
 from pool.transitions import Trigger
 from tests.sim.doubts import Doubts
 from tests.sim.hosts import Host
@@ -98,6 +100,7 @@ class Conduct:
         self._listings = CallAccount()
         self._changes = CallAccount()
         self._offsets: dict[str, float] = {}
+        self._taken_back: set[str] = set()
 
     def handled(self, process: DispatcherProcess) -> None:
         """Look at what an event changed; the engine's own check has run."""
@@ -121,6 +124,7 @@ class Conduct:
         self._doubts = Doubts(process, self._timeline)
         self._scheduling = Scheduling(process, self._timeline, self._offsets)
         self._listings, self._changes = CallAccount(), CallAccount()
+        self._taken_back.clear()
 
     # ---- what is decided ----
 
@@ -188,6 +192,11 @@ class Conduct:
         running = sorted(a for a, where in self._truth.live.items() if where is host)
         if reason.startswith(gentle):
             expect(not running, "no busy instance is idled out", f"{host.machine.id}: {running}")
+        if reason.startswith(Trigger.DRAINED.value) and worker is not None:
+            forged = command.instance_id in self._taken_back and not worker.type.preemptible
+            wanted = worker.behavior is IdleBehavior.DRAIN or worker.broken
+            other = bool(wanted) or is_unrecognised(worker.type)
+            expect(not forged or other, "a forged word drains nobody", f"{worker}")
         if reason.startswith(Trigger.DRAINED.value) and worker is not None and running:
             # A KILL that an instance without a way to it never got counts as well.
             known = process.engine.pool.attempts
@@ -203,6 +212,8 @@ class Conduct:
         ready = worker.state is WorkerState.RUNNING and worker.behavior is IdleBehavior.RUN
         expect(ready, "only ready instances get work", f"{worker}")
         expect(not worker.broken, "only ready instances get work", f"{worker}")
+        told = command.worker_id in self._taken_back and worker.type.preemptible
+        expect(not told, "what is taken back gets no work", f"{worker}")
         container = engine.ledger.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
         own = (-container.priority, container.sequence)
@@ -236,6 +247,8 @@ class Conduct:
         self._scheduling.heard(event)
         now = self._timeline.now
         match event:
+            case InterruptionNoticed():
+                self._taken_back.add(event.worker_id)
             case CreateFailed():
                 self._on_create_failed(event, now)
             case Created():

@@ -52,6 +52,9 @@ PROMISES: dict[str, str] = {
     # ---- where work goes
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
+    "what is taken back gets no work": "no start goes where the cloud has said that it takes the "
+    "instance back",
+    "a forged word drains nobody": "who says so of a type that is not preemptible is not believed",
     "containers run only where they may": "what must not run on preemptible instances does not",
     "exclusive instances run one container": "so, under exclusive placement",
     "max_containers_per_instance": "no instance is given more containers",

@@ -107,6 +107,7 @@ class Host:
     boots: int = 1
     frozen_until: float = 0.0
     broken: str = ""
+    interruption: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
     listener: Listener | None = None
     rekeyed: int = 0

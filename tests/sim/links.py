@@ -11,6 +11,7 @@ from pool.messages import (
     AttemptStarted,
     BrokenReported,
     CloseSession,
+    InterruptionNoticed,
     LogComplete,
     PoolEvent,
     Probe,
@@ -208,6 +209,11 @@ class VirtualSession:
     def broken(self, message: str) -> None:
         """Push that the runner finds its instance broken, or mended ("")."""
         event = BrokenReported(worker_id=self.link.worker_id, message=message)
+        self._push(lambda: self._around.post(event))
+
+    def interrupted(self) -> None:
+        """Push when the cloud takes the instance back, as the watch on it says."""
+        event = InterruptionNoticed(worker_id=self.link.worker_id, at=self.host.interruption)
         self._push(lambda: self._around.post(event))
 
     def cut(self, reason: str) -> None:

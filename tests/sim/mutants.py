@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
+from tests.sim.mutants_interruptions import INTERRUPTION_MUTANTS
 from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
@@ -56,6 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LISTING,
     *LAUNCHES_MUTANTS,
     *INSTANCES_MUTANTS,
+    *INTERRUPTION_MUTANTS,
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,
     *ATTEMPT_MUTANTS,

@@ -105,6 +105,8 @@ class VirtualProbe:
             for attempt_id in sorted(host.processes):
                 if host.processes[attempt_id].exit is not None:
                     session.exited(host.processes[attempt_id].report())
+            if host.interruption:
+                session.interrupted()
         event = ProbeSucceeded(
             op_id=self._command.op_id,
             worker_id=self._command.worker_id,

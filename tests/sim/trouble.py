@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 CRASH_WITHIN_STEPS = 8
 CRASH_AFTER_S = 30.0
 LONGEST_PARTITION_S = 60.0
+FORGING = "3"
+"""How the ids of instances end on which a job forges that the cloud takes them back."""
+TAKEN_BACK_AT = "2026-01-31T23:59:59Z"
+"""What an instance says of its end: nothing depends on the time, so that none is computed."""
 
 
 class Trouble:
@@ -44,6 +48,17 @@ class Trouble:
             self._world.timeline.after(
                 self._dice.between(5, 200), lambda: self._say_broken(host, "")
             )
+
+    def booted(self, host: Host) -> None:
+        """Let some jobs of instances that no cloud takes back forge that it does."""
+        if host.machine.id.endswith(FORGING) and not host.machine.type.preemptible:
+            host.interruption = TAKEN_BACK_AT
+
+    def announced(self, host: Host) -> None:
+        """Let an instance say that its cloud takes it back."""
+        host.interruption = TAKEN_BACK_AT
+        if isinstance(host.listener, VirtualSession) and host.up:
+            host.listener.interrupted()
 
     def _say_broken(self, host: Host, message: str) -> None:
         host.broken = message

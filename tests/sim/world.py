@@ -281,8 +281,11 @@ class World:
         match happening:
             case Happening.BOOTED:
                 host.begin_lease()
+                self.trouble.booted(host)
             case Happening.BROKE:
                 self.trouble.broke(host)
+            case Happening.RECLAIM_NOTICE:
+                self.trouble.announced(host)
             case Happening.ENDED:
                 host.power_cut()
                 if isinstance(host.listener, VirtualSession):
