@@ -186,6 +186,7 @@ class Work:
             and w.behavior is IdleBehavior.RUN
             and not w.attempts
             and not w.broken
+            and not w.interruption
         )
         wanted = sum(
             len(c) for c in self._ledger.queue.classes() if command.instance_type in c.types
