@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -190,15 +190,28 @@ TARGETS = st.one_of(
     st.lists(SEGMENTS, max_size=5).map(lambda parts: "/" + "/".join(parts)),
 )
 SUBMISSIONS = st.builds(Sent, method=st.just("POST"), target=st.just("/v1/containers"), body=BODIES)
+ODD_HEADERS = st.lists(st.tuples(HEADERS, HEADER_VALUES), max_size=3).map(tuple)
 REQUESTS = st.one_of(
     SUBMISSIONS,
+    st.builds(replace, SUBMISSIONS, headers=ODD_HEADERS),
     st.builds(Sent, method=METHODS, target=TARGETS),
     st.builds(Sent, method=METHODS, target=TARGETS, body=BODIES),
-    st.builds(
-        Sent,
-        method=METHODS,
-        target=TARGETS,
-        headers=st.lists(st.tuples(HEADERS, HEADER_VALUES), max_size=3).map(tuple),
-        body=BODIES,
-    ),
+    st.builds(Sent, method=METHODS, target=TARGETS, headers=ODD_HEADERS, body=BODIES),
 )
+
+# What a run must reach to prove anything, whichever requests the strategy comes upon.
+ONE_OF_EACH = {
+    200: Sent(method="GET", target="/v1/containers"),
+    201: Sent(method="POST", target="/v1/containers", body=as_json(MINIMAL)),
+    202: Sent(method="POST", target="/v1/containers/c-00000003/cancel"),
+    400: Sent(method="POST", target="/v1/containers", body=b"{"),
+    403: Sent(method="GET", target="/v1/containers", headers=(("Host", b"example.org"),)),
+    404: Sent(method="GET", target="/v1/nothing"),
+    405: Sent(method="DELETE", target="/v1/containers"),
+    415: Sent(
+        method="POST",
+        target="/v1/containers",
+        headers=(("Content-Type", b"text/plain"),),
+        body=as_json(MINIMAL),
+    ),
+}

@@ -35,7 +35,7 @@ class Wire:
 
     def _exchange(self, data: bytes, *, head_only: bool) -> tuple[int, dict[str, str], bytes]:
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+            self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=60)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(data)
         status, headers = self._head()
