@@ -208,9 +208,10 @@ def test_all_pages_are_listed_and_nothing_twice(
     set_ = opened()
     ids = sorted(create(set_, f"token-{number}").id for number in range(7))
     before = bed.proxy.calls[LISTING]
+    assert [each.id for each in set_.instances(TAGS)] == ids
+    assert bed.proxy.calls[LISTING] - before == 3, "three a page"
     with bed.plan.standing(Fault(kind=Kind.TWICE, action=LISTING)):
         assert [each.id for each in set_.instances(TAGS)] == ids
-    assert bed.proxy.calls[LISTING] - before == 3, "three a page"
     assert set_.instances({**TAGS, "owner": "us, and *"}) == [], "no value is a pattern"
     with (
         bed.plan.standing(Fault(kind=Kind.CUT, action=LISTING)),

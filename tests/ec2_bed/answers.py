@@ -103,13 +103,16 @@ def of_families(answer: ET.Element, families: Sequence[str]) -> ET.Element:
     return answer
 
 
-def page(answer: ET.Element, size: int, token: str) -> ET.Element:
-    """Return one page of an answer that has everything; `token` is that of the page before."""
+def page(answer: ET.Element, size: int, token: str, *, name: str = "page") -> ET.Element:
+    """Return one page of an answer that has everything.
+
+    `token` is that of the page before ("" for the first), `name` how the tokens begin.
+    """
     (group,) = [each for each in answer if each.tag.endswith("Set")]
-    begin = int(token.removeprefix("page-")) if token else 0
+    begin = int(token.rpartition("-")[2]) if token else 0
     items: Sequence[ET.Element] = list(group)
     cut = ET.Element(answer.tag)
     ET.SubElement(cut, group.tag).extend(items[begin : begin + size])
     if begin + size < len(items):
-        set_text(cut, "nextToken", f"page-{begin + size}")
+        set_text(cut, "nextToken", f"{name}-{begin + size}")
     return cut

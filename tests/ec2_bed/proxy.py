@@ -60,6 +60,7 @@ class Proxy:
         self._metadata = described
         self._listings = Listings(machines)
         self._keys: dict[str, str] = {}
+        self._pages: dict[str, Element] = {}
         self._whole: dict[tuple[tuple[str, str], ...], Element] = {}
         self._lock = threading.Lock()
         self._release = threading.Event()
@@ -91,6 +92,7 @@ class Proxy:
         self._listings.clear()
         with self._lock:
             self.calls.clear()
+            self._pages.clear()
             self.launches.clear()
 
     # ---- one call ----------------------------------------------------------------------------
@@ -174,15 +176,30 @@ class Proxy:
         return status, answers.written(self._listings.moved(answer))
 
     def _listed(self, headers: dict[str, str], query: dict[str, str]) -> tuple[int, bytes]:
-        if query.get("NextToken") == CUT_TOKEN:
+        """Answer with a page; all pages of a listing tell of one moment, as moto's do not."""
+        token = query.get("NextToken", "")
+        if token == CUT_TOKEN:
             return 500, answers.error("InternalError", "An internal error has occurred")
-        asked = dict(query)
-        if "InstanceId.1" not in asked:
-            asked["MaxResults"] = str(self.page_size)
-        status, content = self._moto(headers, asked)
-        if status != 200:
-            return status, content
-        listing = self._listings.moved(answers.parsed(content))
+        name = token.rpartition("-")[0]
+        if not token:
+            # Not both may be said: whose, and how many.
+            size = {} if "InstanceId.1" in query else {"MaxResults": "1000"}
+            status, content = self._moto(headers, {**query, **size})
+            if status != 200:
+                return status, content
+            listing = self._told(self._listings.moved(answers.parsed(content)), query)
+            with self._lock:
+                name = f"listing-{self.calls['DescribeInstances']}-{len(self._pages)}"
+                self._pages[name] = listing
+        with self._lock:
+            whole = self._pages[name]
+        cut = answers.page(whole, self.page_size, token, name=name)
+        if answers.text(whole, "nextToken") and not answers.text(cut, "nextToken"):
+            answers.set_text(cut, "nextToken", CUT_TOKEN)
+        return 200, answers.written(cut)
+
+    def _told(self, listing: Element, query: dict[str, str]) -> Element:
+        """Return what a listing says, which is not always so."""
         fault = self.plan.take(
             "DescribeInstances",
             query,
@@ -193,7 +210,7 @@ class Proxy:
         if fault is not None:
             self._listings.falsify(fault.kind, listing, query)
         self._listings.seen(listing)
-        return status, answers.written(listing)
+        return listing
 
     def _terminated(self, headers: dict[str, str], query: dict[str, str]) -> tuple[int, bytes]:
         status, content = self._moto(headers, query)
