@@ -82,8 +82,8 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance that is broken gets no more work",
         fault="instances that break",
         where="pool.idle:is_draining",
-        old="return bool(worker.broken) or is_unrecognised(worker.type)",
-        new="return is_unrecognised(worker.type)",
+        old="return bool(worker.broken or worker.interruption)",
+        new="return bool(worker.interruption)",
     ),
     Mutant(
         name="boot timeouts never come",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.sim.glossary import FAULTS, PROMISES
 from tests.sim.mutants import MUTANTS
+from tests.sim.planting import Mutant, mutated_code
 from tests.sim.reliability import MARKED, PAGE, _expected, faults, promises, with_tables
 
 AGAIN = "write it anew: python -m tests.sim.reliability"
@@ -37,6 +40,13 @@ def test_a_table_that_is_old_is_made_anew() -> None:
     page = PAGE.read_text()
     name = MUTANTS[0].name
     assert with_tables(page.replace(name, "an old name")) == page
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_planted_defect_fits_the_code(mutant: Mutant) -> None:
+    parts = [mutant] if mutant.also is None else [mutant, mutant.also]
+    for part in parts:
+        assert mutated_code(part) is not None
 
 
 def test_promises_are_found_in_code() -> None:
