@@ -120,6 +120,10 @@ class SimulatedBed:
         """Return how an instance was bought."""
         return self._model.machines[instance_id].type.preemptible
 
+    def give_notice(self, instance_id: str, ends_at: str) -> None:
+        """Have the cloud tell an instance that it ends."""
+        self.cloud._boards[instance_id].give(ends_at)
+
     def ours(self) -> list[str]:
         """Return the ids of what is there and is not foreign."""
         return sorted(

@@ -26,6 +26,7 @@ from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import LocalMachine, remove_files
 from drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
 from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
+from drivers.simulated.notice import NoticeBoard, moment_in, watch_command
 from drivers.simulated.parameters import SimulatedParameters
 from drivers.simulated.power import PowerLine
 
@@ -92,6 +93,7 @@ class SimulatedCloud:
         self._changed = threading.Condition()
         self._closed = False
         self._machines: dict[str, LocalMachine] = {}
+        self._boards: dict[str, NoticeBoard] = {}
         self._init_commands: dict[str, str] = {}
         self._history: deque[HistoryEntry] = deque(maxlen=_HISTORY_LENGTH)
         self._power_line = PowerLine(self._directory / _POWER_FILE, self._power_off)
@@ -176,6 +178,13 @@ class SimulatedCloud:
         """
         return self._power_line.command(f'"${INSTANCE_VARIABLE}"')
 
+    def interruption_watch(self) -> str:
+        """Return the shell command that waits on an instance for the word that it is taken back.
+
+        It needs the environment that everything on the instance has.
+        """
+        return watch_command(self._directory)
+
     def run_due(self) -> float | None:
         """Do what is due by now, and return in how many seconds something is again.
 
@@ -222,6 +231,7 @@ class SimulatedCloud:
                 authorized_key=public_key,
                 has_runner=machine.fate.has_runner,
             )
+            self._boards[machine.id] = NoticeBoard(self._directory / machine.id)
         except OSError as error:
             self._model.end(machine, self._clock())
             self._let_due_happen()
@@ -242,7 +252,7 @@ class SimulatedCloud:
             case Happening.BROKE:
                 self._break(machine.id, local)
             case Happening.RECLAIM_NOTICE:
-                _log.info("instance %s will be taken back", machine.id)
+                self._give_notice(machine)
             case Happening.ENDED:
                 self._cut_power(machine.id, local)
             case Happening.FORGOTTEN:
@@ -256,8 +266,20 @@ class SimulatedCloud:
         except OSError:
             _log.exception("instance %s cannot say that it is broken", instance_id)
 
+    def _give_notice(self, machine: Machine) -> None:
+        ends_at = machine.created_at + (machine.fate.ends_after_s or 0.0)
+        board = self._boards.get(machine.id)
+        try:
+            if board is not None:
+                board.give(moment_in(ends_at - self._clock()))
+        except OSError:
+            _log.exception("instance %s does not hear that it is taken back", machine.id)
+
     def _cut_power(self, instance_id: str, local: LocalMachine) -> None:
         self._init_commands.pop(instance_id, None)
+        board = self._boards.pop(instance_id, None)
+        if board is not None:
+            board.close()
         try:
             local.end()
         except CloudError:

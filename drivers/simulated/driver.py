@@ -48,6 +48,10 @@ class SimulatedInstanceSet:
         """Return what ends the instance, and its billing, when it is run there."""
         return self.cloud.power_off_command()
 
+    def interruption_watch(self) -> str:
+        """Return what waits on an instance for the word that the cloud takes it back."""
+        return self.cloud.interruption_watch()
+
     def close(self) -> None:
         """End the cloud too: it lives in this process's memory and cannot outlive it."""
         self.cloud.close()
@@ -72,6 +76,7 @@ DRIVER = DriverInfo(
             Capability.PREEMPTIBLE,
             Capability.QUOTA_GROUPS,
             Capability.POWER_OFF,
+            Capability.INTERRUPTION_NOTICES,
         }
     ),
 )

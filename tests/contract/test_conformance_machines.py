@@ -5,19 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from drivers.conformance import Outcome, Result, check_named, run
-from drivers.registry import Capability
 from drivers.simulated.parameters import SimulatedFaults
 from drivers.ssh_server import SshServer
 from tests.altered_driver import Altered
 from tests.conformance_bed import SimulatedBed
-
-CLAIMED = frozenset({Capability.INTERRUPTION_NOTICES})
 
 
 class WatchedBed(SimulatedBed):
@@ -31,7 +27,6 @@ class WatchedBed(SimulatedBed):
                 return watch
 
         super().__init__(directory, view=Watched)
-        self.info = replace(self.info, capabilities=self.info.capabilities | CLAIMED)
 
     def give_notice(self, instance_id: str, ends_at: str) -> None:
         """Write the notice down where the watch looks for it."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import calendar
 import os
+import shlex
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +18,10 @@ import pytest
 
 from drivers.errors import AmbiguousResult, CloudError
 from drivers.interface import HostKeyVerdict, Instance, PowersOff, QuotaGroups
-from drivers.local_processes import processes_of
+from drivers.local_processes import INSTANCE_VARIABLE, processes_of
 from drivers.simulated.cloud import CloudEvent, SimulatedCloud
 from drivers.simulated.driver import SimulatedInstanceSet
+from drivers.simulated.notice import NoticeBoard, watch_command
 from drivers.simulated.parameters import SimulatedParameters
 from drivers.simulated.power import PowerLine
 from pool.bundle import build_runner
@@ -29,6 +34,7 @@ from tests.driver_bench import FIRST, TYPE, answers
 from tests.link_rig import Recorder, link_settings, make_link, unknown
 from tests.sshd_host import wait_until
 
+SPOT = replace(TYPE, name="spot", preemptible=True)
 SECRET = "sesame"  # noqa: S105 - of an instance that is gone in a moment
 
 
@@ -124,7 +130,7 @@ def test_nobody_who_powers_off_is_blocked_and_strange_words_are_ignored(tmp_path
     line.close()
     assert heard == ["two", "\ufffd", "", "three"]
     os.mkfifo(path)
-    subprocess.run(line.command("nobody"), shell=True, check=True, timeout=20)  # noqa: S602 - it is shell that is tested
+    subprocess.run(line.command("nobody"), shell=True, check=True, timeout=60)  # noqa: S602 - it is shell that is tested
 
 
 def test_a_dead_boot_never_lets_anybody_in(tmp_path: Path, key: PrivateKey) -> None:
@@ -232,3 +238,63 @@ def test_the_driver_tells_quota_groups_and_how_to_power_off(tmp_path: Path) -> N
         assert isinstance(instance_set, PowersOff)
         assert instance_set.quota_group(TYPE) == "standard"
         assert instance_set.power_off_command() == made.power_off_command() != ""
+
+
+def test_an_instance_hears_when_it_is_taken_back_and_who_asks_later_hears_it_again(
+    tmp_path: Path, key: PrivateKey
+) -> None:
+    # The end is hours away, and there is notice of it from the first moment.
+    faults = {"reclaims": 1, "longest_life_s": 86_000, "reclaim_notice_s": 86_400}
+    with cloud(tmp_path / "a b", faults) as made, cloud(tmp_path) as quiet:
+        instance = made.create(
+            instance_type=SPOT,
+            tags={},
+            init_command="",
+            public_key=public_key_text(key),
+            token=FIRST,
+        )
+        other = create(quiet, key)
+        with connected(instance, key) as connection:
+            watch = f"/bin/sh -c {shlex.quote(made.interruption_watch())}"
+            heard = [connection.run(watch, deadline_s=30) for _ in range(2)]
+        assert [each.exit_status for each in heard] == [0, 0]
+        first, second = (each.stdout.decode() for each in heard)
+        assert first == second
+        (fate,) = (each.fate for each in made._model.machines.values())
+        assert fate.ends_after_s is not None
+        left_s = calendar.timegm(time.strptime(first, "%Y-%m-%dT%H:%M:%SZ\n")) - time.time()
+        assert fate.ends_after_s - 60 < left_s <= fate.ends_after_s
+        with connected(other, key) as connection:
+            watch = f"timeout 1 /bin/sh -c {shlex.quote(quiet.interruption_watch())}"
+            assert connection.run(watch, deadline_s=30).exit_status == 124
+        assert processes_of(other.id) == []
+
+
+def test_all_who_wait_for_a_notice_hear_it_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    directory = tmp_path / "a b" / "i-1"
+    directory.mkdir(parents=True)
+    board = NoticeBoard(directory)
+    command = ["sh", "-c", watch_command(directory.parent)]
+    environment = {**os.environ, INSTANCE_VARIABLE: directory.name}
+    with ExitStack() as stack:
+        waiting = [
+            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
+            for _ in range(3)
+        ]
+        wait_until(lambda: all(map(_holds_fifo, waiting)), "all to wait")
+        board.give("2031-02-03T04:05:06Z")
+        board.give("2041-02-03T04:05:06Z")
+        assert [each.communicate(timeout=60)[0] for each in waiting] == [
+            b"2031-02-03T04:05:06Z\n"
+        ] * 3
+    board.close()
+    directory.joinpath("taken-back-at").unlink()
+    assert subprocess.run(command, env=environment, timeout=60, check=False).returncode != 0
+
+
+def _holds_fifo(process: subprocess.Popen[bytes]) -> bool:
+    names = []
+    for each in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(each.readlink().name)
+    return "taken-back" in names
