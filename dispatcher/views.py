@@ -42,6 +42,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         last_contact_at=max(worker.last_contact, heard_at),
         broken=worker.broken,
         last_error=worker.last_error,
+        taken_back_at=worker.interruption,
     )
 
 

@@ -128,6 +128,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_contact_at=rfc3339(view.last_contact_at),
         broken=view.broken,
         last_error=view.last_error,
+        taken_back_at=view.taken_back_at or None,
     )
 
 

@@ -37,7 +37,11 @@ class NewContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
-    """One instance as admins see it; times are seconds since the epoch, 0.0 for never."""
+    """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
+
+    `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
+    where that is not known.
+    """
 
     id: str
     address: str
@@ -53,6 +57,7 @@ class InstanceView:
     last_contact_at: float
     broken: str
     last_error: str
+    taken_back_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

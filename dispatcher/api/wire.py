@@ -260,7 +260,10 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance as admins see it; a time is null when it never happened."""
+    """One instance as admins see it; a time is null when it never happened.
+
+    `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
+    """
 
     id: str
     address: str
@@ -276,6 +279,7 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     last_contact_at: str | None
     broken: str
     last_error: str
+    taken_back_at: str | None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ def instances(*, client: Client, as_json: bool) -> None:
 
 def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
+    taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
     return (
         seen.id,
         seen.instance_type,
@@ -38,7 +39,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        "; ".join(each for each in (seen.broken, seen.last_error) if each),
+        "; ".join(each for each in (taken_back, seen.broken, seen.last_error) if each),
     )
 
 

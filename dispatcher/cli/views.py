@@ -182,6 +182,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     last_contact_at: datetime | None = None
     broken: str | None = None
     last_error: str | None = None
+    taken_back_at: str | None = None
 
 
 class LeakView(msgspec.Struct, frozen=True, kw_only=True):

@@ -180,6 +180,7 @@ CAUSES: Mapping[str, str] = {
     "shutdown": "are being shut down",
     "held": "are held by an admin",
     "draining": "are drained",
+    "interrupted": "are being taken back",
     "broken": "are broken",
     "offline": "have lost contact",
     "booting": "are not ready yet",
@@ -196,12 +197,14 @@ _UP = (WorkerState.IDLE, WorkerState.RUNNING)
 def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
     is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
-    if is_up and not worker.broken and now >= worker.overloaded_until:
+    is_sound = not worker.broken and not worker.interruption
+    if is_up and is_sound and now >= worker.overloaded_until:
         return ""
     facts = (
         ("shutdown", worker.state is WorkerState.SHUTDOWN),
         ("held", worker.behavior is IdleBehavior.HOLD),
         ("draining", worker.behavior is IdleBehavior.DRAIN),
+        ("interrupted", bool(worker.interruption)),
         ("broken", bool(worker.broken)),
         ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
         ("offline", offline),

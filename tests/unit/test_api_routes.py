@@ -62,6 +62,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "last_contact_at": "2023-11-14T22:13:20.000Z",
         "broken": "",
         "last_error": "",
+        "taken_back_at": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"

@@ -95,9 +95,9 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     rig = Rig(
         make_type(2),
         make_type(1),
-        settings=SchedulerSettings(max_instances=4, max_price_factor=3),
+        settings=SchedulerSettings(max_instances=5, max_price_factor=3),
     )
-    for name in ("t2", "t2", "t2", "t1"):
+    for name in ("t2", "t2", "t2", "t2", "t1"):
         rig.boot(name)
     rig.advance(60)
     workers = rig.engine.pool.workers
@@ -106,11 +106,13 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     others = [w for w in sorted(workers) if workers[w].type.name == "t2" and w != full]
     workers[others[0]].behavior = IdleBehavior.HOLD
     workers[others[1]].verdict = "no good"
+    workers[others[2]].interruption = "2026-01-31T23:59:59Z"
     rig.engine.pool.touched.update(others)
     rig.submit(make_container(2, cpus=2))
     found = waiting(rig, "c-2").instances
-    assert fates(rig, "c-2") == {"type": 1, "held": 1, "broken": 1, "exhausted": 1}
-    assert found.total == 4
+    causes = ("type", "held", "interrupted", "broken", "exhausted")
+    assert fates(rig, "c-2") == dict.fromkeys(causes, 1)
+    assert found.total == 5
     assert dict(found.exhausted) == {"cpus": 1, "memory": 1}
     assert {fate.cause: fate.ids for fate in found.fates}["held"] == (others[0],)
     estimate = waiting(rig, "c-2").estimate
