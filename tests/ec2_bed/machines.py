@@ -115,7 +115,7 @@ class Machine:
                 port=self._port,
                 environment=self._environment,
             )
-        except (OSError, CloudError, AssertionError) as error:
+        except (OSError, ValueError, CloudError, AssertionError) as error:
             # It never answers, as a machine that does not boot; the tests look at `trouble`.
             self.trouble = f"{type(error).__name__}: {error}"
 
