@@ -98,6 +98,7 @@ class AttemptFeed:
         self._clock = clock
         self._told_broken = ""
         self._told_broken_at = -math.inf
+        self._told_interrupted = False
 
     def expect(self, order: AttemptOrder) -> None:
         """Know of an attempt before it is started, so that its first bytes are not a stranger's."""
@@ -117,6 +118,7 @@ class AttemptFeed:
     def opened(self, session: Session) -> None:
         """Take over what the runner's hello says, and ask for the logs from where they are kept."""
         self._told_broken = session.hello.broken
+        self._told_interrupted = False
         for report in session.hello.attempts:
             attempt = _Attempt(log=_Log.TO_ASK)
             with self._lock:
@@ -140,7 +142,7 @@ class AttemptFeed:
             case LogChunk():
                 self._hear_log(session, message)
             case Interruption():
-                self._listener.interrupted(self._worker_id, message.at)
+                self._hear_interruption(message.at)
             case _:
                 assert_never(message)
 
@@ -251,6 +253,12 @@ class AttemptFeed:
         self._told_broken = message
         self._told_broken_at = now
         self._listener.broken(self._worker_id, message)
+
+    def _hear_interruption(self, at: str) -> None:
+        """Tell the first word of a session: one instance must not keep the engine busy."""
+        if not self._told_interrupted:
+            self._told_interrupted = True
+            self._listener.interrupted(self._worker_id, at)
 
 
 def ignore_reply(_: Reply | RequestFailed) -> None:

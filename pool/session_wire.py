@@ -89,7 +89,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 class Interruption(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="interruption"):
     """The cloud takes the instance back at `at` ("2026-01-31T23:59:59Z")."""
 
-    at: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    at: Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{4}(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z\Z")]
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from pool.runner.wire import Refusal
 MAX_COMMAND_CHARACTERS = 16_384
 MAX_ANSWER_BYTES = 1024
 RETRY_S = 5.0
-TIME = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
+TIME = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ", re.ASCII)
 
 
 def parse_watch(value: object) -> str:

@@ -114,7 +114,7 @@ class FedRig(Rig):
         request = self.hear()
         assert request["type"] == "list", "nothing else was sent meanwhile"
         self.reply(request)
-        self.replies.get(timeout=10)
+        self.replies.get(timeout=60)
 
     def _attached(self) -> Session:
         assert self.session is not None
@@ -251,3 +251,11 @@ def test_what_the_hello_says_of_being_broken_is_not_told_twice(rig: FedRig) -> N
     rig.begin(broken="disk")
     assert rig.beat("disk") == [], "the probe that attached the session reports it"
     assert rig.beat("") == [""]
+
+
+def test_of_words_that_the_cloud_takes_it_back_the_first_of_a_session_counts(rig: FedRig) -> None:
+    rig.begin()
+    for second in range(50):
+        rig.say({"type": "interruption", "at": f"2026-01-31T23:59:{second:02d}Z"})
+    rig.ask()
+    assert rig.disk.interruptions == ["2026-01-31T23:59:00Z"]

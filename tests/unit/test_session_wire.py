@@ -14,6 +14,7 @@ from pool.session_wire import (
     MAX_LINE_BYTES,
     Exited,
     Heartbeat,
+    Interruption,
     LineSplitter,
     LogChunk,
     MalformedMessageError,
@@ -58,6 +59,10 @@ DECODED_EXIT = AttemptExit(
             {"type": "heartbeat", "live": ["a"], "load": 0.5, "broken": "disk", "new": 1},
             Heartbeat(live=("a",), load=0.5, broken="disk"),
         ),
+        (
+            {"type": "interruption", "at": "2026-01-31T23:59:59Z"},
+            Interruption(at="2026-01-31T23:59:59Z"),
+        ),
     ],
 )
 def test_messages_decode(line: dict[str, object], message: object) -> None:
@@ -79,6 +84,8 @@ def test_messages_decode(line: dict[str, object], message: object) -> None:
         b'{"type":"log","attempt_id":"\xff","stream":"stdout","offset":0,"data":""}',
         b'{"type":"exited","attempt_id":"a","container_id":"c","exit":null}',
         b'{"type":"exited","attempt_id":"a","container_id":"c","exit":{"kind":"odd","code":0}}',
+        b'{"type":"interruption","at":"2026-01-31T23:59:59Z\\n"}',
+        '{"type":"interruption","at":"٢٠٢٦-01-31T23:59:59Z"}'.encode(),
         b'{"type":"heartbeat","new":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
