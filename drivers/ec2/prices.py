@@ -115,7 +115,8 @@ def on_demand_prices(url: str, *, region: str) -> dict[str, Decimal]:
     """
     place = (url or PRICE_LIST_URL).replace("{region}", region)
     http = urllib3.PoolManager(
-        retries=urllib3.Retry(connect=2, read=False, redirect=3),
+        # An answer that says when to come again is told as it is, and not waited for in here.
+        retries=urllib3.Retry(connect=2, read=False, redirect=3, respect_retry_after_header=False),
         timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
         headers={"Accept-Encoding": "gzip"},
     )

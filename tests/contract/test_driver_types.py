@@ -171,6 +171,13 @@ def test_a_price_list_that_is_none_is_an_error() -> None:
         on_demand_prices(gone, region="us-east-1")
 
 
+def test_a_list_that_shall_be_asked_for_later_is_an_error_at_once() -> None:
+    with PriceListServer(status=503, headers={"Retry-After": "1"}) as server:
+        with pytest.raises(CloudError, match="is answered with status 503"):
+            on_demand_prices(server.url, region="us-east-1")
+        assert len(server.asked) == 1
+
+
 def test_a_list_is_read_no_further_than_any_list_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices_module, "PRICE_LIST_LIMIT_BYTES", 1000)
     with (

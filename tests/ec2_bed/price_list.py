@@ -66,7 +66,8 @@ def price_list(prices: Mapping[str, str], **changes: str) -> str:
 class PriceListServer:
     """A server of one price list, compressed if the client takes that; for a `with`.
 
-    `body` is served in place of a list made of `prices`; `asked` are the paths of the requests.
+    `body` is served in place of a list made of `prices`, `headers` beside its own; `asked` are the
+    paths of the requests.
     """
 
     def __init__(
@@ -75,11 +76,12 @@ class PriceListServer:
         *,
         body: bytes | None = None,
         status: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.asked: list[str] = []
         content = price_list(prices or {}).encode() if body is None else body
         packed = gzip.compress(content)
-        asked = self.asked
+        asked, more = self.asked, headers or {}
 
         class Handler(BaseHTTPRequestHandler):
             """Answers each request with the list, whatever its path."""
@@ -91,6 +93,8 @@ class PriceListServer:
                 self.send_response(status)
                 if takes_gzip:
                     self.send_header("Content-Encoding", "gzip")
+                for name, value in more.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 try:
                     self.wfile.write(packed if takes_gzip else content)
