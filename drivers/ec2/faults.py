@@ -222,7 +222,10 @@ def judged(failure: Failure, *, call: str, changes: bool) -> Judgement:
 def _of_answer(failure: ClientError, call: str, changes: bool) -> Judgement:
     told = failure.response.get("Error", {})
     code, status = str(told.get("Code", "")), _status(failure)
-    said = f"{call}: {code}: {told.get('Message', '')}"[:_MOST_CHARACTERS]
+    # Only the first line: where a signature is wrong, the request follows, and the session token
+    # is in that.
+    message = next(iter(str(told.get("Message", "")).splitlines()), "")
+    said = f"{call}: {code}: {message}"[:_MOST_CHARACTERS]
     fault = TABLE.get(code)
     if fault is None:
         # A server that broke down in the middle of it may have done it.

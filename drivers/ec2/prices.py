@@ -30,6 +30,8 @@ _PREAMBLE_LINES: Final = 20
 _CHUNK_BYTES: Final = 256 * 1024
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 60.0
+_LEAST_USD: Final = Decimal("0.0001")
+_MOST_USD: Final = Decimal(100_000)
 _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _WHAT_COUNTS: Final = {
     "TermType": ("OnDemand",),
@@ -205,12 +207,16 @@ def _head(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
 
 
 def _price(text: str) -> Decimal | None:
-    """Return a price in USD; None for nothing, which is what reserved capacity costs an hour."""
+    """Return a price in USD; None for nothing, which is what reserved capacity costs an hour.
+
+    What no instance costs is none either: whoever alters a list must not make a type free.
+    """
     try:
         price = Decimal(text)
     except InvalidOperation:
         return None
-    return price.normalize() if price.is_finite() and price > 0 else None
+    in_range = price.is_finite() and _LEAST_USD <= price <= _MOST_USD
+    return price.normalize() if in_range else None
 
 
 def zones(client: Any, subnets: Sequence[str], names: Sequence[str]) -> Zones:

@@ -192,6 +192,11 @@ def test_of_all_prices_that_of_plain_linux_counts() -> None:
     assert found == {name: Decimal(price).normalize() for name, price in PRICES.items()}
 
 
+@pytest.mark.parametrize("text", ["1e999999", "1e-400", "-1", "NaN", "Infinity", "free"])
+def test_what_no_instance_costs_is_no_price(text: str) -> None:
+    assert listed_prices(price_list({"m5.large": text}).splitlines(keepends=True)) == {}
+
+
 def test_prices_are_read_once_a_day() -> None:
     now = 0.0
     with PriceListServer({"m5.large": "0.096"}) as server:

@@ -84,6 +84,16 @@ def test_each_code_of_the_table_is_its_error(told: Told, code: str) -> None:
         assert judgement.error.scope is fault.scope
 
 
+def test_the_request_that_ec2_repeats_when_a_signature_is_wrong_is_in_no_message(
+    told: Told,
+) -> None:
+    canonical = "'POST\n/\n\nhost:ec2.example\nx-amz-security-token:IQoJb3JpZ2lu\n'"
+    words = f"It does not match.\n\nThe Canonical String should have been\n{canonical}"
+    said = str(told(refusal("SignatureDoesNotMatch", words)).error)
+    assert said.startswith("RunInstances: SignatureDoesNotMatch: It does not match.; check the")
+    assert "IQoJb3JpZ2lu" not in said
+
+
 @pytest.mark.parametrize(
     ("code", "error", "scope", "elsewhere"),
     [
