@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from drivers.interface import CLUSTER_TAG, TOKEN_TAG, Instance, InstanceSet
 
 CLUSTER_PREFIX = "conformance-"
 """How the cluster tag of everything begins that the kit makes."""
+
+_OF_A_RUN = re.compile(rf"{CLUSTER_PREFIX}[0-9a-f]{{8}}(-other)?")
 
 _LISTINGS_WITHOUT = 2
 """How many listings in a row must show nothing before nothing is there."""
@@ -128,11 +131,14 @@ def sweep(
 
 
 def existing(instance_set: InstanceSet, cluster: str) -> list[tuple[str, str]]:
-    """Return (id, cluster) of what carries the tag of `cluster`, or of any run of the kit."""
+    """Return (id, cluster) of what carries the tag of `cluster`, or of any run of the kit.
+
+    A cluster of somebody's that merely begins like one of a run is not touched.
+    """
     found = {
         (instance.id, of)
         for instance in instance_set.instances({})
-        if (of := instance.tags.get(CLUSTER_TAG, "")) == cluster or of.startswith(CLUSTER_PREFIX)
+        if (of := instance.tags.get(CLUSTER_TAG, "")) == cluster or _OF_A_RUN.fullmatch(of)
     }
     return sorted(found)
 

@@ -6,8 +6,8 @@ import inspect
 import ipaddress
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -210,7 +210,7 @@ class LibcloudInstanceSet:
 
     def _address(self, node: Node) -> str:
         found = node.public_ips if self._parameters.address == "public" else node.private_ips
-        addresses = sorted(map(ipaddress.ip_address, filter(None, found)), key=_by_version)
+        addresses = sorted(_addresses(found), key=_by_version)
         if not addresses or node.state != NodeState.RUNNING:
             return ""
         first = addresses[0]
@@ -250,6 +250,15 @@ def _verdict(error: Exception, sent: Sent, name: str) -> CloudError:
             return fault
         case _:
             return AmbiguousResult(f"{fault}; the next listing shows whether it was created")
+
+
+def _addresses(
+    told: Iterable[str | None],
+) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Yield those that are addresses: one node's odd word must not end the listing of all."""
+    for each in told:
+        with suppress(ValueError):
+            yield ipaddress.ip_address(each or "")
 
 
 def _by_version(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> tuple[int, str]:

@@ -159,7 +159,9 @@ class GoogleComputeEngine:
 
     def tags(self, node: Node) -> dict[str, str]:
         items = (node.extra.get("metadata") or {}).get("items", [])
-        return {each["key"]: each["value"] for each in items if each["key"] != "startup-script"}
+        tags = {each["key"]: each.get("value", "") for each in items}
+        tags.pop("startup-script", None)
+        return tags
 
     def set_tags(self, driver: Driver, node: Node, tags: Mapping[str, str]) -> None:
         # All items are replaced, so they are read again; a fingerprint keeps changes apart.

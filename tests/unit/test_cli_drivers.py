@@ -196,7 +196,11 @@ def there(tmp_path: Path) -> list[str]:
 def test_destroy_existing_ends_the_clusters_own_and_what_earlier_tests_left(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, left, foreign = made(tmp_path, "mine", "conformance-12345678", "theirs")
+    mine, left, other, *foreign = made(
+        tmp_path,
+        *("mine", "conformance-12345678", "conformance-12345678-other"),
+        *("theirs", "conformance-lab"),
+    )
     command = ["driver", "test", "-c", written(tmp_path, sshd(tmp_path)), "--only", "registration"]
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
@@ -204,11 +208,12 @@ def test_destroy_existing_ends_the_clusters_own_and_what_earlier_tests_left(
     said = capsys.readouterr().err
     assert f"to be destroyed: {mine} of cluster mine" in said
     assert f"to be destroyed: {left} of cluster conformance-12345678" in said
-    assert foreign not in said
+    assert f"to be destroyed: {other} of cluster conformance-12345678-other" in said
+    assert not [each for each in foreign if each in said]
     assert "nobody is there to agree to that. Say --yes" in said
-    assert there(tmp_path) == sorted([mine, left, foreign])
+    assert there(tmp_path) == sorted([mine, left, other, *foreign])
     assert main([*command, "--destroy-existing", "--yes"]) == 0
-    assert there(tmp_path) == [foreign]
+    assert there(tmp_path) == sorted(foreign)
     assert main([*command, "--destroy-existing"]) == 0
     assert "there is nothing to destroy" in capsys.readouterr().err
     made_set = driver("tests.sshd_driver:DRIVER")

@@ -173,6 +173,16 @@ def test_what_an_answer_of_gce_to_a_create_means(  # noqa: PLR0917 - a row of th
     assert type(caught.value) is error
 
 
+def test_metadata_of_gce_without_a_value_is_empty(
+    cloud: CannedCloud, tmp_path: Path, gce: LibcloudParameters
+) -> None:
+    foreign = gce_instance(id="78", name="theirs", metadata={"items": [{"key": "odd"}]})
+    cloud.answer(f"GET {ZONE}/instances", {"items": [gce_instance(), foreign]})
+    with opened(gce, tmp_path) as made:
+        found = {each.id: dict(each.tags) for each in made.instances({})}
+    assert found == {"77": TAGS, "78": {"odd": ""}}
+
+
 def test_tags_of_gce_are_set_beside_the_other_metadata(
     cloud: CannedCloud, tmp_path: Path, gce: LibcloudParameters
 ) -> None:

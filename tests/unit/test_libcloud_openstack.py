@@ -121,6 +121,17 @@ def test_a_listing_of_openstack_reads_all_pages(cloud: CannedCloud, tmp_path: Pa
     assert "marker=s-1" in cloud.asked[-1].query
 
 
+def test_an_odd_address_of_one_server_does_not_end_the_listing(
+    cloud: CannedCloud, tmp_path: Path
+) -> None:
+    odd = {"private": [{"addr": "", "version": 4}, {"addr": "10.0.0.0/33", "version": 4}]}
+    ours = server("s-1", NAME, metadata=TAGS)
+    cloud.answer(DETAIL, {"servers": [ours, server("s-2", "theirs", addresses=odd)]})
+    with opened(openstack(cloud), tmp_path) as made:
+        found = made.instances({})
+    assert [(each.id, each.address) for each in found] == [("s-1", "10.0.0.5:22"), ("s-2", "")]
+
+
 def test_tags_of_openstack_are_merged_not_replaced(cloud: CannedCloud, tmp_path: Path) -> None:
     cloud.answer(DETAIL, {"servers": [server("s-1", NAME, metadata=TAGS)]})
     change = f"POST {SERVERS}/s-1/metadata"
