@@ -131,6 +131,8 @@ TABLE: dict[str, Fault] = {
     "InsufficientReservedInstanceCapacity": _SHORT,
     "InsufficientVolumeCapacity": _SHORT,
     "SpotMaxPriceTooLow": _SHORT,
+    "UnfulfillableCapacity": _SHORT,
+    "VolumeTypeNotAvailableInZone": _SHORT,
     # Of a type in a zone; what is wrong with the request as such has other codes.
     "Unsupported": _SHORT,
     "InsufficientAddressCapacity": _NO_ADDRESS,

@@ -104,6 +104,8 @@ def test_the_request_that_ec2_repeats_when_a_signature_is_wrong_is_in_no_message
         ("InsufficientHostCapacity", CapacityError, ErrorScope.TYPE, True),
         ("Unsupported", CapacityError, ErrorScope.TYPE, True),
         ("SpotMaxPriceTooLow", CapacityError, ErrorScope.TYPE, True),
+        ("UnfulfillableCapacity", CapacityError, ErrorScope.TYPE, True),
+        ("VolumeTypeNotAvailableInZone", CapacityError, ErrorScope.TYPE, True),
         ("InsufficientFreeAddressesInSubnet", QuotaError, ErrorScope.ALL, True),
         ("InstanceLimitExceeded", QuotaError, ErrorScope.TYPE, False),
         ("VcpuLimitExceeded", QuotaError, ErrorScope.GROUP, False),
