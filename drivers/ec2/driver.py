@@ -7,6 +7,7 @@ from drivers.ec2.families import fault_of_type
 from drivers.ec2.instance_set import Ec2InstanceSet
 from drivers.ec2.offers import offers
 from drivers.ec2.parameters import Ec2Parameters, check
+from drivers.ec2.requests import fault_of_scratch
 from drivers.errors import ConfigError
 from drivers.interface import InstanceType
 from drivers.registry import Capability, DriverContext, DriverInfo
@@ -20,8 +21,8 @@ def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:
     )
 
 
-def _fault_of_type(_: Ec2Parameters, instance_type: InstanceType) -> str | None:
-    return fault_of_type(instance_type)
+def _fault_of_type(parameters: Ec2Parameters, instance_type: InstanceType) -> str | None:
+    return fault_of_type(instance_type) or fault_of_scratch(parameters, instance_type)
 
 
 DRIVER = DriverInfo(

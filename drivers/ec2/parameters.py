@@ -16,10 +16,15 @@ Seconds = Annotated[float, msgspec.Meta(ge=1, le=600)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Gibibytes = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 VolumeType = Literal["gp3", "gp2", "io1", "io2", "st1", "sc1"]
+BootVolumeType = Literal["gp3", "gp2"]
+
+LEAST_IOPS = {"gp3": 3000, "io1": 100, "io2": 100}
+"""What a volume of each type has at least, where iops can be chosen."""
 
 _OUR_TAGS = "longshore-"
 _MOST_EXTRA_TAGS = 40
-_WITH_IOPS = ("gp3", "io1", "io2")
+_GP3_THROUGHPUT_MIB_S = 125
+_GP3_IOPS_PER_MIB_S = 4
 
 
 class Ec2Scratch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +55,7 @@ class Ec2RootVolume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     size_gib: Gibibytes = 0
     device: str = ""
-    volume_type: VolumeType = "gp3"
+    volume_type: BootVolumeType = "gp3"
     encrypted: bool = False
 
 
@@ -161,18 +166,35 @@ def _of_images(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
 def _of_scratch(scratch: Ec2Scratch) -> Iterator[tuple[str, str]]:
     if not _is_device(scratch.device):
         yield "scratch.device", "is not the name of a device: write one like /dev/sdf"
-    if scratch.iops and scratch.volume_type not in _WITH_IOPS:
-        yield "scratch.iops", f"cannot be chosen for {scratch.volume_type}: take gp3, io1 or io2"
-    if not scratch.iops and scratch.volume_type in ("io1", "io2"):
-        yield "scratch.iops", f"must be named for {scratch.volume_type}"
-    if scratch.throughput_mib_s and scratch.volume_type != "gp3":
-        yield "scratch.throughput_mib_s", "can be chosen for gp3 only"
+    yield from _of_speed(scratch)
     if scratch.kms_key_id and not scratch.encrypted:
         yield "scratch.encrypted", "is false, but a key is named: make it true"
     for number, path in enumerate(scratch.directories):
         if not re.fullmatch(r"(/[\w.-]*[\w-][\w.-]*)+", path):
             what = "is no absolute path of letters, digits, dots, dashes and underscores"
             yield f"scratch.directories[{number}]", what
+
+
+def _of_speed(scratch: Ec2Scratch) -> Iterator[tuple[str, str]]:
+    kind, iops, throughput = scratch.volume_type, scratch.iops, scratch.throughput_mib_s
+    least = LEAST_IOPS.get(kind)
+    if iops and least is None:
+        yield "scratch.iops", f"cannot be chosen for {kind}: take gp3, io1 or io2"
+    elif not iops and kind in ("io1", "io2"):
+        yield "scratch.iops", f"must be named for {kind}"
+    elif least is not None and 0 < iops < least:
+        yield "scratch.iops", f"is less than the {least} that {kind} has at least"
+    if not throughput:
+        return
+    most = (iops or LEAST_IOPS["gp3"]) // _GP3_IOPS_PER_MIB_S
+    if kind != "gp3":
+        yield "scratch.throughput_mib_s", "can be chosen for gp3 only"
+    elif throughput < _GP3_THROUGHPUT_MIB_S:
+        what = f"is less than the {_GP3_THROUGHPUT_MIB_S} that gp3 has at least: leave it at 0"
+        yield "scratch.throughput_mib_s", what
+    elif throughput > most:
+        what = f"is more than the {most} that these iops allow: set scratch.iops to 4 times as much"
+        yield "scratch.throughput_mib_s", what
 
 
 def _of_root_volume(given: Ec2Parameters) -> Iterator[tuple[str, str]]:

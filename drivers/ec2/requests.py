@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.ec2.families import Family
-from drivers.ec2.parameters import Ec2Parameters
+from drivers.ec2.parameters import LEAST_IOPS, Ec2Parameters
 from drivers.errors import CloudError
 from drivers.interface import TOKEN_TAG, InstanceType
 
@@ -16,6 +16,8 @@ LISTED_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 """All but `terminated`: what still ends may still run something, and what is stopped costs."""
 
 _GIB = 2**30
+_LEAST_GIB = {"io1": 4, "io2": 4, "st1": 125, "sc1": 125}
+_MOST_IOPS_PER_GIB = {"gp3": 500, "io1": 50, "io2": 1000}
 _WILD = str.maketrans({"\\": "\\\\", "*": "\\*", "?": "\\?"})
 
 
@@ -65,6 +67,24 @@ def scratch_gib(parameters: Ec2Parameters, instance_type: InstanceType) -> int:
     """Return the size of the EBS volume that a type gets for its disk, 0 when it needs none."""
     disk_bytes = instance_type.resources.disk_bytes
     return 0 if uses_instance_store(parameters, instance_type) else -(-disk_bytes // _GIB)
+
+
+def fault_of_scratch(parameters: Ec2Parameters, instance_type: InstanceType) -> str | None:
+    """Return why EC2 would make no volume for a type's disk, None when it would, or need not."""
+    size_gib, scratch = scratch_gib(parameters, instance_type), parameters.scratch
+    least = _LEAST_GIB.get(scratch.volume_type, 1)
+    if 0 < size_gib < least:
+        return (
+            f"has a disk of {size_gib} GiB, and a volume of {scratch.volume_type} has {least} at"
+            " least: enlarge it, or take another driver.parameters.scratch.volume_type"
+        )
+    most = size_gib * _MOST_IOPS_PER_GIB.get(scratch.volume_type, 0)
+    if size_gib and scratch.iops > max(most, LEAST_IOPS.get(scratch.volume_type, 0)):
+        return (
+            f"has a disk of {size_gib} GiB, for which {scratch.volume_type} gives {most} iops at"
+            " most: lower driver.parameters.scratch.iops, or enlarge it"
+        )
+    return None
 
 
 def uses_instance_store(parameters: Ec2Parameters, instance_type: InstanceType) -> bool:

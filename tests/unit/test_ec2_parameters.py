@@ -82,6 +82,11 @@ def test_nothing_is_wrong_with_the_defaults_and_with_all_that_can_be_said() -> N
         ({"scratch": {"device": "sdf"}}, ["scratch.device"]),
         ({"scratch": {"volume_type": "st1", "iops": 100}}, ["scratch.iops"]),
         ({"scratch": {"volume_type": "io1"}}, ["scratch.iops"]),
+        ({"scratch": {"volume_type": "io1", "iops": 99}}, ["scratch.iops"]),
+        ({"scratch": {"iops": 2999}}, ["scratch.iops"]),
+        ({"scratch": {"throughput_mib_s": 124}}, ["scratch.throughput_mib_s"]),
+        ({"scratch": {"throughput_mib_s": 751}}, ["scratch.throughput_mib_s"]),
+        ({"scratch": {"iops": 4000, "throughput_mib_s": 1001}}, ["scratch.throughput_mib_s"]),
         (
             {"scratch": {"volume_type": "gp2", "throughput_mib_s": 300}},
             ["scratch.throughput_mib_s"],
@@ -113,6 +118,8 @@ def test_what_is_wrong_is_told_with_its_path(fields: dict[str, Any], paths: list
         {"ssh_port": 0},
         {"subnet": []},
         {"scratch": {"volume_type": "fast"}},
+        {"root_volume": {"size_gib": 8, "device": "/dev/xvda", "volume_type": "io2"}},
+        {"root_volume": {"size_gib": 200, "device": "/dev/xvda", "volume_type": "st1"}},
         {"read_timeout_s": 0},
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from drivers.ec2.driver import DRIVER
 from drivers.ec2.parameters import Ec2Parameters
 from drivers.ec2.requests import (
     Placement,
@@ -237,6 +238,29 @@ def test_a_volume_is_as_large_as_the_disk_of_its_type(
     type_ = replace(TYPE, provider_type=name, resources=Resources(disk_bytes=disk_bytes))
     assert scratch_gib(made(**fields), type_) == expected
     assert ("BlockDeviceMappings" in arguments(made(**fields), type_)) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("scratch", "disk_gib", "fault"),
+    [
+        ({}, 1, None),
+        ({"iops": 3000}, 1, None),
+        ({"iops": 3001}, 6, "gives 3000 iops at most"),
+        ({"iops": 4000}, 8, None),
+        ({"volume_type": "io1", "iops": 200}, 4, None),
+        ({"volume_type": "io1", "iops": 201}, 4, "gives 200 iops at most"),
+        ({"volume_type": "io2", "iops": 100}, 3, "has 4 at least"),
+        ({"volume_type": "st1"}, 124, "has 125 at least"),
+        ({"volume_type": "st1"}, 125, None),
+        ({"volume_type": "sc1"}, 0, None),
+    ],
+)
+def test_a_volume_that_ec2_would_not_make_is_told_before(
+    scratch: dict[str, Any], disk_gib: int, fault: str | None
+) -> None:
+    type_ = replace(TYPE, resources=Resources(disk_bytes=disk_gib * GIB))
+    told = DRIVER.fault_of_type(made(scratch=scratch), type_) if DRIVER.fault_of_type else ""
+    assert told == fault if fault is None else fault in (told or "")
 
 
 def test_volumes_are_as_they_are_wanted_and_go_with_the_instance() -> None:
