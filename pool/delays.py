@@ -52,5 +52,6 @@ def sentence(error: CloudError) -> str:
     """Return what an error said, cut, with the remedy where we know one."""
     said = str(error)[:REASON_LENGTH] or type(error).__name__
     if isinstance(error, CloudAuthError):
-        return f"the cloud refuses our credentials, mend them and it goes on by itself: {said}"
+        remedy = "mend their rights, or give the server others and start it again"
+        return f"the cloud refuses our credentials, {remedy}: {said}"
     return said

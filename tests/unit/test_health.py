@@ -8,7 +8,10 @@ from pool.messages import ListingFailed, ListInstances
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 
-REFUSED = "the cloud refuses our credentials, mend them and it goes on by itself: expired"
+REFUSED = (
+    "the cloud refuses our credentials, mend their rights, or give the server others and start it"
+    " again: expired"
+)
 
 
 def problems(rig: Rig) -> list[str]:
