@@ -244,8 +244,45 @@ def test_what_ran_on_a_spot_instance_that_is_taken_back_runs_again_elsewhere(
         ended = server.wait_final(container, timeout_s=PATIENCE_S)
         assert ended["exit_code"] == 3
         first, second = (each["outcome"] for each in ended["attempts"])
-        assert first in ("lost", "preempted"), "without a notice it is just gone"
-        assert second == "failed"
+        assert (first, second) == ("lost", "failed"), "without a notice it is just gone"
         assert ended["attempts"][0]["instance"] == taken
         assert ended["instance"] != taken
         wait_for(lambda: not bed.billed(), "the idle instance to go", timeout_s=PATIENCE_S)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(400)
+def test_a_spot_instance_that_has_notice_gets_no_new_work_and_what_it_takes_along_was_preempted(
+    bed: Ec2Bed, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    at = "2031-02-03T04:05:06Z"
+    with DispatcherProcess(tmp_path, config(bed)) as server:
+
+        def running() -> tuple[str, str]:
+            """Submit a container, and return its id and where it runs."""
+            script = f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3"
+            made = server.submit("sh", "-c", script, constraints={"preemptible": "required"})
+            where = server.wait_state(made, "running", timeout_s=PATIENCE_S)["instance"]
+            return made, where
+
+        first, taken = running()
+        bed.metadata.give_notice(taken, at)
+        wait_for(
+            lambda: server.instances()[taken]["taken_back_at"] == at,
+            "the notice",
+            timeout_s=PATIENCE_S,
+        )
+        second, other = running()
+        assert other != taken, "there is room, and it gets no new work"
+        assert server.container(first)["instance"] == taken, "what runs there goes on"
+        bed.take_back(taken)
+        wait_for(lambda: taken not in bed.machines.running(), "the machine to end")
+        gate.touch()
+        ended = [server.wait_final(each, timeout_s=PATIENCE_S) for each in (first, second)]
+        told = [[(a["instance"], a["outcome"]) for a in each["attempts"]] for each in ended]
+        assert told[0][0] == (taken, "preempted")
+        assert ended[0]["attempts"][0]["reason"]["code"] == "interrupted"
+        assert [outcome for _, outcome in told[0][1:]] == ["failed"]
+        assert told[1] == [(other, "failed")]
+        wait_for(lambda: not bed.billed(), "the idle instances to go", timeout_s=PATIENCE_S)
