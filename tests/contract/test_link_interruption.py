@@ -37,6 +37,12 @@ class Far:
         self.links: list[WorkerLink] = []
 
     @property
+    def spool(self) -> Path:
+        """Return the spool of the instance's runner, beside those of all others on this machine."""
+        variables = {"LONGSHORE_RUNNER_DIR": str(self.host.runner_directory)}
+        return Path(places(CLUSTER, variables).spool)
+
+    @property
     def watch(self) -> str:
         """Return a watch that notes its process and the one that it starts, and waits."""
         wait = f"while [ ! -e {self.notice} ]; do sleep 0.1; done"
@@ -84,8 +90,7 @@ class Far:
         for pid in [pid for pid, environment in environments() if mark in environment]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        variables = {"LONGSHORE_RUNNER_DIR": str(self.host.runner_directory)}
-        shutil.rmtree(Path(places(CLUSTER, variables).spool).parent, ignore_errors=True)
+        shutil.rmtree(self.spool, ignore_errors=True)
 
     def _lines(self) -> int:
         return self.pids.read_text().count("\n") if self.pids.exists() else 0
@@ -146,3 +151,18 @@ def test_a_session_that_is_taken_over_from_leaves_its_watch_to_the_next(far: Far
     assert all(map(_runs, after))
     far.give_notice()
     far.hears(1)
+
+
+def test_clearing_up_takes_the_spools_of_others_not_along(tmp_path: Path) -> None:
+    made = Far(tmp_path)
+    other = made.spool.with_name(f"{made.spool.name}-of-another")
+    try:
+        made.attach()
+        made.started(1)
+        assert made.spool.is_dir()
+        other.mkdir()
+        made.close()
+        assert (made.spool.exists(), other.is_dir()) == (False, True)
+    finally:
+        made.close()
+        shutil.rmtree(other, ignore_errors=True)
