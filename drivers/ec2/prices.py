@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import urllib3
+from botocore.httpsession import ProxyConfiguration
+from botocore.utils import get_environ_proxies
 
 from drivers.ec2.faults import FAILURES, judged
 from drivers.ec2.parameters import Ec2Parameters
@@ -116,7 +118,8 @@ def on_demand_prices(url: str, *, region: str) -> dict[str, Decimal]:
     cannot be had or read.
     """
     place = (url or PRICE_LIST_URL).replace("{region}", region)
-    http = urllib3.PoolManager(
+    http = _way_to(
+        place,
         # An answer that says when to come again is told as it is, and not waited for in here.
         retries=urllib3.Retry(connect=2, read=False, redirect=3, respect_retry_after_header=False),
         timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
@@ -130,6 +133,16 @@ def on_demand_prices(url: str, *, region: str) -> dict[str, Decimal]:
         ) from error
     finally:
         http.clear()
+
+
+def _way_to(place: str, *, headers: dict[str, str], **options: Any) -> urllib3.PoolManager:
+    """Return what asks `place`, through the proxy of the environment where boto3 would take it."""
+    proxies = ProxyConfiguration(get_environ_proxies(place))
+    proxy = proxies.proxy_url_for(place)
+    if not proxy:
+        return urllib3.PoolManager(headers=headers, **options)
+    own = proxies.proxy_headers_for(proxy)
+    return urllib3.ProxyManager(proxy, headers=headers, proxy_headers=own, **options)
 
 
 def _fetched(http: urllib3.PoolManager, place: str) -> dict[str, Decimal]:

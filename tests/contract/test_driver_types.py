@@ -178,6 +178,18 @@ def test_a_list_that_shall_be_asked_for_later_is_an_error_at_once() -> None:
         assert len(server.asked) == 1
 
 
+def test_a_list_is_asked_for_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with PriceListServer({"m5.large": "0.096"}) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.partition("/offers")[0])
+        found = on_demand_prices("http://pricing.invalid/{region}.csv", region="r")
+        assert proxy.asked == ["http://pricing.invalid/r.csv"]
+    assert found == {"m5.large": Decimal("0.096")}
+
+
 def test_a_list_is_read_no_further_than_any_list_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices_module, "PRICE_LIST_LIMIT_BYTES", 1000)
     with (
