@@ -116,6 +116,8 @@ def _of_access(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
     for name, url in urls:
         if url and not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
             yield name, "is not an address: write one like https://HOST:PORT, or leave it empty"
+        elif "@" in url.partition("://")[2].partition("/")[0]:
+            yield name, "holds a user or a password, and it is shown and logged: take them out"
     if given.profile and given.access_key_id:
         yield "profile", "names credentials, and access_key_id does too: remove one of them"
     if bool(given.access_key_id) != bool(given.secret_access_key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ OPENSTACK, GCE, DIGITAL_OCEAN = "openstack", "gce", "digitalocean"
 _OURS = frozenset({"name", "size", "image", "location", "networks", "ex_network"})
 """What this driver gives to `create_node` itself, whatever the provider."""
 _USER_DATA = frozenset({"ex_userdata", "ex_user_data"})
+_SECRET_NAME = re.compile("passw|secret|token$|api_?key$|private_?key", re.IGNORECASE)
 _UNPAGED_VERSIONS = ("1.0", "1.1")
 
 
@@ -58,6 +60,11 @@ def problems_of(parameters: LibcloudParameters) -> list[tuple[str, str]]:
     problems += [
         (f"secret_options.{name}", "is in `options` too; leave it here only")
         for name in sorted(parameters.options.keys() & parameters.secret_options.keys())
+    ]
+    problems += [
+        (f"options.{name}", "looks like a secret, and this is shown: move it to secret_options")
+        for name in sorted(parameters.options)
+        if _SECRET_NAME.search(name)
     ]
     return problems + _ill_suited(parameters)
 

@@ -120,6 +120,10 @@ def test_good_parameters_have_no_problems(values: dict[str, Any]) -> None:
             ["create_options.ex_user_data", "create_options.name"],
         ),
         (
+            OPENSTACK | {"options": {**OPENSTACK["options"], "ex_force_auth_token": "x"}},
+            ["options.ex_force_auth_token"],
+        ),
+        (
             OPENSTACK | {"secret_options": {"ex_tenant_name": "x"}},
             ["secret_options.ex_tenant_name"],
         ),
