@@ -122,22 +122,42 @@ def _parts(
     info: inspect.Type, value: object, path: str
 ) -> Iterator[tuple[inspect.Type, object, str]]:
     """Yield what a value is made of: the type, the value and the path of each part."""
-    match info, value:
-        case inspect.Metadata(), _:
+    match info:
+        case inspect.Metadata():
             yield info.type, value, path
-        case inspect.StructType(), dict():
-            types = {field.encode_name: field.type for field in info.fields}
-            for name in sorted(types.keys() & value.keys()):
-                yield types[name], value[name], member(path, name)
-        case inspect.DictType(), dict():
-            for key, child in value.items():
-                yield info.value_type, child, member(path, str(key))
-        case ((inspect.ListType() | inspect.VarTupleType()), list()):
-            for index, child in enumerate(value):
-                yield info.item_type, child, element(path, index)
-        case inspect.UnionType(), _:
+        case inspect.UnionType():
             for option in info.types:
                 yield option, value, path
+        case _:
+            for key, type_ in _types_within(info, value).items():
+                place = element(path, key) if isinstance(key, int) else member(path, str(key))
+                yield type_, value[key], place  # type: ignore[index]  # its keys are the value's
+
+
+def _types_within(info: inspect.Type, value: object) -> dict[Any, inspect.Type]:
+    """Return the types of what is in a mapping by key, in a list by number; {} for all others."""
+    types: dict[Any, inspect.Type] = {}
+    match info, value:
+        case ((inspect.StructType() | inspect.DataclassType() | inspect.TypedDictType()), dict()):
+            fields = {field.encode_name: field.type for field in info.fields}
+            types = {name: fields[name] for name in sorted(fields.keys() & value.keys())}
+        case inspect.DictType(), dict():
+            types = dict.fromkeys(value, info.value_type)
+        case (
+            (
+                inspect.ListType()
+                | inspect.VarTupleType()
+                | inspect.SetType()
+                | inspect.FrozenSetType()
+            ),
+            (list() | tuple()),
+        ):
+            types = dict.fromkeys(range(len(value)), info.item_type)
+        case inspect.TupleType(), (list() | tuple()):
+            types = dict(enumerate(info.item_types[: len(value)]))
+        case inspect.NamedTupleType(), (list() | tuple()):
+            types = dict(enumerate(field.type for field in info.fields[: len(value)]))
+    return types
 
 
 # ---- how they are shown --------------------------------------------------------------------------
@@ -151,19 +171,17 @@ def _covered(info: inspect.Type, value: Any) -> Any:
             covered = value if value in _ABSENT else _in_place_of(value)
         case inspect.Metadata():
             covered = _covered(info.type, value)
-        case inspect.StructType() if isinstance(value, dict):
-            types = {field.encode_name: field.type for field in info.fields}
-            covered = {
-                key: _covered(types[key], child) if key in types else child
-                for key, child in value.items()
-            }
-        case inspect.DictType() if isinstance(value, dict):
-            covered = {key: _covered(info.value_type, child) for key, child in value.items()}
-        case inspect.ListType() | inspect.VarTupleType() if isinstance(value, list | tuple):
-            covered = [_covered(info.item_type, child) for child in value]
         case inspect.UnionType():
             for option in info.types:
                 covered = _covered(option, covered)
+        case _:
+            types = _types_within(info, value)
+            if isinstance(value, dict):
+                covered = {**value, **{key: _covered(types[key], value[key]) for key in types}}
+            elif isinstance(value, list | tuple):
+                covered = [*value]
+                for key, type_ in types.items():
+                    covered[key] = _covered(type_, value[key])
     return covered
 
 

@@ -1,12 +1,14 @@
 """A driver with parameters of every kind, some of them secret, and with opinions on them.
 
-Name it in a configuration as `tests.typed_driver:DRIVER`. It makes no instances.
+Name it in a configuration as `tests.typed_driver:DRIVER`; `ODD` has its secrets in odder places.
+Neither makes instances.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -45,6 +47,36 @@ class TypedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     share: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A secret in a dataclass."""
+
+    password: Password = ""
+
+
+class Mapped(TypedDict):
+    """A secret in a mapping with known keys."""
+
+    password: Password
+
+
+class Named(NamedTuple):
+    """A secret in a tuple with names."""
+
+    user: str
+    password: Password
+
+
+class OddParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Secrets in whatever else msgspec knows."""
+
+    login: Login | None = None
+    mapped: Mapped | None = None
+    named: Named | None = None
+    pair: tuple[int, Password] = (1, "")
+    some: frozenset[Password] = frozenset()
+
+
 def _check(parameters: TypedParameters) -> list[tuple[str, str]]:
     if parameters.zone == "mars":
         raise RuntimeError(f"no idea of {parameters.account.password}")
@@ -60,7 +92,7 @@ def _fault_of_type(parameters: TypedParameters, type_: InstanceType) -> str | No
     return f"{parameters.zone} has no GPUs: leave them out" if type_.resources.gpus else None
 
 
-def _make(_: TypedParameters, __: DriverContext) -> InstanceSet:
+def _make(_: msgspec.Struct, __: DriverContext) -> InstanceSet:
     raise CloudAuthError("nobody has an account here")
 
 
@@ -71,4 +103,7 @@ DRIVER = DriverInfo(
     make=_make,
     check=_check,
     fault_of_type=_fault_of_type,
+)
+ODD = DriverInfo(
+    name="odd", summary="no cloud either, for tests", parameters=OddParameters, make=_make
 )

@@ -166,6 +166,38 @@ def test_what_show_puts_in_place_of_a_secret_is_not_taken_for_one(
     assert all("write the secret" in what for _, what in found)
 
 
+def test_a_secret_is_hidden_in_whatever_it_lies(tmp_path: Path, capsys: Capture) -> None:
+    given = {
+        "login": {"password": "hush"},
+        "mapped": {"password": "hush"},
+        "named": ["me", "hush"],
+        "pair": [1, "hush"],
+        "some": ["hush"],
+    }
+    path = tmp_path / "odd.yml"
+
+    def configured(parameters: dict[str, Any]) -> str:
+        section = {"name": "tests.typed_driver:ODD", "parameters": parameters}
+        types = {"small": {"cpus": 1, "memory": "2GiB", "price_per_hour": 0.1}}
+        document = {"data_dir": str(tmp_path), "driver": section, "instance_types": types}
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return str(path)
+
+    assert shown(capsys, configured(given), "--secrets") == given
+    hidden = shown(capsys, configured(given))
+    assert hidden == {
+        "login": {"password": HIDDEN},
+        "mapped": {"password": HIDDEN},
+        "named": ["me", HIDDEN],
+        "pair": [1, HIDDEN],
+        "some": [HIDDEN],
+    }
+    assert [place for place, _ in problems_of(configured(hidden))] == [
+        f"driver.parameters.{name}"
+        for name in ("login.password", "mapped.password", "named[1]", "pair[1]", "some[0]")
+    ]
+
+
 def test_a_driver_without_parameters_says_so(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "empty.yml"
     path.write_text(f"data_dir: {tmp_path}\n", encoding="utf-8")
