@@ -109,7 +109,8 @@ def test_an_instance_that_powers_itself_off_is_gone_with_all_that_runs(
         with connected(first, key) as connection:
             # Detached, as what the runner leaves behind: the session may be gone by then.
             connection.run("setsid sleep 640 >/dev/null 2>&1 &", deadline_s=20)
-            assert len(processes_of(first.id)) == 1
+            # A process has no environment for a moment while it becomes another program.
+            wait_until(lambda: len(processes_of(first.id)) == 1, "the process")
             connection.run(f"setsid sh -c '{made.power_off_command()}' &", deadline_s=20)
             wait_until(lambda: len(made.instances({})) == 1, "the instance to leave the listing")
         assert processes_of(first.id) == []
@@ -176,7 +177,7 @@ def test_what_vanishes_takes_its_processes_along_and_is_listed_a_while_longer(
         instance = create(made, key)
         with connected(instance, key) as connection:
             connection.run("setsid sleep 641 >/dev/null 2>&1 &", deadline_s=20)
-            assert len(processes_of(instance.id)) == 1
+            wait_until(lambda: len(processes_of(instance.id)) == 1, "the process")
             clock[0] += made.run_due() or 0
             left_s = made.run_due()
             assert events(made)[-1] is CloudEvent.ENDED_BY_ITSELF
@@ -267,7 +268,7 @@ def test_an_instance_hears_when_it_is_taken_back_and_who_asks_later_hears_it_aga
         with connected(other, key) as connection:
             watch = f"timeout 1 /bin/sh -c {shlex.quote(quiet.interruption_watch())}"
             assert connection.run(watch, deadline_s=30).exit_status == 124
-        assert processes_of(other.id) == []
+        wait_until(lambda: not processes_of(other.id), "the watch to end")
 
 
 def test_all_who_wait_for_a_notice_hear_it_and_nobody_waits_for_ever(tmp_path: Path) -> None:
