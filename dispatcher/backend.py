@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from dispatcher.api.backend import (
@@ -92,6 +94,7 @@ class DispatcherBackend:
         self._new_id = new_id
         self._heard_at = heard_at
         self._limits = limits
+        self._arriving: Counter[ClassKey] = Counter()
 
     # ---- containers --------------------------------------------------------------------------
 
@@ -120,12 +123,6 @@ class DispatcherBackend:
             )
             for item, sequence in zip(items, sequences, strict=True)
         )
-        classes = ledger.queue.classes_with(containers)
-        if classes > self._limits.queued_classes:
-            raise Unavailable(
-                f"the queue is full ({self._limits.queued_classes} kinds of requests);"
-                " ask for the same resources and constraints as others do, or try again"
-            )
         change = InsertContainers(
             containers=containers,
             user=user,
@@ -133,12 +130,33 @@ class DispatcherBackend:
             fingerprint=fingerprint,
         )
         try:
-            await self._write(change, Submitted(containers=containers))
+            with self._kinds_arrive(containers):
+                await self._write(change, Submitted(containers=containers))
         except IdempotentRepeat as repeat:
             return [await self.container(container_id) for container_id in repeat.container_ids]
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return containers
+
+    @contextmanager
+    def _kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
+        """Let containers come to wait; raises `Unavailable` when there would be too many kinds.
+
+        What is being committed counts too, or many requests at once would each find room.
+        """
+        queue = self._engine.ledger.queue
+        keys = Counter({queue.key_of(each): 1 for each in containers})
+        most = self._limits.queued_classes
+        if keys and queue.classes_with(keys.keys() | self._arriving.keys()) > most:
+            raise Unavailable(
+                f"the queue is full ({most} kinds of requests);"
+                " ask for the same resources and constraints as others do, or try again"
+            )
+        self._arriving += keys
+        try:
+            yield
+        finally:
+            self._arriving -= keys
 
     def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
         problems = []
@@ -223,7 +241,11 @@ class DispatcherBackend:
         """Commit a priority, then tell the engine."""
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
-        await self._request(change, event)
+        ledger = self._engine.ledger
+        held = ledger.containers.get(container_id) if container_id not in ledger.queue else None
+        begins = held is not None and priority > 0 and not held.has_open_attempt
+        with self._kinds_arrive([held] if held is not None and begins else []):
+            await self._request(change, event)
         return await self.container(container_id)
 
     async def _request(self, change: Change, event: Event) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from dispatcher.accounts import Account
@@ -184,6 +185,6 @@ class Queue:
         classes = (self._classes.get(key) for key in keys)
         return sum(request_class.before(order) for request_class in classes if request_class)
 
-    def classes_with(self, containers: Iterable[Container]) -> int:
-        """Return how many classes there would be if these containers waited too."""
-        return len(self._classes.keys() | {self.key_of(container) for container in containers})
+    def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
+        """Return how many classes there would be if containers of these waited too."""
+        return len(self._classes.keys() | keys)

@@ -1,0 +1,104 @@
+"""How many kinds of requests may wait: by whatever way they come, and however many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.api.backend import NewContainer, NotFound, Unavailable
+from dispatcher.backend import DispatcherBackend
+from dispatcher.broker import Broker, Watchers
+from dispatcher.config_model import LimitsConfig
+from dispatcher.logs import LogStore
+from dispatcher.metrics import Metrics
+from dispatcher.runtime import Runtime
+from dispatcher.store.store import Store
+from pool.messages import CreateInstance
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+from tests.store_values import url_in
+
+MOST = 2
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(url_in(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose cloud never answers a create, so that all wait."""
+    made = Rig(make_type(8))
+    made.silent.add(CreateInstance)
+    return made
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherBackend:
+    numbers = iter(range(100))
+    runtime = Runtime(
+        engine=rig.engine,
+        now=lambda: rig.now,
+        write=store.write,
+        perform=rig.sent.append,
+        publish=rig.published.append,
+        inbox_limit=100,
+    )
+    return DispatcherBackend(
+        runtime=runtime,
+        store=store,
+        logs=LogStore(tmp_path / "logs"),
+        broker=Broker(),
+        watchers=Watchers(),
+        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
+        types=tuple(rig.types.values()),
+        now=lambda: rig.now,
+        new_id=lambda: str(next(numbers)),
+        heard_at=lambda _id: 0.0,
+        limits=LimitsConfig(queued_classes=MOST),
+    )
+
+
+async def submit(backend: DispatcherBackend, *kinds: int) -> None:
+    items = [
+        NewContainer(spec=make_container(1, cpus=kind).spec, priority=500, project="p")
+        for kind in kinds
+    ]
+    await backend.submit(items, user="u", idempotency_key="", fingerprint="")
+
+
+async def test_a_list_of_too_many_kinds_is_refused(backend: DispatcherBackend) -> None:
+    with pytest.raises(Unavailable, match=r"the queue is full \(2 kinds of requests\)"):
+        await submit(backend, 1, 2, 3)
+    await submit(backend, 1, 2, 1)
+
+
+async def test_requests_that_come_at_once_do_not_each_find_room(
+    backend: DispatcherBackend,
+) -> None:
+    came = await asyncio.gather(
+        *(submit(backend, kind) for kind in (1, 2, 3, 4)), return_exceptions=True
+    )
+    assert [type(each) for each in came] == [type(None), type(None), Unavailable, Unavailable]
+    # The engine was not run, so that none of them waits: the room is there again.
+    await submit(backend, 3, 4)
+
+
+async def test_who_is_held_back_by_the_priority_comes_back_only_where_there_is_room(
+    rig: Rig, backend: DispatcherBackend
+) -> None:
+    waiting = [make_container(number, cpus=number) for number in (1, 2)]
+    held = [make_container(number, cpus=number - 10, priority=0) for number in (11, 12, 13)]
+    rig.submit(*waiting, *held)
+    with pytest.raises(Unavailable, match="kinds of requests"):
+        await backend.set_priority("c-13", 500)
+    # As far as the store, which does not know those of the rig.
+    for container_id, priority in (("c-13", 0), ("c-11", 500), ("c-1", 600)):
+        with pytest.raises(NotFound):
+            await backend.set_priority(container_id, priority)
