@@ -183,6 +183,7 @@ class Conformance:
         self.trial = trial
         self.left: tuple[str, ...] = ()
         self._bench = Bench(trial)
+        self._clear = False
 
     @property
     def cluster(self) -> str:
@@ -198,10 +199,20 @@ class Conformance:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.left = self._bench.close()
+        try:
+            if not self._clear:
+                self.clear_up()
+        finally:
+            self._bench.close()
+
+    def clear_up(self) -> None:
+        """Destroy what the checks made, and set `left`; if that is interrupted, the end does it."""
+        self.left = self._bench.clear_up()
+        self._clear = True
 
     def show(self, check: Check) -> Result:
         """Make one check and return what came of it; only `BaseException` of others escapes."""
+        self._clear = False
         if check.ends_first:
             self._bench.pause()
         began = self._bench.now()

@@ -107,13 +107,16 @@ class Bench:
         """Return monotonic seconds."""
         return self.trial.context.clock()
 
-    def close(self) -> tuple[str, ...]:
-        """Destroy all that the checks made and close the set; return what may be left."""
-        try:
-            self._hang_up()
-            return sweep(self.set, self._ledger, self.patience, self.trial.wait)
-        finally:
-            self.set.close()
+    def clear_up(self) -> tuple[str, ...]:
+        """Destroy all that the checks made; return what may be left. Twice is fine."""
+        self._hang_up()
+        if not self._ledger.asked:
+            return ()
+        return sweep(self.set, self._ledger, self.patience, self.trial.wait)
+
+    def close(self) -> None:
+        """Close the set."""
+        self.set.close()
 
     # ---- calls -------------------------------------------------------------------------------
 

@@ -77,6 +77,16 @@ class Ledger:
         made = [instance for each in self._asked.values() for instance in each.instances]
         return [each for each in made if each.id not in self._gone]
 
+    @property
+    def all_refused(self) -> bool:
+        """Return whether no create call made anything: each was refused, or there was none."""
+        return not any(each.in_doubt or each.instances for each in self._asked.values())
+
+    @property
+    def asked(self) -> bool:
+        """Return whether there was a create call."""
+        return bool(self._asked)
+
     def seen(self, instance: Instance) -> None:
         """Note that a listing shows an instance: its create call is no longer in doubt."""
         asked = self._asked.get(instance.tags.get(TOKEN_TAG, ""))
@@ -95,7 +105,8 @@ def sweep(
     """Destroy all that carries a tag of this run; return what may be left, a line each.
 
     Nothing else is touched, whatever the driver says that it created. It is gone when two listings
-    in a row show nothing, and none of the create calls in doubt can still come to light.
+    in a row show nothing, and none of the create calls in doubt can still come to light. A listing
+    that fails is not waited for when every create call was refused.
     """
     problems: dict[str, str] = {}
     shown: dict[str, Instance] = {}
@@ -116,7 +127,9 @@ def sweep(
             _destroy(instance, problems)
         doubtful = ledger.clock() < ledger.doubtful_until(patience.listing_lag_s)
         without = 0 if shown or trouble or doubtful else without + 1
-        if without == _LISTINGS_WITHOUT or (ledger.clock() >= deadline and not doubtful):
+        over = ledger.clock() >= deadline and not doubtful
+        hopeless = bool(trouble) and not ever and ledger.asked and ledger.all_refused
+        if without == _LISTINGS_WITHOUT or over or hopeless:
             break
         wait(pause_s)
     lines = [_line(each, problems.get(each, "it is still listed")) for each in sorted(shown)]

@@ -98,6 +98,7 @@ def _run(trial: Trial, checks: Sequence[Check], *, as_json: bool) -> int:
                 for check in checks:
                     results.append(conformance.show(check))
                     _tell_result(results[-1], as_json)
+                conformance.clear_up()
             except KeyboardInterrupt:
                 interrupted = True
                 output.say("interrupted: destroying what was made; once more leaves it there")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.cli import driver_test
+from dispatcher.cli.main import main
 from dispatcher.conformance_trial import make_trial
 from drivers.conformance import (
     CHECKS,
@@ -24,7 +26,7 @@ from drivers.conformance import (
     check_named,
     run,
 )
-from drivers.errors import CloudError, ConfigError
+from drivers.errors import CloudAuthError, CloudError, ConfigError
 from drivers.interface import Instance
 from drivers.loopback import DRIVER as LOOPBACK
 from drivers.loopback import LoopbackParameters
@@ -175,6 +177,64 @@ def test_nothing_is_left_of_a_create_call_that_is_interrupted(tmp_path: Path) ->
             conformance.show(check_named("create"))
         assert conformance.left == ()
         assert bed.ours() == []
+
+
+class _InterruptedAtItsEnd(Altered):
+    """The user's Ctrl-C comes when the checks are over, and what they made is being destroyed."""
+
+    interrupted = False
+
+    def shown(self, instance: Instance) -> Instance:
+        return _Interrupting(instance, self)
+
+
+class _Interrupting(AlteredInstance):
+    def __init__(self, inner: Instance, owner: _InterruptedAtItsEnd) -> None:
+        super().__init__(inner)
+        self.owner = owner
+
+    def destroy(self) -> None:
+        if not self.owner.interrupted:
+            self.owner.interrupted = True
+            raise KeyboardInterrupt
+        self.inner.destroy()
+
+
+def test_the_first_interrupt_leaves_nothing_also_when_it_comes_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "longshore.yml"
+    file.write_text(CONFIGURATION.format(data=tmp_path / "data", state=tmp_path / "state"))
+    with closing(SimulatedBed(tmp_path, view=_InterruptedAtItsEnd)) as bed:
+        monkeypatch.setattr(driver_test, "_trial", lambda *_: bed.trial())
+        assert main(["driver", "test", "-c", str(file), "--only", "create"]) == 130
+        assert bed.ours() == []
+    told = capsys.readouterr()
+    assert "interrupted: destroying what was made; once more leaves it there" in told.err
+    assert "nothing is left" in told.out
+
+
+class _Refused(Altered):
+    """The account's credentials are refused, whatever is asked."""
+
+    def make(self, call: Call) -> Instance:
+        raise CloudAuthError(f"refused {call.token}")
+
+    def found(self, tags: Mapping[str, str]) -> list[Instance]:
+        raise CloudAuthError(f"refused {tags}")
+
+
+@pytest.mark.parametrize("name", ["create", "registration"])
+def test_a_listing_that_fails_is_not_waited_for_when_nothing_was_made(
+    tmp_path: Path, name: str
+) -> None:
+    waited: list[float] = []
+    patience = replace(PATIENCE, gone_timeout_s=3.0)
+    with closing(SimulatedBed(tmp_path, view=_Refused)) as bed:
+        trial = replace(bed.trial(patience=patience), wait=waited.append)
+        report = run(trial, only=[check_named(name)])
+    assert waited == []
+    assert bool(report.left) == (name == "create"), "nobody knows what a driver calls refused"
 
 
 def test_what_comes_to_light_late_is_destroyed_too(tmp_path: Path) -> None:
