@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from typing import Any
 
 import structlog
 import structlog.tracebacks
+from structlog.typing import Processor
 
 from dispatcher.config import Config
 from dispatcher.config_model import EngineName
@@ -142,24 +144,41 @@ def running_server(config: Config) -> Iterator[str]:
         raise failure
 
 
+def made_visible(
+    _logger: object, _method: str, entry: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Return a line's values with what a terminal would act upon made visible.
+
+    Clouds, instances and users put their own words into it. A traceback keeps its lines.
+    """
+    for name, value in entry.items():
+        if isinstance(value, str) and not value.isprintable():
+            kept = "\n" if name == "exception" else ""
+            entry[name] = "".join(
+                each if each.isprintable() or each in kept else repr(each)[1:-1] for each in value
+            )
+    return entry
+
+
 def _configure_log() -> None:
-    for_people = sys.stderr.isatty()
+    for_people: list[Processor] = [
+        structlog.processors.format_exc_info,
+        made_visible,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+    for_programs: list[Processor] = [
+        # Without the values of variables: they hold what users keep secret.
+        structlog.processors.ExceptionRenderer(
+            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        ),
+        structlog.processors.JSONRenderer(),
+    ]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(
-                [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-                if for_people
-                else [
-                    # Without the values of variables: they hold what users keep secret.
-                    structlog.processors.ExceptionRenderer(
-                        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-                    ),
-                    structlog.processors.JSONRenderer(),
-                ]
-            ),
+            *(for_people if sys.stderr.isatty() else for_programs),
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

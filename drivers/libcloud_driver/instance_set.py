@@ -153,7 +153,8 @@ class LibcloudInstanceSet:
         try:
             self._provider.set_tags(driver, node, missing)
         except Exception as error:  # noqa: BLE001 - Libcloud raises anything; the node is there
-            _log.warning("%s has no tags yet, only its name: %s", node.name, error)
+            fault = str(fault_of(error, doing="set its tags"))
+            _log.warning("%s has no tags yet, only its name: %r", node.name, fault)
             return False
         return True
 
