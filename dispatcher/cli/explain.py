@@ -51,6 +51,7 @@ class HoldView(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     instance_type: str | None = None
     quota_group: str | None = None
+    preemptible: bool | None = None
     until: datetime | None = None
 
 
@@ -208,7 +209,10 @@ def _instances(instances: TallyView) -> list[tuple[str, str]]:
 def _scope(hold: HoldView) -> str:
     if hold.instance_type is not None:
         return hold.instance_type
-    return "all" if hold.quota_group is None else f"quota group {hold.quota_group or 'default'}"
+    if hold.quota_group is None:
+        return "all"
+    market = {None: "", True: ", preemptible", False: ", not preemptible"}[hold.preemptible]
+    return f"quota group {hold.quota_group or 'default'}{market}"
 
 
 def _hold(hold: HoldView) -> str:

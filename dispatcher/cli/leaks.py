@@ -70,5 +70,5 @@ def _doubt(seen: LeaksView) -> str:
     more = "more" if seen.items else "something"
     return (
         f"{more} may be billed and not wanted: the server has no current listing of the cloud "
-        f"({when}). See its log for 'listing failed'"
+        f"({when}). See its log for 'a driver call failed' of ListInstances"
     )

@@ -58,6 +58,20 @@ HOLDS = (
         until=EPOCH + 5,
         reason="too many calls",
     ),
+    Hold(
+        cause=HoldCause.QUOTA,
+        scope=Scope(group="standard", preemptible=True),
+        since=EPOCH,
+        until=EPOCH + 9,
+        reason="no more vCPUs",
+    ),
+    Hold(
+        cause=HoldCause.QUOTA,
+        scope=Scope(group="", preemptible=False),
+        since=EPOCH,
+        until=EPOCH + 9,
+        reason="no more at all",
+    ),
 )
 WAITING = Waiting(
     reason=WaitReason(code="at_capacity", message="the cloud is short of large", until=EPOCH + 1),
@@ -125,6 +139,8 @@ def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
         "7 are full (too little room: 7 in cpus, 1 in licence): i-3, i-4, i-5, ...",
         "(capacity): none left",
         "all until 2023-11-14T22:13:25Z (rate_limit): too many calls",
+        "quota group standard, preemptible until 2023-11-14T22:13:29Z (quota): no more vCPUs",
+        "quota group default, not preemptible until 2023-11-14T22:13:29Z (quota): no more at all",
         "the cloud is short of large",
     ):
         assert part in text

@@ -121,6 +121,8 @@ def test_a_list_that_is_not_complete_is_1_and_says_why(
         "longshore: something may be billed and not wanted: the server has no current listing"
     )
     assert when in captured.err
+    # So the log has it: test_effects_logs.
+    assert "its log for 'a driver call failed' of ListInstances" in captured.err
     assert main(["leaks", "--json"]) == 1
     captured = capsys.readouterr()
     assert not json.loads(captured.out)["complete"]
