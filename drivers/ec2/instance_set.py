@@ -28,6 +28,7 @@ from drivers.ec2.requests import (
 from drivers.ec2.user_data import Scratch, Storage, user_data
 from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
 from drivers.interface import TOKEN_TAG, HostKeyVerdict, Instance, InstanceType
+from drivers.turns import Turns
 
 _PAGE = 1000
 _REMEMBERED_TOKENS = 4096
@@ -53,6 +54,7 @@ class Ec2InstanceSet:
         )
         self._lock = threading.Lock()
         self._tried: OrderedDict[str, int] = OrderedDict()
+        self._turns = Turns()
 
     def create(
         self,
@@ -69,12 +71,6 @@ class Ec2InstanceSet:
         Where nobody knows what came of it, no other placement is tried, and the next call with the
         token begins there.
         """
-        order = self._order(token)
-        if order is None:
-            found = self._made_of(token)
-            if found is not None:
-                return found
-            order = list(range(len(self._placements)))
         data = user_data(
             init_command=init_command,
             public_key=public_key,
@@ -82,17 +78,15 @@ class Ec2InstanceSet:
             scratch=self._scratch(instance_type),
             metadata_for_all=self._parameters.metadata_for_all,
         )
-        refusals: list[tuple[Placement, CloudError]] = []
-        for number in order:
-            placement = self._placements[number]
-            self._remember(token, number)
-            launched = self._launch(
+
+        def launch(placement: Placement) -> Instance | CloudError:
+            return self._launch(
                 placement,
                 public_key,
-                lambda key_name, where=placement: run_arguments(
+                lambda key_name: run_arguments(
                     self._parameters,
                     instance_type,
-                    where,
+                    placement,
                     image=image,
                     tags=tags,
                     user_data=data,
@@ -100,11 +94,10 @@ class Ec2InstanceSet:
                     token=token,
                 ),
             )
-            if isinstance(launched, CloudError):
-                refusals.append((placement, launched))
-                continue
-            return launched
-        raise _summary(refusals)
+
+        # Else one call could find room where another with this token has just found none.
+        with self._turns.alone(token):
+            return self._launched(token, launch)
 
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         """List the instances that carry all of `tags` and are not terminated, sorted by id."""
@@ -114,6 +107,12 @@ class Ec2InstanceSet:
                 Filters=listing_filters(tags), PaginationConfig={"PageSize": _PAGE}
             )
             for page in pages:
+                if "Reservations" not in page:
+                    # Somebody between us and EC2 answered; "nothing is there" was not said.
+                    raise CloudError(
+                        "DescribeInstances: the answer is none of EC2's; see that region, proxies"
+                        " and driver.parameters.endpoint_url are right"
+                    )
                 for described in _described(page):
                     instance = self._view(described)
                     # A filter may know older tags than the answer, or read a value as a pattern.
@@ -171,6 +170,26 @@ class Ec2InstanceSet:
         self._client.close()
 
     # ---- creating ---------------------------------------------------------------------------
+
+    def _launched(
+        self, token: str, launch: Callable[[Placement], Instance | CloudError]
+    ) -> Instance:
+        """Return what is there of a token, or what `launch` makes in the first place that can."""
+        order = self._order(token)
+        if order is None:
+            found = self._made_of(token)
+            if found is not None:
+                return found
+            order = list(range(len(self._placements)))
+        refusals: list[tuple[Placement, CloudError]] = []
+        for number in order:
+            placement = self._placements[number]
+            self._remember(token, number)
+            launched = launch(placement)
+            if not isinstance(launched, CloudError):
+                return launched
+            refusals.append((placement, launched))
+        raise _summary(refusals)
 
     def _order(self, token: str) -> list[int] | None:
         """Return in which order placements are tried for a token, None when we must look first.

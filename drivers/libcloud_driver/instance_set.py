@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -28,6 +27,7 @@ from drivers.libcloud_driver.parameters import LibcloudParameters
 from drivers.libcloud_driver.providers import NodeRequest, is_name_taken, provider_of
 from drivers.libcloud_driver.user_data import user_data
 from drivers.registry import DriverContext
+from drivers.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ class LibcloudInstanceSet:
         self._user = context.ssh_user
         self._provider = provider_of(parameters.provider)
         self._clients = Clients(parameters, self._provider, context.state_dir)
-        self._lock = threading.Condition()
-        self._creating: set[str] = set()
+        self._turns = Turns()
 
     def create(
         self,
@@ -70,7 +69,8 @@ class LibcloudInstanceSet:
             user_data=user_data(init_command=init_command, public_key=public_key, user=self._user),
             tags=dict(tags),
         )
-        with self._alone(request.name):
+        # Two listings at once would miss both.
+        with self._turns.alone(request.name):
             return self._called(
                 f"create {request.name}", lambda driver: self._created(driver, request, tags)
             )
@@ -181,20 +181,6 @@ class LibcloudInstanceSet:
             raise
         except Exception as error:
             raise fault_of(error, doing=doing, of_instance=of_instance) from error
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Keep others from creating a node of this name meanwhile: two listings would miss both."""
-        with self._lock:
-            while name in self._creating:
-                self._lock.wait()
-            self._creating.add(name)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._creating.discard(name)
-                self._lock.notify_all()
 
     def _view(
         self, node: Node, clusters: set[str], *, told: Mapping[str, str] | None = None

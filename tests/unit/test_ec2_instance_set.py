@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -21,6 +22,7 @@ from drivers.interface import CLUSTER_TAG, HostKeyVerdict
 from tests.ec2_answers import (
     HUNG_UP,
     KEY,
+    OUR_KEY,
     Answer,
     Script,
     Site,
@@ -56,6 +58,25 @@ def test_with_one_place_a_create_is_one_request_and_the_answer_is_the_instance(s
     (sent,) = site.words.asked("RunInstances")
     assert sent["KeyName"] == key_name(KEY)
     assert sent["ImageId"] == "ami-1"
+
+
+def test_calls_at_once_with_one_token_make_one_instance_where_room_comes_free(site: Site) -> None:
+    by_token: dict[str, Answer] = {}
+    refused: list[str] = []
+
+    def respond(action: str, asked: Mapping[str, str]) -> Answer:
+        if action != "RunInstances":
+            return OUR_KEY if action == "DescribeKeyPairs" else listing()
+        if not refused:
+            refused.append(asked["SubnetId"])
+            return SHORT
+        made = launched(described(f"i-{len(by_token) + 1}"))
+        return by_token.setdefault(asked["ClientToken"], made)
+
+    instance_set = site.open(respond, subnets=SUBNETS)
+    with ThreadPoolExecutor(6) as threads:
+        made = list(threads.map(lambda _: create(instance_set).id, range(6)))
+    assert made == ["i-1"] * 6
 
 
 def test_places_are_tried_in_turn_while_they_are_short(site: Site) -> None:
@@ -167,7 +188,7 @@ def test_with_one_place_ec2_is_asked_by_token_alone(site: Site) -> None:
 
 def test_what_is_too_long_for_user_data_is_told_before_anything_is_asked(site: Site) -> None:
     noise = random.Random(1).randbytes(20_000).hex()
-    instance_set = site.open(Script())
+    instance_set = site.open(Script(), subnets=SUBNETS)
     with pytest.raises(CloudError, match=r"EC2 takes 16384: shorten pool\.init_command"):
         create(instance_set, init_command=noise)
     assert site.actions() == []
@@ -200,6 +221,22 @@ def test_a_listing_that_breaks_off_is_an_error(site: Site) -> None:
     with pytest.raises(CloudError) as caught:
         site.open(script).instances({CLUSTER_TAG: "c"})
     assert type(caught.value) is CloudError
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Answer(body="<html><body>Log in to the network first.</body></html>"),
+        Answer(
+            body="<DescribeInstancesResponse><requestId>r-1</requestId></DescribeInstancesResponse>"
+        ),
+        done("DescribeTags", "<tagSet/>"),
+    ],
+)
+def test_an_answer_of_somebody_elses_is_no_empty_listing(site: Site, page: Answer) -> None:
+    with pytest.raises(CloudError, match="is none of EC2's"):
+        site.open(Script(DescribeInstances=[page])).instances({CLUSTER_TAG: "c"})
+    assert site.open(Script(DescribeInstances=[listing()])).instances({CLUSTER_TAG: "c"}) == []
 
 
 def test_a_listing_that_goes_in_circles_is_an_error(site: Site) -> None:
