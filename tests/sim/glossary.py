@@ -85,7 +85,9 @@ PROMISES: dict[str, str] = {
     "its retries allow",
     "what may be restarted is": "what failed is not given up while its retries allow one more",
     "restarts wait for their time": "from the second restart on the delay has passed since the one "
-    "before",
+    "before; whose instances are taken back one after the other waits longer each time",
+    "what is taken back is no loss": "what was on an instance when the cloud said that it takes it "
+    "back is preempted, not lost",
     "restarts come in time": "who is to be restarted is in the queue once that is due",
     # ---- creating
     "what is created is claimed": "somebody has a claim on whatever a pass creates",
@@ -98,6 +100,8 @@ PROMISES: dict[str, str] = {
     "one trial create at a time": "after a hold one create at a time is tried in its scope",
     "holds are as long as they must be": "each hold of the pool begins and ends as an account of "
     "its own says",
+    "one of use ends the trial": "after useless instances one create at a time is tried until one "
+    "is of use, and no longer",
     "creates have their turn": "no create waits for a token for longer than a minute, nor while "
     "listings that were asked for later go",
     "deadlines are kept": "no deadline comes before it is due, none is put off by a later one, "

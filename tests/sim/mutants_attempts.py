@@ -106,6 +106,14 @@ RESTARTS = (
         new="if False:",
     ),
     Mutant(
+        name="locked and held back",
+        guard="a container held back by its priority gives up its claim after a restart",
+        fault="a crash between a priority's commit and its event",
+        where="dispatcher.engine:Engine.begin",
+        old="elif container.priority == 0 and container.state is ContainerState.LOCKED:",
+        new="elif False:",
+    ),
+    Mutant(
         name="kills are forgotten",
         guard="an attempt that was being ended is ended by the next process",
         fault="a crash between TERM and the exit",
@@ -138,6 +146,14 @@ ENDINGS = (
         where="dispatcher.engine:Engine._set_priority",
         old="self._preempt(container_id, now)",
         new="pass",
+    ),
+    Mutant(
+        name="held back and keeps its claim",
+        guard="priority 0 gives a claim up",
+        fault="a change of priority",
+        where="dispatcher.engine:Engine._set_priority",
+        old="if priority == 0 and container.state is ContainerState.LOCKED:",
+        new="if False:",
     ),
     Mutant(
         name="queued while it runs",

@@ -254,6 +254,14 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="if worker.stillborn:",
     ),
     Mutant(
+        name="a useful instance ends no hold",
+        guard="the first attempt that starts ends the hold of useless instances",
+        fault="instances that never boot",
+        where="pool.stillborn:prove",
+        old="core.holds.useful()",
+        new="pass",
+    ),
+    Mutant(
         name="a useful instance ends no row",
         guard="the first attempt that starts ends the row of useless instances",
         fault="instances that never boot",

@@ -21,4 +21,28 @@ INTERRUPTION_MUTANTS = (
         old="if not worker.type.preemptible:",
         new="if False:",
     ),
+    Mutant(
+        name="lost instead of preempted",
+        guard="what goes with an instance that is taken back is preempted, not lost",
+        fault="instances that are taken back, with notice",
+        where="dispatcher.ledger:Ledger._gone",
+        old="elif of.interrupted:",
+        new="elif False:",
+    ),
+    Mutant(
+        name="interrupted and tried again at once",
+        guard="whose instances are taken back one after the other waits",
+        fault="instances that are taken back again and again",
+        where="dispatcher.outcomes:restart_due",
+        old="or _interruptions(container) > 1",
+        new="or False",
+    ),
+    Mutant(
+        name="interruptions never wait longer",
+        guard="whose instances are taken back one after the other waits longer each time",
+        fault="instances that are taken back again and again",
+        where="dispatcher.outcomes:longest_delay_s",
+        old="doubled_s(_INTERRUPTION_FIRST_S, interruptions - 2, _INTERRUPTION_MOST_S)",
+        new="_INTERRUPTION_FIRST_S",
+    ),
 )

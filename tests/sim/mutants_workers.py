@@ -77,6 +77,14 @@ STARTS = (
         old="attempt.settled_op = core.next_op()",
         new="",
     ),
+    Mutant(
+        name="refusals are never forgiven",
+        guard="refusals count only in a row",
+        fault="starts that are refused",
+        where="pool.attempts:on_started",
+        old="worker.strikes = 0",
+        new="pass",
+    ),
 )
 EXITS = (
     Mutant(

@@ -101,7 +101,9 @@ def options_of(seed: int) -> SimOptions:
         restarts_in_calm=rarer.falls(0.5),
     )
     options = _worse(options, Dice(seed, "worse options"))
-    return _scheduling(options, Dice(seed, "scheduling options"))
+    options = _scheduling(options, Dice(seed, "scheduling options"))
+    options = _refusing(options, Dice(seed, "refused options"))
+    return _taking_back(options, Dice(seed, "interrupted options"))
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:
@@ -180,6 +182,47 @@ def _scheduling(options: SimOptions, dice: Dice) -> SimOptions:
         hosts=replace(options.hosts, overloaded=_share(dice, 0.5)),
         dispatcher=replace(options.dispatcher, overloads_every_s=_every(dice, 80)),
         scheduler=scheduler,
+    )
+
+
+def _refusing(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, little happens but that instances refuse starts."""
+    if not dice.falls(0.03):
+        return options
+    return replace(
+        options,
+        safety_s=600.0,
+        hosts=HostFaults(refused=0.5),
+        demand=Demand(containers=60, longest_run_s=dice.between(2, 20)),
+        dispatcher=DispatcherFaults(),
+        cloud=SimulatedParameters(seed=options.cloud.seed),
+        pool=msgspec.structs.replace(options.pool, idle_timeout_s=60.0),
+        scheduler=SchedulerSettings(max_instances=4),
+        limits_change_every_s=0.0,
+        hanging_calls=0.0,
+        left_over=0,
+    )
+
+
+def _taking_back(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, what takes long goes again and again with its instance.
+
+    The cloud tells of it shortly before.
+    """
+    if not dice.falls(0.02):
+        return options
+    faults = SimulatedFaults(reclaims=0.9, reclaim_notice_s=10.0, longest_life_s=90.0)
+    return replace(
+        options,
+        safety_s=600.0,
+        hosts=HostFaults(),
+        demand=Demand(containers=30, longest_run_s=250.0),
+        dispatcher=DispatcherFaults(),
+        cloud=SimulatedParameters(seed=options.cloud.seed, boot_time_s=5.0, faults=faults),
+        scheduler=SchedulerSettings(max_instances=8),
+        limits_change_every_s=0.0,
+        hanging_calls=0.0,
+        left_over=0,
     )
 
 

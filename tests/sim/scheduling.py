@@ -10,7 +10,14 @@ from math import inf
 from dispatcher.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Container
-from pool.messages import CreateInstance, PoolCommand, StartAttempt, StartRefused
+from pool.messages import (
+    CreateInstance,
+    InterruptionNoticed,
+    PoolCommand,
+    StartAttempt,
+    StartRefused,
+)
+from pool.model import WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import expect
@@ -18,6 +25,9 @@ from tests.sim.truth import expect
 SLACK = 1e-6
 REST_S = 60.0
 """How long an instance gets no work after it refused some since it is overloaded."""
+
+LONGEST_WAIT_S = 60.0
+"""How long those wait at most whose instances are taken back one after the other."""
 
 LONGEST_AT_LIMIT_S = 2 * QUIET_S + 5.0
 """After how long at a limit, with no further overload, it has risen for sure."""
@@ -45,6 +55,8 @@ class Scheduling:
         self._at_limit_since: float | None = None
         self._at_limit = 0
         self._created: list[str] = []
+        self._started: set[str] = set()
+        self._taken_back: set[str] = set()
 
     # ---- what is decided ----
 
@@ -53,6 +65,7 @@ class Scheduling:
         match command:
             case StartAttempt():
                 self._offsets[command.order.attempt_id] = self._offset_s
+                self._started.add(command.order.attempt_id)
                 self._on_start(command)
             case CreateInstance():
                 self._created.append(command.launch.token)
@@ -88,6 +101,7 @@ class Scheduling:
     def _expect_may_restart(self, container: Container) -> None:
         """Expect that a start after a failure is one that is due, by its request."""
         before = container.attempts[:-1]
+        self._expect_has_waited(before)
         if not before or before[-1].outcome is not AttemptOutcome.FAILED:
             return
         due = self._due(container, before)
@@ -96,6 +110,17 @@ class Scheduling:
         assert due is not None
         early = self._process.now() < due - SLACK
         expect(not early, "restarts wait for their time", f"{what}, due at {due}")
+
+    def _expect_has_waited(self, tried: tuple[Attempt, ...]) -> None:
+        """Expect that whose instances are taken back one after the other waits longer each time."""
+        codes = [a.reason.code if a.reason is not None else "" for a in reversed(tried)]
+        number = len(list(itertools.takewhile("interrupted".__eq__, codes)))
+        # Of what ended under an earlier process, nobody knows when by this one's clock.
+        if number < 2 or tried[-1].id not in self._started:
+            return
+        due = (tried[-1].finished_at or 0.0) + min(LONGEST_WAIT_S, 2.0 ** (number - 2))
+        early = self._process.now() < due - SLACK
+        expect(not early, "restarts wait for their time", f"{tried}, due at {due}")
 
     def _due(self, container: Container, tried: tuple[Attempt, ...]) -> float | None:
         """Return when the next attempt is due at the earliest, None when there is to be none."""
@@ -188,6 +213,17 @@ class Scheduling:
             if answered and worker is not None and not rests:
                 self._resting[event.worker_id] = self._timeline.now + REST_S
                 self._reports += len(worker.attempts) > 1
+        elif isinstance(event, InterruptionNoticed):
+            self._note_taken_back(event.worker_id)
+
+    def _note_taken_back(self, worker_id: str) -> None:
+        """Note what is on an instance that the cloud takes back, as is believed of some types."""
+        worker = self._engine.pool.workers.get(worker_id)
+        if worker is None or not worker.type.preemptible or worker.state is WorkerState.SHUTDOWN:
+            return
+        for attempt_id, container_id in self._ledger.open_attempts.items():
+            if self._ledger.containers[container_id].attempts[-1].instance_id == worker_id:
+                self._taken_back.add(attempt_id)
 
     # ---- what is known after an event ----
 
@@ -200,6 +236,9 @@ class Scheduling:
         for container in self._ledger.containers.values():
             if container.attempts and not container.has_open_attempt:
                 self._expect_restarted_in_time(container)
+                last = container.attempts[-1]
+                lost = last.outcome is AttemptOutcome.LOST and last.id in self._taken_back
+                expect(not lost, "what is taken back is no loss", f"{last}")
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
             self._look_at_pass()

@@ -227,6 +227,15 @@ class Shortages:
             same = abs(mine.get(key, now) - pools.get(key, now)) < SLACK
             what = f"{key}: until {mine.get(key)}, the pool says {pools.get(key)}"
             expect(same, "holds are as long as they must be", what)
+        self._expect_same_trial(now)
+
+    def _expect_same_trial(self, now: float) -> None:
+        """Expect that one at a time is tried after useless instances until one is of use."""
+        account = self._accounts.get((STILLBORN, ()))
+        end = account.until + FORGOTTEN_AFTER_S if account is not None else -inf
+        latest = self._engine.pool.holds.latest(backoff.HoldCause.STILLBORN, now + self._offset_s)
+        same = (now < end) == (latest is not None) or abs(now - end) < SLACK
+        expect(same, "one of use ends the trial", f"{account}, the pool says {latest}")
 
     def _named(self, scope: backoff.Scope) -> Scope:
         if scope.type_name is not None:
