@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect as python_inspect
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from dispatcher.problems import Problems, element, member
 from dispatcher.validation import decode_all
 from dispatcher.validation_walk import is_secret
 from drivers.errors import ConfigError, InvalidRequest
+from drivers.interface import InstanceType
 from drivers.registry import DriverInfo, driver
 
 HIDDEN = "(hidden; --secrets shows it)"
@@ -82,18 +84,24 @@ def _checked(info: DriverInfo, parameters: msgspec.Struct) -> Iterator[tuple[str
 def _check_types(
     config: Config, info: DriverInfo, parameters: msgspec.Struct, problems: Problems
 ) -> None:
-    fault_of_type = info.fault_of_type
-    if fault_of_type is None:
-        return
+    fault_of_type, image_of = info.fault_of_type, info.image_of
     for name, each in sorted(config.instance_types.items()):
-        type_ = as_instance_type(name, each)
-
-        def ask() -> list[str | None]:
-            return [fault_of_type(parameters, type_)]  # noqa: B023 - called before the next turn
-
-        for fault in _asked(info, "fault_of_type", ask, problems):
+        ask, ask_image = partial(_answers, fault_of_type), partial(_answers, image_of)
+        of = (parameters, as_instance_type(name, each))
+        for fault in _asked(info, "fault_of_type", partial(ask, *of), problems):
             if fault:
                 problems.add(member("instance_types", name), fault)
+        for image in _asked(info, "image_of", partial(ask_image, *of), problems):
+            if not image and not config.pool.image:
+                what = "no image is named for it: set pool.image, or the driver's own parameter"
+                problems.add(member("instance_types", name), what)
+
+
+def _answers(
+    hook: Callable[[Any, InstanceType], T] | None, parameters: msgspec.Struct, type_: InstanceType
+) -> list[T]:
+    """Return what a hook says of a type, nothing when the driver has no such hook."""
+    return [] if hook is None else [hook(parameters, type_)]
 
 
 def _asked(info: DriverInfo, what: str, ask: Callable[[], list[T]], problems: Problems) -> list[T]:

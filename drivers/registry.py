@@ -89,8 +89,10 @@ class DriverInfo:
     `make` gets a value of it. `make` may raise `ConfigError`, and `CloudError`. No clouds are asked
     by `check`, which gets such a value too and returns what is wrong with it beyond its types, as
     (path below `driver.parameters`, what and remedy); nor by `fault_of_type`, which returns why
-    the driver cannot create a configured type, None when it can. `offers` asks the cloud for the
-    instance types that the account can have, sorted by name; it raises as `make` does.
+    the driver cannot create a configured type, None when it can; nor by `image_of`, which returns
+    the image that a type boots where `pool.image` is "", "" for none: one of the two must be named
+    then. Drivers without it need no image. `offers` asks the cloud for the instance types that the
+    account can have, sorted by name; it raises as `make` does.
     """
 
     name: str
@@ -100,6 +102,7 @@ class DriverInfo:
     capabilities: frozenset[Capability] = frozenset()
     check: Callable[[Any], Sequence[tuple[str, str]]] | None = None
     fault_of_type: Callable[[Any, InstanceType], str | None] | None = None
+    image_of: Callable[[Any, InstanceType], str] | None = None
     offers: Callable[[Any, OfferQuery], Sequence[InstanceType]] | None = None
 
 

@@ -7,7 +7,7 @@ from drivers.ec2.families import fault_of_type
 from drivers.ec2.instance_set import Ec2InstanceSet
 from drivers.ec2.offers import offers
 from drivers.ec2.parameters import Ec2Parameters, check
-from drivers.ec2.requests import fault_of_scratch
+from drivers.ec2.requests import fault_of_scratch, own_image_of
 from drivers.errors import ConfigError
 from drivers.interface import InstanceType
 from drivers.registry import Capability, DriverContext, DriverInfo
@@ -45,5 +45,6 @@ DRIVER = DriverInfo(
     ),
     check=check,
     fault_of_type=_fault_of_type,
+    image_of=own_image_of,
     offers=offers,
 )

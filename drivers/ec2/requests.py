@@ -49,18 +49,28 @@ def client_token(token: str, instance_type: InstanceType, placement: Placement) 
 
 
 def image_of(parameters: Ec2Parameters, instance_type: InstanceType, image: str) -> str:
-    """Return the image that a type boots; raises `CloudError` when there is none."""
-    family = Family.of(instance_type.provider_type)
-    names = [instance_type.provider_type]
-    if family is not None:
-        names += [family.name, family.architecture]
-    chosen = next((parameters.images[name] for name in names if name in parameters.images), image)
+    """Return the image that a type boots, else `image`; raises `CloudError` when there is none."""
+    chosen = own_image_of(parameters, instance_type) or image
     if not chosen:
+        name = _image_names(instance_type)[-1]
         raise CloudError(
-            f"no image for {instance_type.provider_type}: set driver.parameters.images.{names[-1]}"
+            f"no image for {instance_type.provider_type}: set driver.parameters.images.{name}"
             " or pool.image"
         )
     return chosen
+
+
+def own_image_of(parameters: Ec2Parameters, instance_type: InstanceType) -> str:
+    """Return the image that the parameters name for a type, the most exact one, "" for none."""
+    names = _image_names(instance_type)
+    return next((parameters.images[name] for name in names if name in parameters.images), "")
+
+
+def _image_names(instance_type: InstanceType) -> list[str]:
+    """Return under which names the image of a type may stand, the most exact one first."""
+    family = Family.of(instance_type.provider_type)
+    own = [instance_type.provider_type]
+    return own if family is None else [*own, family.name, family.architecture]
 
 
 def scratch_gib(parameters: Ec2Parameters, instance_type: InstanceType) -> int:

@@ -41,4 +41,5 @@ DRIVER = DriverInfo(
     ),
     check=_check,
     fault_of_type=fault_of_type,
+    image_of=lambda parameters, _: parameters.image,
 )

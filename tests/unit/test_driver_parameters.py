@@ -56,6 +56,41 @@ def test_what_the_driver_finds_wrong_is_told_with_paths_all_at_once(tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("images", "image", "problems"),
+    [
+        ({}, "", ['instance_types["m7i.large"]']),
+        ({"arm64": "ami-0123456789abcdef0"}, "", ['instance_types["m7i.large"]']),
+        ({"x86_64": "ami-0123456789abcdef0"}, "", []),
+        ({}, "ami-0123456789abcdef0", []),
+    ],
+)
+def test_a_type_for_which_no_image_is_named_is_told_of(
+    tmp_path: Path, images: dict[str, str], image: str, problems: list[str]
+) -> None:
+    path = tmp_path / "longshore.yml"
+    document = {
+        "data_dir": str(tmp_path / "data"),
+        "driver": {"name": "ec2", "parameters": {"region": "eu-central-1", "images": images}},
+        "pool": {"image": image},
+        "instance_types": {
+            "m7i.large": {
+                "provider_type": "m7i.large",
+                "cpus": 2,
+                "memory": "8GiB",
+                "price_per_hour": 0.1,
+            }
+        },
+    }
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    if problems:
+        assert [(path, "no image" in what) for path, what in problems_of(str(path))] == [
+            (each, True) for each in problems
+        ]
+    else:
+        assert load_config(str(path)).pool.image == image
+
+
 @pytest.mark.parametrize("command", [["config", "check"], ["serve"], ["driver", "test"]])
 def test_each_command_that_uses_the_driver_tells_it(
     tmp_path: Path, capsys: Capture, command: list[str]
