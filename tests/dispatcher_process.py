@@ -20,7 +20,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _URL = re.compile(rb"serves at (http://\S+)")
 _T = TypeVar("_T")
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
@@ -94,7 +94,7 @@ class DispatcherProcess:
                     self.call("POST", f"/v1/containers/{container_id}/cancel", {})
             for instance_id in sorted(self.instances()):
                 self.call("POST", f"/v1/instances/{instance_id}/kill", {})
-            wait_for(lambda: not self.instances(), "the instances are gone", timeout_s=20)
+            wait_for(lambda: not self.instances(), "the instances are gone")
         except (urllib3.exceptions.HTTPError, AssertionError) as failure:
             sys.stderr.write(f"instances may be left: {failure}\n")
 
@@ -139,7 +139,7 @@ class DispatcherProcess:
             return self.process.returncode if self.process is not None else 0
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

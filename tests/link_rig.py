@@ -126,5 +126,5 @@ def start(link: WorkerLink, wanted: AttemptOrder) -> StartResult:
     """Start an attempt and return what came of it."""
     results: list[StartResult] = []
     link.start(wanted, results.append)
-    wait_until(lambda: bool(results), "the result of a start", timeout_s=30)
+    wait_until(lambda: bool(results), "the result of a start")
     return results[0]

@@ -22,7 +22,7 @@ from drivers.local_processes import end_groups
 from pool.bundle import build_runner
 from pool.runner.spool import places
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 PYTHON = os.environ.get("LONGSHORE_TEST_RUNNER_PYTHON", sys.executable)
 """What executes the runner; set it to try the oldest Python that instances may have."""
 PROCESS_ENGINE = {"name": "process"}

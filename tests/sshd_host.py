@@ -16,7 +16,7 @@ import pytest
 
 _SSHD = Path("/usr/sbin/sshd")
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 _PORTS_TRIED = 5
 
 

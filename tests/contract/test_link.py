@@ -111,12 +111,12 @@ def test_a_boot_probe_that_fails_is_told_and_nothing_is_deployed(
 
 
 def test_a_boot_probe_that_hangs_ends_here_and_there(host: SshdHost, make: Make) -> None:
-    link = make(boot_probe_command="exec sleep 1000", command_timeout_s=1.5)
+    link = make(boot_probe_command="exec sleep 1000", command_timeout_s=5.0)
     began = time.monotonic()
     error = failed_stage(link, host, boot=True)
     assert error.stage is ProbeStage.BOOT
     assert "124" in error.message, "ended by the far side's own timeout"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_a_runner_that_is_new_takes_the_place_of_an_old_one(host: SshdHost, make
 
 
 def test_a_frozen_host_fails_a_probe_within_its_deadline(host: SshdHost, make: Make) -> None:
-    link = make(boot_probe_command="false", command_timeout_s=1.0)
+    link = make(boot_probe_command="false", command_timeout_s=5.0)
     failed_stage(link, host, boot=True)
     (frozen,) = host.session_pids()
     os.kill(frozen, signal.SIGSTOP)
     began = time.monotonic()
     assert failed_stage(link, host).stage is ProbeStage.LIST
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert probe(link, host).report.boot_id == "boot-1", "over a new connection"
     os.kill(frozen, signal.SIGKILL)
 
@@ -189,7 +189,7 @@ def test_a_link_that_is_closed_between_two_steps_of_a_probe_leaves_nothing(
 
 
 def test_closing_a_link_ends_a_probe_in_flight(host: SshdHost, make: Make) -> None:
-    link = make(boot_probe_command="exec sleep 8")
+    link = make(boot_probe_command="exec sleep 100")
     errors: list[ProbeStageError] = []
 
     def work() -> None:
@@ -199,7 +199,7 @@ def test_closing_a_link_ends_a_probe_in_flight(host: SshdHost, make: Make) -> No
     thread.start()
     wait_until(lambda: "Starting session" in host.log_file.read_text(), "the boot probe")
     link.close()
-    thread.join(10)
+    thread.join(60)
     assert [error.stage for error in errors] == ["boot"]
     assert failed_stage(link, host).message == "the link was closed"
 
@@ -257,13 +257,13 @@ def test_without_a_session_a_start_is_unknown_and_the_rest_is_nothing(make: Make
 def test_a_start_without_an_answer_is_unknown_and_ends_the_session(
     host: SshdHost, make: Make, recorder: Recorder
 ) -> None:
-    link = make(engine_json=misbehaving("mute"), command_timeout_s=2.0)
+    link = make(engine_json=misbehaving("mute"), command_timeout_s=5.0)
     probe(link, host)
     began = time.monotonic()
     result = start(link, order("a1", "true"))
     assert result.verdict is StartVerdict.UNKNOWN
-    assert result.message == "no reply to a start within 2 s"
-    assert time.monotonic() - began < 10
+    assert result.message == "no reply to a start within 5 s"
+    assert time.monotonic() - began < 30
     wait_until(lambda: bool(recorder.losses), "the loss")
     assert [reason for _, reason in recorder.losses] == [result.message]
 
@@ -348,7 +348,7 @@ def test_starts_in_flight_become_unknown_when_the_session_dies(
 @pytest.mark.parametrize(
     ("misbehave", "reason"),
     [
-        ("silent", "no message for 1 s"),
+        ("silent", "no message for 3 s"),
         ("garbage", "malformed"),
         ("long_line", "more than 1048576 bytes"),
     ],
@@ -356,7 +356,7 @@ def test_starts_in_flight_become_unknown_when_the_session_dies(
 def test_a_session_that_goes_wrong_is_lost_with_its_reason(
     host: SshdHost, make: Make, recorder: Recorder, misbehave: str, reason: str
 ) -> None:
-    link = make(engine_json=misbehaving(misbehave), heartbeat_timeout_s=1.0)
+    link = make(engine_json=misbehaving(misbehave), heartbeat_timeout_s=3.0)
     probe(link, host)
     wait_until(lambda: bool(recorder.losses), "the loss")
     last_contact, told = recorder.losses[0]
@@ -369,7 +369,7 @@ def test_a_session_that_goes_wrong_is_lost_with_its_reason(
 def test_a_frozen_host_is_lost_by_its_heartbeats(
     host: SshdHost, make: Make, recorder: Recorder
 ) -> None:
-    link = make(heartbeat_timeout_s=1.0)
+    link = make(heartbeat_timeout_s=3.0)
     probe(link, host)
     (frozen,) = host.session_pids()
     os.kill(frozen, signal.SIGSTOP)

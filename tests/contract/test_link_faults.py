@@ -194,8 +194,8 @@ def test_cutting_a_link_ends_what_hangs_on_it_and_it_can_be_probed_again(
     wait_until(lambda: "Starting session" in host.log_file.read_text(), "the boot probe")
     began = time.monotonic()
     link.cut()
-    assert time.monotonic() - began < 1
-    thread.join(10)
+    assert time.monotonic() - began < 5
+    thread.join(60)
     assert [error.stage for error in errors] == [ProbeStage.BOOT]
     assert recorder.losses == []
     probe(link, host)
@@ -208,7 +208,7 @@ def test_cutting_a_link_ends_what_hangs_on_it_and_it_can_be_probed_again(
 def test_a_probe_right_behind_an_unknown_start_waits_for_the_old_session_to_end(
     host: SshdHost, make: Make, recorder: Recorder
 ) -> None:
-    link = make(engine_json=json.dumps({"misbehave": "mute"}), command_timeout_s=3.0)
+    link = make(engine_json=json.dumps({"misbehave": "mute"}), command_timeout_s=8.0)
     probe(link, host)
     go_on = threading.Event()
     told = threading.Event()
@@ -216,17 +216,17 @@ def test_a_probe_right_behind_an_unknown_start_waits_for_the_old_session_to_end(
     def on_result(_: object) -> None:
         # The old session's thread tells this before it tells the loss.
         told.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
     link.start(order("a1", "true"), on_result)
-    assert told.wait(20)
+    assert told.wait(60)
     readies: list[LinkReady] = []
     thread = threading.Thread(target=lambda: readies.append(probe(link, host)))
     thread.start()
     thread.join(0.5)
     assert readies == []
     go_on.set()
-    thread.join(20)
+    thread.join(60)
     assert len(readies) == 1
     assert len(recorder.losses) == 1
     assert len(host.session_pids()) == 1
@@ -240,7 +240,7 @@ def test_a_session_that_ends_while_a_probe_lists_is_not_trusted(
 
     def on_result(_: object) -> None:
         told.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
     def clock() -> float:
         # Read by this thread behind the list: the session ends now, but nobody has heard yet.
@@ -248,7 +248,7 @@ def test_a_session_that_ends_while_a_probe_lists_is_not_trusted(
             armed.clear()
             link.start(order("a1", "true"), on_result)
             link.cut()
-            assert told.wait(20)
+            assert told.wait(60)
         return 1.0
 
     link = make(clock=clock, engine_json=json.dumps({"misbehave": "mute"}))

@@ -67,7 +67,7 @@ class Far:
         )
 
     def powers_off(self) -> None:
-        wait_until(self.record.exists, "the power-off command", timeout_s=30)
+        wait_until(self.record.exists, "the power-off command")
 
     def stays_on(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         end = time.monotonic() + QUIET_S

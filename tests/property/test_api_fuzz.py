@@ -74,7 +74,7 @@ class Server:
         backend.start("c-00000002", "i-1")
 
     def wait_until_ready(self) -> None:
-        assert self._ready.wait(30)
+        assert self._ready.wait(60)
 
     def stop(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -91,7 +91,7 @@ def server() -> Iterator[Server]:
         yield server
     finally:
         server.stop()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -125,7 +125,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
 def test_bytes_that_are_no_http_get_an_answer_or_a_closed_door(
     server: Server, line: bytes, rest: bytes
 ) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         raw.sendall(line + b"\r\n" + rest + b"\r\n\r\n")
         raw.shutdown(socket.SHUT_WR)
         answer = b""

@@ -22,7 +22,7 @@ QUICK = ApiLimits(watch_interval_s=0.05, heartbeat_s=0.2)
 ONE = "/v1/containers/c-00000001"
 
 
-async def until(condition: Callable[[], bool], *, deadline_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], *, deadline_s: float = 60.0) -> None:
     """Return when `condition` holds; fail when it does not in time."""
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110 - the condition is anything that a test can see
@@ -120,7 +120,7 @@ async def test_a_follower_that_hangs_up_is_forgotten() -> None:
             async with client.session.get(f"{client.url}{ONE}/logs") as response:
                 return response.status
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while status == 503:
                 status = await again()
         assert status == 200
@@ -156,7 +156,7 @@ class Events:
 
     async def next(self) -> tuple[str, str, Any]:
         fields: dict[str, str] = {}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 raw = await self.response.content.readline()
                 if not raw:
@@ -238,7 +238,7 @@ async def test_subscribers_are_few_and_hanging_up_makes_room() -> None:
             status, answer = await client.call("GET", "/v1/events")
             assert status == 503
             assert "1 event subscribers at most" in answer["detail"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 async with client.session.get(f"{client.url}/v1/events") as response:
                     if response.status == 200:
@@ -310,7 +310,7 @@ async def test_a_subscriber_that_reads_nothing_is_cut_off() -> None:
         await reader.readline()
         for _ in range(500):
             client.backend.publish("container", "c-1", {"padding": "x" * 100_000})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 async with client.session.get(f"{client.url}/v1/events") as response:
                     if response.status == 200:
@@ -332,7 +332,7 @@ async def test_streams_end_soon_when_the_server_stops() -> None:
             clock = asyncio.get_running_loop().time
             before = clock()
             await runner.cleanup()
-            assert clock() - before < 4
+            assert clock() - before < 10
             assert (await events.next())[0] == "stopped"
             with pytest.raises(aiohttp.ClientPayloadError):
                 await following

@@ -55,7 +55,7 @@ async def test_closing_ends_all_followers() -> None:
     tasks = [asyncio.create_task(collect(broker, None, [])) for _ in range(3)]
     await asyncio.sleep(0)
     broker.close()
-    await asyncio.wait_for(asyncio.gather(*tasks), 1)
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
 
 async def test_watchers_wake_for_their_container_only() -> None:
@@ -64,13 +64,13 @@ async def test_watchers_wake_for_their_container_only() -> None:
     other = asyncio.create_task(watchers.wait("c-2", 5))
     await asyncio.sleep(0)
     watchers.notify("c-1")
-    await asyncio.wait_for(mine, 1)
+    await asyncio.wait_for(mine, 60)
     assert not other.done()
     watchers.notify_all()
-    await asyncio.wait_for(other, 1)
+    await asyncio.wait_for(other, 60)
 
 
 async def test_watching_ends_after_its_time() -> None:
     watchers = Watchers()
-    await asyncio.wait_for(watchers.wait("c-1", 0.01), 1)
+    await asyncio.wait_for(watchers.wait("c-1", 0.01), 60)
     watchers.notify("c-1")

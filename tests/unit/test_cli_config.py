@@ -144,10 +144,10 @@ def test_serve_serves_until_it_is_told(good: str, tmp_path: Path) -> None:
         await_true(lambda: "serves at http://" in errors.read_text() or process.poll() is not None)
         assert process.poll() is None, errors.read_text()
         url = errors.read_text().partition("serves at ")[2].split()[0]
-        with urllib.request.urlopen(f"{url}/health/live", timeout=20) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(f"{url}/health/live", timeout=60) as answer:  # noqa: S310 - our own server
             assert answer.status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, errors.read_text()
+        assert process.wait(60) == 0, errors.read_text()
     finally:
         process.kill()
         process.wait()

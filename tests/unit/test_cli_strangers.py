@@ -164,7 +164,7 @@ def test_a_server_that_takes_its_time_is_told_of_once(
     late = threading.Event()
 
     def answering_late(handler: BaseHTTPRequestHandler) -> None:
-        assert errors.something.wait(20)
+        assert errors.something.wait(60)
         # The second time everything was said: only time shows that nothing more is.
         late.wait(0.2)
         answer(handler)

@@ -145,7 +145,7 @@ def on_terminal(arguments: Sequence[str], *, stderr_too: bool) -> str:
         assert drawn
     finally:
         os.close(controller)
-        process.wait(30)
+        process.wait(60)
     return drawn.decode()
 
 

@@ -88,7 +88,7 @@ class Site:
     def perform(self, command: ListInstances | DestroyInstance | SetTags) -> None:
         """Carry a call out and wait until it has ended, not only until it has been told of."""
         self.calls.begin(command)
-        self.posted.get(timeout=20)
+        self.posted.get(timeout=60)
 
 
 @pytest.fixture

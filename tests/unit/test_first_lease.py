@@ -17,8 +17,8 @@ from pool.lease import ATTACHED_MARK, contact_command, first_contact_fragment
 from pool.runner import lease as runner_lease
 from tests.runner_harness import environments, eventually
 
-WAIT_S = 1
-QUIET_S = 2.5
+WAIT_S = 2
+QUIET_S = 4.5
 
 
 class Machine:
@@ -42,7 +42,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=30,
+            timeout=60,
         )
 
     def boot(self, behind: str = "") -> subprocess.CompletedProcess[bytes]:
@@ -84,12 +84,11 @@ def test_an_instance_that_nobody_ever_reaches_powers_off(machine: Machine) -> No
 
 
 def test_it_is_tried_again_with_growing_delays_until_there_is_a_contact(machine: Machine) -> None:
+    machine.command = f"date +%s.%N >>{machine.record}"
     machine.boot()
-    at = []
-    for number in (1, 2, 3):
-        eventually(lambda n=number: machine.tries() == n)  # type: ignore[misc] # defaults bind the loop's values
-        at.append(time.monotonic())
-    assert at[2] - at[1] > 1.5 * (at[1] - at[0]), at
+    eventually(lambda: machine.tries() >= 3)
+    at = [float(line) for line in machine.record.read_text().split()]
+    assert at[2] - at[1] > 1.25 * (at[1] - at[0]), at
     (machine.directory / ATTACHED_MARK).touch()
     eventually(lambda: not machine.processes())
     assert machine.tries() == 3
@@ -122,7 +121,7 @@ def test_a_contact_on_a_machine_without_our_directory_leaves_nothing(machine: Ma
 def test_a_command_that_hangs_does_not_keep_the_next_try_from_coming(machine: Machine) -> None:
     machine.command = f"echo $$ >>{machine.record}; exec sleep 1000"
     machine.boot()
-    eventually(lambda: machine.tries() == 2)
+    eventually(lambda: machine.tries() >= 2)
 
 
 def test_it_powers_off_also_where_nothing_can_be_written(machine: Machine) -> None:

@@ -83,7 +83,7 @@ def shell(
         capture_output=True,
         check=False,
         user=NOBODY if as_nobody and os.geteuid() == 0 else None,
-        timeout=30,
+        timeout=60,
     )
 
 

@@ -60,7 +60,7 @@ class Vm:
     def destroy(self) -> None:
         self.destroys += 1
         if self.gate is not None:
-            self.gate.wait(10)
+            self.gate.wait(60)
         if self.error is not None:
             raise self.error
 
@@ -94,7 +94,7 @@ class Cloud:
         public_key: str,
         token: str,
     ) -> Instance:
-        self.gate.wait(10)
+        self.gate.wait(60)
         if self.error is not None:
             raise self.error
         self.created.append({"init": init_command, "key": public_key, "token": token})
@@ -135,7 +135,7 @@ class Rig:
 
     def outcome(self) -> PoolEvent:
         """Return the next event."""
-        return self.posted.get(timeout=10)
+        return self.posted.get(timeout=60)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_a_frozen_session_is_taken_over_too(runner: Runner) -> None:
     os.kill(older.process.pid, signal.SIGSTOP)
     newer, hello = runner.attach(epoch=2)
     assert hello["type"] == "hello"
-    assert older.process.wait(10) == -signal.SIGKILL
+    assert older.process.wait(60) == -signal.SIGKILL
     assert newer.request("list")["ok"]
 
 
@@ -177,7 +177,7 @@ def test_who_says_no_hello_is_shown_the_door(runner: Runner, line: bytes) -> Non
 def test_wrong_arguments_are_named(runner: Runner, arguments: list[str]) -> None:
     command = [runner.command("list")[0], str(runner.program), *arguments]
     done = subprocess.run(
-        command, env=runner.environment, capture_output=True, check=False, timeout=30
+        command, env=runner.environment, capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 2
     assert done.stdout == b""

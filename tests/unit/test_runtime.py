@@ -86,7 +86,7 @@ async def test_nothing_is_done_before_it_is_committed() -> None:
     await turns()
     assert [type(c) for c in world.performed] == [ListInstances, CreateInstance]
     world.runtime.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_twenty_submissions_in_one_wake_up_make_one_pass() -> None:
@@ -100,7 +100,7 @@ async def test_twenty_submissions_in_one_wake_up_make_one_pass() -> None:
     for _, future in world.writes:
         future.set_result(None)
     world.runtime.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_stopping_begins_nothing_new_and_does_not_wait_for_a_store_that_hangs() -> None:
@@ -109,7 +109,7 @@ async def test_stopping_begins_nothing_new_and_does_not_wait_for_a_store_that_ha
     world.runtime.post(Submitted(containers=(make_container(1),)))
     await turns()
     world.runtime.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 60)
     world.writes[-1][1].set_result(None)
     await turns()
     assert CreateInstance not in {type(c) for c in world.performed}
@@ -122,7 +122,7 @@ async def test_a_store_that_refuses_stops_the_dispatcher_instead_of_acting() -> 
     await turns()
     world.writes[-1][1].set_exception(ValueError("no"))
     with pytest.raises(ValueError, match="no"):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
     assert CreateInstance not in {type(c) for c in world.performed}
 
 
@@ -138,7 +138,7 @@ async def test_a_command_that_cannot_be_begun_stops_the_dispatcher() -> None:
     world.runtime._perform = refuse
     world.writes[-1][1].set_result(None)
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
 
 
 async def test_a_full_inbox_refuses_requests_but_takes_the_pools_events() -> None:
@@ -156,7 +156,7 @@ async def test_a_full_inbox_refuses_requests_but_takes_the_pools_events() -> Non
     for _, future in world.writes:
         future.set_result(None)
     world.runtime.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_an_error_of_our_own_code_ends_the_loop_and_is_raised() -> None:
@@ -166,4 +166,4 @@ async def test_an_error_of_our_own_code_ends_the_loop_and_is_raised() -> None:
     change = InsertContainers(containers=(container,), user="u")
     world.runtime.post(change)  # type: ignore[arg-type]  # a bug on purpose: this is no event
     with pytest.raises(AssertionError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)

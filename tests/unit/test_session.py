@@ -29,7 +29,7 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture
 def hasty() -> Iterator[Rig]:
-    made = Rig(attach_timeout_s=0.2, request_timeout_s=0.2, heartbeat_timeout_s=0.3)
+    made = Rig(request_timeout_s=0.2, heartbeat_timeout_s=1.0)
     yield made
     made.close()
 
@@ -72,11 +72,13 @@ def test_a_runner_that_ends_at_once_is_told_with_its_last_words(rig: Rig) -> Non
         rig.attach()
 
 
-def test_a_runner_that_says_nothing_is_not_waited_for(hasty: Rig) -> None:
+def test_a_runner_that_says_nothing_is_not_waited_for() -> None:
+    rig = Rig(attach_timeout_s=0.2)
     began = time.monotonic()
     with pytest.raises(Unreachable):
-        hasty.attach()
+        rig.attach()
     assert time.monotonic() - began < 5
+    rig.close()
 
 
 def test_replies_find_their_requests_in_any_order(rig: Rig) -> None:
@@ -96,8 +98,8 @@ def test_replies_find_their_requests_in_any_order(rig: Rig) -> None:
     rig.say({"type": "reply", "id": second["id"], "ok": True})
     rig.say({"type": "reply", "id": 4711, "ok": True})
     rig.say({"type": "reply", "id": first["id"], "ok": False, "code": "x", "message": "y"})
-    assert answers["b"].get(timeout=10) == Reply(id=second["id"], ok=True)
-    assert answers["a"].get(timeout=10) == Reply(id=first["id"], ok=False, code="x", message="y")
+    assert answers["b"].get(timeout=60) == Reply(id=second["id"], ok=True)
+    assert answers["a"].get(timeout=60) == Reply(id=first["id"], ok=False, code="x", message="y")
 
 
 def test_pushes_reach_the_listener_also_those_behind_the_hello(rig: Rig) -> None:
@@ -107,8 +109,8 @@ def test_pushes_reach_the_listener_also_those_behind_the_hello(rig: Rig) -> None
     rig.attach().start(rig.listener)
     rig.say({"type": "heartbeat", "broken": "disk"})
     expected = LogChunk(attempt_id="a", stream="stdout", offset=0, data=b"hi")
-    assert rig.listener.pushes.get(timeout=10) == expected
-    assert rig.listener.pushes.get(timeout=10) == Heartbeat(broken="disk")
+    assert rig.listener.pushes.get(timeout=60) == expected
+    assert rig.listener.pushes.get(timeout=60) == Heartbeat(broken="disk")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_malformed_message_ends_the_session_with_a_reason(
     session = rig.start()
     session.request("list", {}, rig.replies.put)
     rig.theirs.sendall(line)
-    failed = rig.replies.get(timeout=10)
+    failed = rig.replies.get(timeout=60)
     assert isinstance(failed, RequestFailed)
     wait_until(lambda: bool(rig.listener.ends), "the end")
     assert len(rig.listener.ends) == 1
@@ -135,12 +137,12 @@ def test_a_malformed_message_ends_the_session_with_a_reason(
 def test_a_silent_peer_is_lost_once(hasty: Rig) -> None:
     session = hasty.start()
     session.join()
-    assert hasty.listener.ends == ["no message for 0.3 s"]
+    assert hasty.listener.ends == ["no message for 1 s"]
 
 
 def test_a_peer_that_talks_but_says_nothing_is_lost_too(hasty: Rig) -> None:
     hasty.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not hasty.listener.ends and time.monotonic() < deadline:
         try:
             hasty.theirs.sendall(b" ")
@@ -148,15 +150,15 @@ def test_a_peer_that_talks_but_says_nothing_is_lost_too(hasty: Rig) -> None:
             break
         hasty.listener.hold.wait(0.02)
     wait_until(lambda: bool(hasty.listener.ends), "the end")
-    assert hasty.listener.ends == ["no message for 0.3 s"]
+    assert hasty.listener.ends == ["no message for 1 s"]
 
 
 def test_heartbeats_keep_a_session_alive(hasty: Rig) -> None:
     hasty.start()
     began = time.monotonic()
-    while time.monotonic() - began < 1.0:
+    while time.monotonic() - began < 2.5:
         hasty.say({"type": "heartbeat"})
-        hasty.listener.pushes.get(timeout=10)
+        hasty.listener.pushes.get(timeout=60)
     assert hasty.listener.ends == []
 
 
@@ -165,11 +167,11 @@ def test_a_slow_listener_is_no_loss(hasty: Rig) -> None:
     hasty.listener.hold.clear()
     hasty.say({"type": "heartbeat"})
     began = time.monotonic()
-    wait_until(lambda: time.monotonic() - began > 1.0, "three timeouts")
+    wait_until(lambda: time.monotonic() - began > 3.0, "three timeouts")
     hasty.listener.hold.set()
-    hasty.listener.pushes.get(timeout=10)
+    hasty.listener.pushes.get(timeout=60)
     hasty.say({"type": "heartbeat"})
-    hasty.listener.pushes.get(timeout=10)
+    hasty.listener.pushes.get(timeout=60)
     session.close()
     assert hasty.listener.ends == []
 
@@ -181,7 +183,7 @@ def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> 
     failed = None
     while failed is None:
         hasty.say({"type": "heartbeat"})
-        hasty.listener.pushes.get(timeout=10)
+        hasty.listener.pushes.get(timeout=60)
         try:
             failed = hasty.replies.get_nowait()
         except queue.Empty:
@@ -189,7 +191,7 @@ def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> 
     assert failed == RequestFailed(message="no reply within 0.2 s")
     hasty.say({"type": "reply", "id": number, "ok": True})
     hasty.say({"type": "heartbeat"})
-    hasty.listener.pushes.get(timeout=10)
+    hasty.listener.pushes.get(timeout=60)
     assert hasty.replies.empty()
     assert hasty.listener.ends == []
 
@@ -197,7 +199,7 @@ def test_a_request_without_a_reply_fails_and_the_session_goes_on(hasty: Rig) -> 
 def test_a_request_fails_in_time_also_when_the_far_side_is_silent() -> None:
     rig = Rig(request_timeout_s=0.2)
     rig.start().request("list", {}, rig.replies.put)
-    assert rig.replies.get(timeout=5) == RequestFailed(message="no reply within 0.2 s")
+    assert rig.replies.get(timeout=60) == RequestFailed(message="no reply within 0.2 s")
     rig.close()
 
 

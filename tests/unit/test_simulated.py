@@ -61,15 +61,15 @@ def accepts(address: str) -> bool:
 
 
 def test_connections_are_refused_until_an_instance_has_booted(tmp_path: Path) -> None:
-    with cloud(tmp_path, boot_time_s=0.3) as made:
+    with cloud(tmp_path, boot_time_s=1.5) as made:
         began = time.monotonic()
         instance = create(made, "a")
         assert not accepts(instance.address)
         wait_until(lambda: accepts(instance.address), "the instance to boot")
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began >= 1.5
         assert [entry.event for entry in made.history()] == [CloudEvent.CREATED, CloudEvent.BOOTED]
         created, booted = made.history()
-        assert booted.time - created.time >= 0.3
+        assert booted.time - created.time >= 1.5
 
 
 def test_connections_are_refused_while_the_init_script_runs(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_jitter_follows_the_seed(tmp_path: Path) -> None:
 
 
 def test_the_quota_counts_what_is_still_listed(tmp_path: Path) -> None:
-    with cloud(tmp_path, quota=1, destroy_delay_s=0.2) as made:
+    with cloud(tmp_path, quota=1, destroy_delay_s=1.5) as made:
         instance = create(made, "a")
         with pytest.raises(QuotaError):
             create(made, "b")
@@ -159,14 +159,14 @@ def test_a_refused_token_is_not_used_up(tmp_path: Path) -> None:
 
 
 def test_an_instance_is_listed_while_its_create_call_still_waits(tmp_path: Path) -> None:
-    with cloud(tmp_path, create_delay_s=0.3) as made:
+    with cloud(tmp_path, create_delay_s=1.5) as made:
         began = time.monotonic()
         creator = threading.Thread(target=create, args=(made, "a"))
         creator.start()
         wait_until(lambda: len(made.instances({})) == 1, "the instance to be listed")
-        assert time.monotonic() - began < 0.3
+        assert time.monotonic() - began < 1.5
         creator.join()
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began >= 1.5
 
 
 def test_a_cloud_that_closes_leaves_a_waiting_create_call_in_doubt(tmp_path: Path) -> None:
