@@ -240,22 +240,12 @@ class Placing:
                 self._locks[line.key] = _Locks(version=version, number=number, ids=ids)
             now_locked |= ids
             gone |= (old.ids if old is not None else frozenset()) - ids
+        # None of these is in locks that stay: who waits does in one class, the loose in no locks.
         gone = gone.union(loose, *(locks.ids for locks in before.values())) - now_locked
-        gone -= self._still_locked(gone)
         for container_id in sorted(now_locked):
             if self.ledger.containers[container_id].state is ContainerState.QUEUED:
                 self.ledger.lock(container_id)
         self._unlock(gone, kept=gone.intersection(decided.next_in_line))
-
-    def _still_locked(self, ids: set[str]) -> set[str]:
-        """Return those that are locked by the claims of their class after all."""
-        held = set()
-        for container_id in ids:
-            request_class = self.ledger.queue.class_of(container_id)
-            locks = self._locks.get(request_class.key) if request_class is not None else None
-            if locks is not None and container_id in locks.ids:
-                held.add(container_id)
-        return held
 
     def _unlock(self, ids: set[str], kept: set[str]) -> None:
         self._loose = {container_id for container_id in kept if container_id in self.ledger.queue}
