@@ -243,10 +243,10 @@ def test_a_frozen_host_holds_no_command_past_its_deadline(
         began = time.monotonic()
         with pytest.raises(Unreachable):
             connection.run("cat > /dev/null", stdin=stdin, deadline_s=0.5)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
         began = time.monotonic()
         connection.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
     finally:
         os.kill(frozen, signal.SIGCONT)
 
@@ -261,7 +261,7 @@ def test_a_host_that_freezes_while_it_reads_holds_no_command_past_its_deadline(
         began = time.monotonic()
         with pytest.raises(Unreachable):
             connection.run("cat > /dev/null", stdin=b"x" * 400_000_000, deadline_s=1.5)
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 12
     finally:
         timer.join()
         os.kill(frozen, signal.SIGCONT)

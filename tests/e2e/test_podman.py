@@ -73,6 +73,7 @@ def test_too_much_memory_is_told_as_out_of_memory(server: DispatcherProcess, ima
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_half_a_cpu_is_half_a_cpu(server: DispatcherProcess, image: str) -> None:
     # Prints the cpu time, of itself and its children in hundredths, of 3 to 4 s of spinning.
     script = (

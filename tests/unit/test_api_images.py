@@ -124,4 +124,4 @@ def test_no_text_takes_long_to_judge(piece: str) -> None:
     before = time.process_time()
     for end in ("", "!", ":", "/A"):
         image_problem((piece * 512)[: 512 - len(end)] + end)
-    assert time.process_time() - before < 0.5
+    assert time.process_time() - before < 2

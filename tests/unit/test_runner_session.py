@@ -224,7 +224,7 @@ def test_an_idle_session_burns_no_cpu(runner: Runner) -> None:
     before = cpu_ticks(session)
     for _ in range(6):
         session.wait_for("heartbeat")
-    assert cpu_ticks(session) - before <= 2  # of 300 in the three seconds
+    assert cpu_ticks(session) - before <= 10  # of 300 in the three seconds
 
 
 def cpu_ticks(session: Attached) -> int:

@@ -77,7 +77,7 @@ def test_a_runner_that_says_nothing_is_not_waited_for() -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
         rig.attach()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     rig.close()
 
 
@@ -228,7 +228,7 @@ def test_a_peer_that_reads_nothing_blocks_nobody(rig: Rig) -> None:
     while not full.is_set():
         session.request("start", {"attempt": "x" * 100_000}, on_reply)
         sent += 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     assert refused == [RequestFailed(message="too much waits to be sent")]
     session.close()
     assert len(refused) == sent
