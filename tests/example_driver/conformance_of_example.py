@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -30,5 +31,5 @@ def conformance_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     )
 
 
-def test_the_driver_conforms(conformance_check):
+def test_the_driver_conforms(conformance_check: Callable[[], None]) -> None:
     conformance_check()
