@@ -20,11 +20,11 @@ _ROOT = Path(__file__).resolve().parent.parent
 _URL = re.compile(rb"serves at (http://\S+)")
 _T = TypeVar("_T")
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
-def wait_for(condition: Callable[[], _T], what: str, *, timeout_s: float = 60.0) -> _T:
+def wait_for(condition: Callable[[], _T], what: str, *, timeout_s: float = 90.0) -> _T:
     """Return the first true value of `condition`; fail with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -110,7 +110,11 @@ class DispatcherProcess:
                 stdout=log,
                 stderr=log,
             )
-        self.url = wait_for(lambda: self._announced(begin), "the server announces its address")
+        self.url = wait_for(
+            lambda: self._announced(begin),
+            "the server announces its address",
+            timeout_s=START_TIMEOUT_S,
+        )
         wait_for(self.ready, "the server is ready", timeout_s=START_TIMEOUT_S)
 
     def _announced(self, begin: int) -> str:

@@ -97,7 +97,8 @@ def test_what_is_written_is_a_section_of_the_configuration(
     assert listed.asked == ["/offers/us-east-1/index.csv"]
     whole = tmp_path / "whole.yml"
     driver = {"driver": yaml.safe_load(config.read_text())["driver"]}
-    whole.write_text(yaml.safe_dump({**driver, **section}), encoding="utf-8")
+    named = {**driver, "pool": {"image": bed.image}, **section}
+    whole.write_text(yaml.safe_dump(named), encoding="utf-8")
     assert main(["config", "check", "-c", str(whole)]) == 0
     assert {each.name for each in instance_types(load_config(whole))} == set(types)
     for action in ("DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"):

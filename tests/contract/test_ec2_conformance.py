@@ -97,7 +97,6 @@ def run_on(bed: Ec2Bed, trial: Trial, checks: Sequence[Check]) -> dict[str, str]
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 def test_the_driver_conforms(bed: Ec2Bed, tmp_path: Path, price_list: PriceListServer) -> None:
     bed.clear()
     not_shown = run_on(bed, trial_on(bed, tmp_path, price_list.url, LARGE), CHECKS)
@@ -108,7 +107,6 @@ def test_the_driver_conforms(bed: Ec2Bed, tmp_path: Path, price_list: PriceListS
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 def test_spot_instances_conform(bed: Ec2Bed, tmp_path: Path, price_list: PriceListServer) -> None:
     bed.clear()
     checks = [check_named(name) for name in OF_THE_MARKET]

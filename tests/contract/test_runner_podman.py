@@ -21,7 +21,7 @@ MIB = 2**20
 A = f"a-{os.getpid()}-{secrets.token_hex(4)}"
 ORPHAN = f"longshore-orphan-{A}"
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")

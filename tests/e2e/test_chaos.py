@@ -203,7 +203,6 @@ def _check_nothing_left(clouds: Path, ids: list[str]) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(400)
 def test_two_hundred_containers_on_the_worst_day_of_a_cloud(tmp_path: Path) -> None:
     book = tmp_path / "book"
     book.mkdir()

@@ -11,8 +11,6 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from dispatcher.cli.demo_scenario import IDLE_TIMEOUT_S, INSTANCE_TYPES, PROMISES, QUOTA_INSTANCES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,7 +29,6 @@ def rows_of(text: str, first_column: str) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.timeout(400)
 def test_the_demo_keeps_its_promises() -> None:
     done = subprocess.run(
         COMMAND, capture_output=True, text=True, timeout=380, check=False, cwd=ROOT
@@ -65,7 +62,6 @@ def test_the_demo_keeps_its_promises() -> None:
     assert "longshore submit" in done.stdout
 
 
-@pytest.mark.timeout(400)
 def test_on_a_terminal_the_demo_draws_and_ctrl_c_leaves_nothing() -> None:
     """The leak guard fails this test when a process of the demo outlives it."""
     controller, terminal = pty.openpty()

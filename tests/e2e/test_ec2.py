@@ -208,7 +208,6 @@ def check_containers(server: DispatcherProcess, ids: list[str]) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 def test_a_dispatcher_killed_before_the_answer_to_its_create_adopts_the_instance(
     bed: Ec2Bed, tmp_path: Path
 ) -> None:
@@ -228,7 +227,6 @@ def test_a_dispatcher_killed_before_the_answer_to_its_create_adopts_the_instance
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 def test_what_ran_on_a_spot_instance_that_is_taken_back_runs_again_elsewhere(
     bed: Ec2Bed, tmp_path: Path
 ) -> None:
@@ -251,7 +249,6 @@ def test_what_ran_on_a_spot_instance_that_is_taken_back_runs_again_elsewhere(
 
 
 @pytest.mark.real
-@pytest.mark.timeout(400)
 def test_a_spot_instance_that_has_notice_gets_no_new_work_and_what_it_takes_along_was_preempted(
     bed: Ec2Bed, tmp_path: Path
 ) -> None:

@@ -40,7 +40,6 @@ def _request(number: int) -> dict[str, object]:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 def test_300_containers_on_20_instances_over_real_sshd(tmp_path: Path) -> None:
     require_sshd()
     with DispatcherProcess(tmp_path, CONFIG) as server:
