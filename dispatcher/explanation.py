@@ -15,7 +15,7 @@ from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_
 from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType
 from pool import launching, probing, stillborn
-from pool.backoff import Hindrance, Hold
+from pool.holds import Hindrance, Hold
 from pool.model import Worker
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from drivers.errors import CloudAuthError
-from pool.backoff import HoldCause
 from pool.core import PoolCore
+from pool.holds import HoldCause
 
 STILLBORN_PROBLEM = 3
 
@@ -20,7 +20,7 @@ def cloud_problems(pool: PoolCore, now: float) -> list[str]:
         problems.append(f"the cloud's first complete listing is not in yet{why}")
     elif pool.listing_failures:
         problems.append(f"the last {pool.listing_failures} listings of the cloud failed{why}")
-    refused = pool.holds.latest(HoldCause.ERROR, now)
+    refused = pool.holds.unended(HoldCause.ERROR, now)
     if refused is not None and refused.error == CloudAuthError.__name__:
         problems.append(f"the last create failed: {refused.reason}")
     stillborn = pool.holds.of(HoldCause.STILLBORN, now)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import assert_never
 
 from drivers.errors import (
     CapacityError,
+    CloudAuthError,
     CloudError,
     ErrorScope,
     QuotaError,
@@ -19,32 +19,17 @@ from drivers.errors import (
 )
 from drivers.interface import InstanceType
 from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
+from pool.holds import EVERYTHING, Hindrance, HindranceKind, Hold, HoldCause, Scope
 from pool.model import PoolSettings
 
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
+_TYPE_ERROR_FIRST_S = 1.0
+_TYPE_ERROR_MOST_S = 120.0
 _CAPACITY_MOST_S = 900.0
 _STILLBORN_FIRST_S = 0.5
 _STILLBORN_MOST_S = 900.0
 _FORGOTTEN_AFTER_S = 900.0
-
-
-class HoldCause(Enum):
-    """Why creates may have to wait, in the order in which they are told of."""
-
-    CAPACITY = "capacity"
-    QUOTA = "quota"
-    RATE_LIMIT = "rate_limit"
-    ERROR = "error"
-    STILLBORN = "stillborn"
-
-
-class HindranceKind(Enum):
-    """What kind of thing keeps a type from being created, as far as a plan depends on it."""
-
-    QUOTA = "quota"
-    CAPACITY = "capacity"
-    OTHER = "other"
 
 
 _KINDS = {
@@ -54,56 +39,6 @@ _KINDS = {
     HoldCause.ERROR: HindranceKind.OTHER,
     HoldCause.STILLBORN: HindranceKind.OTHER,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which types a hold covers; each field that is None covers all.
-
-    `type_name` is one type, `group` a quota group, `preemptible` one market.
-    """
-
-    type_name: str | None = None
-    group: str | None = None
-    preemptible: bool | None = None
-
-
-EVERYTHING = Scope()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Calls wait `since` a time `until` another, and why.
-
-    A hold for quota ends early when fewer than `instances` are left in its scope (None: it does
-    not). It goes on as a trial after its end: until a create in its scope succeeds, only one is
-    under way at a time. `error` is the kind of error that began it, "" where it was none.
-    """
-
-    cause: HoldCause
-    scope: Scope
-    since: float
-    until: float
-    reason: str
-    instances: int | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hindrance:
-    """What keeps a type from being created now.
-
-    `until` is when it ends, None when that hangs on a create that is under way. `covers` are the
-    names of the configured types that it concerns; `everywhere` says that these are all. `topic`
-    is equal for hindrances whose messages differ in ids and numbers at most.
-    """
-
-    kind: HindranceKind
-    message: str
-    until: float | None
-    covers: frozenset[str]
-    everywhere: bool
-    topic: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,12 +94,8 @@ class CreateHolds:
         together count once, so that ten at once double nothing.
         """
         cause, scope = self._blame(type_, error)
-        record = self._records.get((cause, scope))
-        repeats = 0
-        if record is not None and not _is_forgotten(record, now):
-            again = began_at >= record.hold.until
-            repeats = record.repeats + 1 if again else record.repeats
-        self._hold(
+        repeats = self._repeats((cause, scope), began_at, now)
+        until = self._hold(
             cause,
             scope,
             now=now,
@@ -173,6 +104,35 @@ class CreateHolds:
             error=type(error).__name__,
             repeats=repeats,
             instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
+        )
+        if cause is HoldCause.ERROR and not isinstance(error, CloudAuthError):
+            self._suspect(type_, error, began_at=began_at, others_until=until, now=now)
+
+    def _suspect(
+        self,
+        type_: InstanceType,
+        error: CloudError,
+        *,
+        began_at: float,
+        others_until: float,
+        now: float,
+    ) -> None:
+        """Hold a type for longer than all others from its second such failure in a row on.
+
+        An error without a scope may be of the type alone, whose turn would else always come first.
+        """
+        if len(self._types) == 1:
+            return
+        scope = Scope(type_name=type_.name)
+        repeats = self._repeats((HoldCause.ERROR, scope), began_at, now)
+        self._hold(
+            HoldCause.ERROR,
+            scope,
+            now=now,
+            length_s=_suspected_s(repeats, others_s=others_until - now),
+            reason=sentence(error),
+            error=type(error).__name__,
+            repeats=repeats,
         )
 
     def stillborn(self, *, count: int, why: str, now: float) -> float:
@@ -216,6 +176,8 @@ class CreateHolds:
 
     def active(self, now: float) -> list[Hold]:
         """Return the holds that are on, by cause, the oldest first."""
+        if not self._records:
+            return []
         records = (r for cause in HoldCause for r in self._of(cause))
         return [record.hold for record in records if now < record.hold.until]
 
@@ -223,13 +185,13 @@ class CreateHolds:
         """Return the oldest hold of a cause that is on, None when none is."""
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
-    def latest(self, cause: HoldCause, now: float) -> Hold | None:
-        """Return the newest hold of a cause that no create has ended yet, None when there is none.
+    def unended(self, cause: HoldCause, now: float) -> Hold | None:
+        """Return a cause's hold of everything that no create has ended yet, None without one.
 
         It may be over by now; then one create is tried, or waits for somebody who needs it.
         """
-        holds = (r.hold for r in self._of(cause) if not _is_forgotten(r, now))
-        return max(holds, key=lambda hold: hold.until, default=None)
+        record = self._records.get((cause, EVERYTHING))
+        return None if record is None or _is_forgotten(record, now) else record.hold
 
     def next_end(self, now: float) -> float | None:
         """Return when the next hold ends, None when none is on."""
@@ -272,12 +234,22 @@ class CreateHolds:
         return (record for (of, _), record in self._records.items() if of is cause)
 
     def _covering(self, type_: InstanceType, now: float) -> list[_Record]:
+        if not self._records:
+            return []
         records = (r for cause in HoldCause for r in self._of(cause))
         return [
             record
             for record in records
             if self.covers(record.hold.scope, type_) and not _is_forgotten(record, now)
         ]
+
+    def _repeats(self, key: tuple[HoldCause, Scope], began_at: float, now: float) -> int:
+        """Return how many failures of calls one after the other there were before this one."""
+        record = self._records.get(key)
+        if record is None or _is_forgotten(record, now):
+            return 0
+        again = began_at >= record.hold.until
+        return record.repeats + 1 if again else record.repeats
 
     def _hold(
         self,
@@ -383,6 +355,16 @@ class CreateHolds:
             everywhere=len(covers) == len(self._types),
             topic=f"{hold.cause.value} {hold.error}",
         )
+
+
+def _suspected_s(repeats: int, *, others_s: float) -> float:
+    """Return how long a type is held whose failure may be its own, 0 for the first.
+
+    All others are free before, so that one of them is tried in its stead.
+    """
+    if repeats == 0:
+        return 0.0
+    return max(doubled_s(_TYPE_ERROR_FIRST_S, repeats - 1, _TYPE_ERROR_MOST_S), 2 * others_s)
 
 
 def _is_forgotten(record: _Record, now: float) -> bool:

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from drivers.interface import TOKEN_TAG, InstanceType
-from pool.backoff import CreateHolds, Scope
+from pool.backoff import CreateHolds
 from pool.gates import CloudGate, ProbeGate
+from pool.holds import Scope
 from pool.messages import (
     CloseSession,
     CreateInstance,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
-from pool.backoff import HoldCause
 from pool.core import PoolCore
+from pool.holds import HoldCause
 from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, Payer, PendingLaunch, WorkerState
 from pool.notices import LaunchMade

@@ -9,7 +9,7 @@ from dispatcher.planner.limits import Limits, View
 from dispatcher.planner.room import Rules, Slot
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType
-from pool.backoff import Hindrance, HindranceKind, Scope
+from pool.holds import Hindrance, HindranceKind, Scope
 
 
 def make_hindrance(

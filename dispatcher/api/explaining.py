@@ -16,7 +16,7 @@ from dispatcher.explanation import Claim, Explanation, Waiting
 from dispatcher.history import Happening
 from dispatcher.limits_left import LimitView
 from dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
-from pool.backoff import Hold
+from pool.holds import Hold
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queue import ClassKey
-from pool.backoff import Hindrance, HindranceKind
+from pool.holds import Hindrance, HindranceKind
 
 _MOST_DEMANDS = 512
 

@@ -14,7 +14,7 @@ from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType
-from pool.backoff import Hindrance, HindranceKind, Scope
+from pool.holds import Hindrance, HindranceKind, Scope
 from pool.room import charge
 
 _MOST_ROUNDS = 8

@@ -14,7 +14,7 @@ from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
 from dispatcher.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
-from pool.backoff import Hindrance, Scope
+from pool.holds import Hindrance, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from dispatcher.model import WaitReason
 from dispatcher.moments import moment
 from dispatcher.queue import RequestClass
-from pool.backoff import Hindrance, HindranceKind
+from pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5
 _NEVER = "that can never be, while the limit is what it is"

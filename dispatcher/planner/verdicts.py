@@ -16,7 +16,7 @@ from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queue import ClassKey
 from drivers.interface import InstanceType, Resources
-from pool.backoff import Hindrance, HindranceKind
+from pool.holds import Hindrance, HindranceKind
 from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
 

@@ -183,6 +183,8 @@ class CloudModel:
         if machine is not None:
             return Creation(machine=machine, is_new=False, error=None)
         error = self._refusal(type_) or self._failure(self.faults.create_errors, "create")
+        if type_.provider_type in self.faults.impossible_types:
+            error = error or CloudError(f"{type_.provider_type} cannot be created with this image")
         if error is not None:
             return Creation(machine=None, is_new=False, error=error)
         if self._falls(self.faults.false_alarms):

@@ -20,7 +20,7 @@ class SimulatedFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Of calls: `create_errors`, `destroy_errors`, `listing_errors` and `tag_errors` fail and nothing
     is done; `rate_limits` are throttled, to be tried again after `retry_after_s` (0: not told); of
     creates, `lost_answers` make the instance and answer that nobody knows, `false_alarms` answer
-    so and make none.
+    so and make none; those of `impossible_types` (provider types) fail always, without a cause.
 
     Of listings: a new instance is missing for up to `listing_lag_s`, one that is gone is shown for
     up to `gone_lag_s`, tags are stale for up to `tag_lag_s`; `duplicates` of instances come twice.
@@ -40,6 +40,7 @@ class SimulatedFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     retry_after_s: Delay = 0.0
     lost_answers: Share = 0.0
     false_alarms: Share = 0.0
+    impossible_types: tuple[Name, ...] = ()
     listing_lag_s: Delay = 0.0
     gone_lag_s: Delay = 0.0
     tag_lag_s: Delay = 0.0

@@ -21,7 +21,7 @@ from dispatcher.quantities import Price
 from dispatcher.queue import ClassKey, Queue, RequestClass
 from dispatcher.spend import PassBudget, occupied_usd_per_hour
 from drivers.interface import Resources
-from pool.backoff import HindranceKind
+from pool.holds import HindranceKind
 from pool.room import charge
 from tests.planner_rig import make_hindrance, make_limits
 from tests.samples import GIB, make_container, make_type

@@ -14,7 +14,7 @@ from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
-from pool.backoff import HindranceKind
+from pool.holds import HindranceKind
 from pool.room import charge, shares_a_cpu
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type

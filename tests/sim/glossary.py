@@ -153,6 +153,7 @@ FAULTS: dict[str, str] = {
     "tag_errors": "share of calls to set tags that fail",
     "rate_limits": "share of all calls of the cloud's that are throttled",
     "retry_after_s": "for up to how long the cloud says to wait then; in some runs, for hours",
+    "impossible_types": "types whose creates fail always, without a cause",
     "lost_answers": "share of create calls that make an instance and answer that nobody knows",
     "false_alarms": "share of create calls that answer so and make none",
     "listing_lag_s": "for up to how long a new instance is missing from listings",

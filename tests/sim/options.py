@@ -103,6 +103,10 @@ def options_of(seed: int) -> SimOptions:
     options = _worse(options, Dice(seed, "worse options"))
     options = _scheduling(options, Dice(seed, "scheduling options"))
     options = _refusing(options, Dice(seed, "refused options"))
+    if Dice(seed, "impossible options").falls(0.15):
+        faults = msgspec.structs.replace(options.cloud.faults, impossible_types=("p1",))
+        cloud = msgspec.structs.replace(options.cloud, faults=faults)
+        options = replace(options, cloud=cloud)
     return _taking_back(options, Dice(seed, "interrupted options"))
 
 

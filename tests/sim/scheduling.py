@@ -147,7 +147,7 @@ class Scheduling:
         if last.outcome is not AttemptOutcome.FAILED or not waits:
             return
         due = self._due(container, container.attempts)
-        expect(due is not None, "what may not be restarted is not", f"{container}")
+        expect(due is not None, "what may not be restarted is not", container)
         assert due is not None
         if self._offsets.get(last.id) != self._offset_s or due == -inf:
             due = self._began_at if len(container.attempts) == 1 else inf
@@ -159,7 +159,7 @@ class Scheduling:
             return
         since = self._overdue_since.setdefault(last.id, self._timeline.now)
         late = self._timeline.now > since + SLACK
-        expect(not late, "restarts come in time", f"{container}: {due}")
+        expect(not late, "restarts come in time", container, due)
 
     # ---- how many at once ----
 
@@ -238,7 +238,7 @@ class Scheduling:
                 self._expect_restarted_in_time(container)
                 last = container.attempts[-1]
                 lost = last.outcome is AttemptOutcome.LOST and last.id in self._taken_back
-                expect(not lost, "what is taken back is no loss", f"{last}")
+                expect(not lost, "what is taken back is no loss", last)
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
             self._look_at_pass()

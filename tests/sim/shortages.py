@@ -19,7 +19,7 @@ from drivers.errors import (
     RateLimitError,
 )
 from drivers.interface import InstanceType
-from pool import backoff
+from pool import holds
 from pool.model import IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 from tests.sim.truth import expect
@@ -129,6 +129,22 @@ class Shortages:
         until = max(until, now + self._length_s(key[0], error, repeats))
         count = self._count(key[1]) if key[0] == QUOTA else 0
         self._accounts[key] = _Account(until=until, repeats=repeats, instances=count)
+        if key == (ERROR, ()):
+            self._note_suspect(type_, began_at, now)
+
+    def _note_suspect(self, type_: InstanceType, began_at: float, now: float) -> None:
+        """Note that a type failed without a cause: from the second time on others come first."""
+        key = (ERROR, ("type", type_.name))
+        known = self._accounts.get(key)
+        if known is None or now >= known.until + FORGOTTEN_AFTER_S:
+            self._accounts[key] = _Account(until=now)
+            return
+        repeats = known.repeats + (began_at >= known.until - SLACK)
+        twice_s = 2.0 * (self._accounts[ERROR, ()].until - now)
+        own_s = min(120.0, 2.0 ** (repeats - 1))
+        length_s = max(own_s, twice_s) if repeats else 0.0
+        until = max(known.until, now + length_s)
+        self._accounts[key] = _Account(until=until, repeats=repeats)
 
     def _blamed(self, type_: InstanceType, error: CloudError) -> Key:
         match error:
@@ -233,11 +249,11 @@ class Shortages:
         """Expect that one at a time is tried after useless instances until one is of use."""
         account = self._accounts.get((STILLBORN, ()))
         end = account.until + FORGOTTEN_AFTER_S if account is not None else -inf
-        latest = self._engine.pool.holds.latest(backoff.HoldCause.STILLBORN, now + self._offset_s)
+        latest = self._engine.pool.holds.unended(holds.HoldCause.STILLBORN, now + self._offset_s)
         same = (now < end) == (latest is not None) or abs(now - end) < SLACK
-        expect(same, "one of use ends the trial", f"{account}, the pool says {latest}")
+        expect(same, "one of use ends the trial", account, "the pool says", latest)
 
-    def _named(self, scope: backoff.Scope) -> Scope:
+    def _named(self, scope: holds.Scope) -> Scope:
         if scope.type_name is not None:
             return ("type", scope.type_name)
         if scope.group is not None:

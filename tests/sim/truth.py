@@ -28,10 +28,10 @@ class Violation(AssertionError):  # noqa: N818 - it is the finding, not an error
         self.promise = promise
 
 
-def expect(condition: bool, promise: str, message: str) -> None:
-    """Raise `Violation` unless `condition` holds."""
+def expect(condition: bool, promise: str, *about: object) -> None:
+    """Raise `Violation` unless `condition` holds; only then is `about` put into words."""
     if not condition:
-        raise Violation(promise, message)
+        raise Violation(promise, " ".join(str(each) for each in about))
 
 
 class Truth:

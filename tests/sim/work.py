@@ -14,7 +14,7 @@ from dispatcher.model import (
 )
 from dispatcher.planner.fit import need
 from dispatcher.queue import RequestClass
-from pool.backoff import HindranceKind
+from pool.holds import HindranceKind
 from pool.messages import (
     AttemptStarted,
     BrokenReported,
@@ -321,7 +321,7 @@ class Work:
         if container.cancel_requested or container.priority == 0 or last.ending is not None:
             attempt = self._pool.attempts.get(attempt_id)
             ending = attempt is not None and attempt.kill_wanted
-            expect(ending, "what is to end is ended", f"{attempt_id} of {container}")
+            expect(ending, "what is to end is ended", attempt_id, "of", container)
 
     def _look_at(self, worker: Worker) -> None:
         now = self._timeline.now

@@ -12,15 +12,9 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.backoff import (
-    EVERYTHING,
-    CreateHolds,
-    Hindrance,
-    HindranceKind,
-    HoldCause,
-    Scope,
-)
+from pool.backoff import CreateHolds
 from pool.delays import CallHold
+from pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope
 from pool.model import PoolSettings
 from tests.samples import make_type
 
@@ -307,6 +301,60 @@ def test_each_cause_holds_on_its_own() -> None:
     assert cloud.holds.next_end(0.4) == 0.5
     assert [h.cause for h in cloud.holds.active(0.5)] == [HoldCause.CAPACITY, HoldCause.RATE_LIMIT]
     assert cloud.held(30) == ["t1"]
+
+
+def ends(cloud: Cloud, type_name: str, *, now: float) -> float:
+    hold = next(h for h in cloud.holds.active(now) if h.scope == Scope(type_name=type_name))
+    return hold.until
+
+
+def test_a_type_that_fails_twice_in_a_row_is_held_for_longer_than_the_others() -> None:
+    cloud = Cloud()
+    cloud.fail(CloudError("?"), at=0, began=0)
+    assert cloud.held(0.5) == [], "one failure may be anything"
+    lengths, now = [], 0.5
+    for _ in range(9):
+        cloud.fail(CloudError("?"), at=now, began=now)
+        end = ends(cloud, "t1", now=now)
+        assert cloud.held(end - 0.1) == ["t1"], "another is tried before"
+        cloud.holds.succeeded(T2, began_at=end - 0.1)
+        lengths.append(end - now)
+        now = end
+    assert lengths == [2, 2, 4, 8, 16, 32, 64, 120, 120], "twice the 1 s of the others at first"
+    cloud.holds.succeeded(T1, began_at=now)
+    cloud.fail(CloudError("?"), at=now + 1, began=now + 1)
+    assert cloud.held(now + 1.5) == [], "its own success ends the row"
+
+
+def test_a_type_is_held_for_longer_than_the_others_also_when_all_fail() -> None:
+    cloud = Cloud()
+    now = 0.0
+    for number in range(40):
+        cloud.fail(CloudError("?"), at=now, began=now, type_name=("t1", "t2")[number % 2])
+        everything = next(h for h in cloud.holds.active(now) if h.scope == EVERYTHING)
+        now = everything.until
+    assert max(hold.until for hold in cloud.holds.active(now)) <= now + 120
+    assert cloud.held(now + 120) == []
+
+
+def test_creates_of_a_type_that_were_under_way_together_make_it_no_suspect() -> None:
+    cloud = Cloud()
+    for _ in range(10):
+        cloud.fail(CloudError("?"), at=5, began=4)
+    assert cloud.held(5.5) == []
+
+
+def test_bad_credentials_are_no_fault_of_a_type_and_a_single_type_has_no_other_to_give_way_to() -> (
+    None
+):
+    cloud = Cloud()
+    for at in range(5):
+        cloud.fail(CloudAuthError("who?"), at=at * 100, began=at * 100)
+    assert [hold.scope for hold in cloud.holds.active(400)] == [EVERYTHING]
+    alone = CreateHolds(settings=SETTINGS, types={"t1": T1}, groups={})
+    for at in range(5):
+        alone.failed(T1, CloudError("?"), began_at=at * 100, instances=cloud.count, now=at * 100)
+    assert [hold.scope for hold in alone.active(400)] == [EVERYTHING]
 
 
 # ---- other calls ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dispatcher.history import Happening
 from dispatcher.limits_left import LimitView
 from dispatcher.model import Container, WaitReason
 from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
-from pool.backoff import EVERYTHING, Hold, HoldCause, Scope
+from pool.holds import EVERYTHING, Hold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pool.backoff import HoldCause
+from pool.holds import HoldCause
 from pool.messages import (
     AttemptExited,
     CreateInstance,

@@ -21,7 +21,7 @@ from dispatcher.model import (
 from dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
 from dispatcher.queue import ClassKey
 from drivers.interface import Resources
-from pool.backoff import Hindrance, HindranceKind
+from pool.holds import Hindrance, HindranceKind
 from tests.samples import make_container
 
 

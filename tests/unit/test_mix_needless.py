@@ -14,7 +14,7 @@ from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Rules
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
-from pool.backoff import HindranceKind, Scope
+from pool.holds import HindranceKind, Scope
 from tests.mix_cases import optimum, random_case
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type

@@ -13,7 +13,7 @@ from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
-from pool.backoff import HindranceKind
+from pool.holds import HindranceKind
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

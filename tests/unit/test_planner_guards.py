@@ -15,7 +15,7 @@ from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
-from pool.backoff import HindranceKind
+from pool.holds import HindranceKind
 from pool.messages import CreateInstance, Probe, StartAttempt
 from pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands

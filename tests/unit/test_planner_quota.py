@@ -11,7 +11,7 @@ from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import Queue
 from drivers.interface import InstanceType, Resources
-from pool.backoff import EVERYTHING, Hindrance, HindranceKind, Scope
+from pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

@@ -110,6 +110,7 @@ EVERYTHING = {
     **dict.fromkeys((each.name for each in msgspec.structs.fields(SimulatedFaults)), 0.2),
     "slow_boot_factor": 2,
     "longest_life_s": 30,
+    "impossible_types": ["none-that-is-asked-for"],
 }
 
 
@@ -148,3 +149,11 @@ def test_the_fate_of_an_instance_does_not_hang_on_other_calls() -> None:
     for number, fate in enumerate(fates):
         busy.listing({}, 0)
         assert create(busy, f"token-{number}").fate == fate
+
+
+def test_creates_of_an_impossible_type_fail_always_and_of_others_do_not() -> None:
+    made = cloud(faults={"impossible_types": [TYPE.provider_type]})
+    for number in range(3):
+        assert "cannot be created" in repr(_heard(lambda: create(made, f"token-{number}")))  # noqa: B023 - called at once
+    other = replace(TYPE, name="other", provider_type="other")
+    assert create(made, "other", type_=other).type is other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatcher.messages import InstanceKillRequested
 from dispatcher.model import Placement, SchedulerSettings
-from pool.backoff import HoldCause
+from pool.holds import HoldCause
 from pool.messages import Probe, ProbeSucceeded
 from pool.model import AttemptReport, PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
