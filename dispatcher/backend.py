@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from dispatcher.api.backend import (
@@ -14,6 +12,7 @@ from dispatcher.api.backend import (
     InstanceView,
     LeakReport,
     NewContainer,
+    NewJob,
     NotFound,
     ServerEvent,
     Unavailable,
@@ -22,12 +21,13 @@ from dispatcher.broker import Broker, Watchers
 from dispatcher.config_model import LimitsConfig
 from dispatcher.explanation import Explanation, Standing, explain, standing
 from dispatcher.health import cloud_problems
+from dispatcher.intake import Intake, Wanted
+from dispatcher.job_desk import JobDesk
+from dispatcher.job_model import Job
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
-    Change,
-    Event,
     InsertContainers,
     InstanceKillRequested,
     PriorityRequested,
@@ -37,27 +37,18 @@ from dispatcher.messages import (
 )
 from dispatcher.metrics import Metrics
 from dispatcher.model import Container
-from dispatcher.planner.fit import impossible
-from dispatcher.queries import ContainerFilter, Page
-from dispatcher.queue import ClassKey
+from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.runtime import InboxFull, Runtime
 from dispatcher.spec_size import spec_bytes
 from dispatcher.store.errors import (
-    AlreadyFinal,
     IdempotencyConflict,
     IdempotentRepeat,
-    NoSuchContainer,
     StoreBusy,
-    StoreClosed,
-    Withdrawn,
 )
 from dispatcher.store.store import Store
 from dispatcher.views import instance_view, leak_report
-from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 from pool.model import IdleBehavior, Worker, WorkerState
-
-_WRITE_PATIENCE_S = 5.0
 
 
 class DispatcherBackend:
@@ -89,12 +80,17 @@ class DispatcherBackend:
         self._broker = broker
         self._watchers = watchers
         self._metrics = metrics
-        self._types = tuple(types)
         self._now = now
         self._new_id = new_id
         self._heard_at = heard_at
-        self._limits = limits
-        self._arriving: Counter[ClassKey] = Counter()
+        self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
+        self._jobs = JobDesk(
+            intake=self._intake,
+            store=store,
+            ledger=self._engine.ledger,
+            now=now,
+            new_id=new_id,
+        )
 
     # ---- containers --------------------------------------------------------------------------
 
@@ -102,13 +98,9 @@ class DispatcherBackend:
         self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
     ) -> Sequence[Container]:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
-        self._refuse_impossible(items)
-        ledger = self._engine.ledger
-        if len(ledger.containers) + len(items) > self._limits.queued_containers:
-            raise Unavailable(f"the queue is full ({self._limits.queued_containers} containers)")
-        size = sum(spec_bytes(item.spec) for item in items)
-        if ledger.queued_bytes + size > self._limits.queued_bytes:
-            raise Unavailable(f"the queue is full ({self._limits.queued_bytes} bytes)")
+        self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
+        size_bytes = sum(spec_bytes(item.spec) for item in items)
+        self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
         sequences = self._store.next_sequences(len(items))
         now = self._now()
         containers = tuple(
@@ -130,79 +122,17 @@ class DispatcherBackend:
             fingerprint=fingerprint,
         )
         try:
-            with self._kinds_arrive(containers):
-                await self._write(change, Submitted(containers=containers))
+            await self._intake.admit(
+                containers,
+                _wanted(containers),
+                change,
+                lambda ended: Submitted(containers=containers, ended=ended),
+            )
         except IdempotentRepeat as repeat:
             return [await self.container(container_id) for container_id in repeat.container_ids]
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return containers
-
-    @contextmanager
-    def _kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
-        """Let containers come to wait; raises `Unavailable` when there would be too many kinds.
-
-        What is being committed counts too, or many requests at once would each find room.
-        """
-        queue = self._engine.ledger.queue
-        keys = Counter({queue.key_of(each): 1 for each in containers})
-        most = self._limits.queued_classes
-        if keys and queue.classes_with(keys.keys() | self._arriving.keys()) > most:
-            raise Unavailable(
-                f"the queue is full ({most} kinds of requests);"
-                " ask for the same resources and constraints as others do, or try again"
-            )
-        self._arriving += keys
-        try:
-            yield
-        finally:
-            self._arriving -= keys
-
-    def _refuse_impossible(self, items: Sequence[NewContainer]) -> None:
-        problems = []
-        # A list is often thousands of one kind.
-        known: dict[ClassKey, str] = {}
-        for index, item in enumerate(items):
-            spec = item.spec
-            key = ClassKey(
-                resources=spec.resources, constraints=spec.constraints, unnamed=spec.unnamed
-            )
-            if key not in known:
-                known[key] = impossible(self._types, spec.resources, spec.constraints, spec.unnamed)
-            if sentence := known[key]:
-                problems.append((f"[{index}].resources", sentence))
-        if problems:
-            raise InvalidRequest(problems)
-
-    async def _write(self, change: Change, event: Event) -> None:
-        """Commit one change of the API's and tell the engine, or say why it cannot be.
-
-        The engine hears of it before the client does, and also when the client has hung up.
-        What is not committed in time is taken back, so that a client that tries again does not get
-        it twice; an idempotency key covers the moment in between.
-        """
-        if self._store.problem:
-            raise Unavailable(self._store.problem)
-        try:
-            self._runtime.check_room()
-            future = self._store.write((change,))
-        except (StoreBusy, StoreClosed, InboxFull) as error:
-            raise Unavailable(str(error)) from error
-        written = asyncio.wrap_future(future)
-        written.add_done_callback(lambda done: self._tell_engine(done, event))
-        try:
-            # Shielded: a client that hangs up does not take back what it asked for.
-            async with asyncio.timeout(_WRITE_PATIENCE_S):
-                await asyncio.shield(written)
-        except TimeoutError as error:
-            self._store.withdraw(future)
-            raise Unavailable("the store takes too long; nothing was taken in") from error
-        except (StoreClosed, Withdrawn) as error:
-            raise Unavailable(str(error)) from error
-
-    def _tell_engine(self, written: asyncio.Future[None], event: Event) -> None:
-        if not written.cancelled() and written.exception() is None:
-            self._runtime.post_committed(event)
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return one page, newest first."""
@@ -234,7 +164,7 @@ class DispatcherBackend:
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine."""
         change = RequestCancel(container_id=container_id)
-        await self._request(change, CancelRequested(container_id=container_id))
+        await self._intake.request(change, CancelRequested(container_id=container_id))
         return await self.container(container_id)
 
     async def set_priority(self, container_id: str, priority: int) -> Container:
@@ -244,17 +174,39 @@ class DispatcherBackend:
         ledger = self._engine.ledger
         held = ledger.containers.get(container_id) if container_id not in ledger.queue else None
         begins = held is not None and priority > 0 and not held.has_open_attempt
-        with self._kinds_arrive([held] if held is not None and begins else []):
-            await self._request(change, event)
+        with self._intake.kinds_arrive([held] if held is not None and begins else []):
+            await self._intake.request(change, event)
         return await self.container(container_id)
 
-    async def _request(self, change: Change, event: Event) -> None:
-        try:
-            await self._write(change, event)
-        except NoSuchContainer as error:
-            raise NotFound(str(error)) from error
-        except AlreadyFinal as error:
-            raise Conflict(str(error)) from error
+    # ---- jobs ----------------------------------------------------------------------------------
+
+    async def submit_job(
+        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Job:
+        """Commit a new job with its containers, then tell the engine."""
+        return await self._jobs.submit(
+            new, user=user, idempotency_key=idempotency_key, fingerprint=fingerprint
+        )
+
+    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return one page, newest first."""
+        return await self._jobs.jobs(which, cursor=cursor, limit=limit)
+
+    async def job(self, job_id: str) -> Job:
+        """Return one job, with today's counts."""
+        return await self._jobs.job(job_id)
+
+    async def cancel_job(self, job_id: str) -> Job:
+        """Commit a job's cancellation, then tell the engine."""
+        return await self._jobs.cancel(job_id)
+
+    async def set_job_priority(self, job_id: str, priority: int) -> Job:
+        """Commit the priority of all of a job, then tell the engine."""
+        return await self._jobs.set_priority(job_id, priority)
+
+    async def hold_job(self, job_id: str, *, held: bool) -> Job:
+        """Commit whether a job starts anything new, then tell the engine."""
+        return await self._jobs.hold(job_id, held=held)
 
     # ---- instances ---------------------------------------------------------------------------
 
@@ -348,3 +300,14 @@ class DispatcherBackend:
     def metrics(self) -> bytes:
         """Return the Prometheus text exposition."""
         return self._metrics.exposition(self._now())
+
+
+def _wanted(containers: Sequence[Container]) -> list[Wanted]:
+    """Return what new containers wait for, with its place in the request."""
+    return [
+        Wanted(
+            path=f"[{number}].after[{place}].of", dependency=dependency, project=container.project
+        )
+        for number, container in enumerate(containers)
+        for place, dependency in enumerate(container.spec.after)
+    ]

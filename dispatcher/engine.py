@@ -21,10 +21,13 @@ from dispatcher.messages import (
     DeleteLaunch,
     Event,
     InstanceKillRequested,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    JobSubmitted,
     Overloaded,
     PriorityRequested,
     Publication,
-    PublishContainer,
     PublishInstance,
     SaveInstance,
     SaveLaunch,
@@ -33,11 +36,9 @@ from dispatcher.messages import (
 )
 from dispatcher.model import (
     Attempt,
-    AttemptOutcome,
     Container,
     ContainerState,
     InstanceRecord,
-    Reason,
     SchedulerSettings,
     WaitReason,
     resources_of,
@@ -47,6 +48,8 @@ from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
 from dispatcher.queue import ClassKey, Queue
+from dispatcher.user_requests import UserRequests
+from dispatcher.workflow import Workflow
 from drivers.interface import InstanceType, Resources
 from pool import attempts, core_check, launching, reactor
 from pool.core import PoolCore
@@ -115,6 +118,8 @@ class Engine:
             pool=self.pool, ledger=self.ledger, settings=settings, records=self.records
         )
         self.concurrency = self.placing.concurrency
+        self.workflow = Workflow(self.ledger)
+        self.users = UserRequests(self.pool, self.ledger, self.workflow)
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
         self._restore(recovered)
@@ -138,21 +143,27 @@ class Engine:
                 self.pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
         for launch in recovered.launches:
             launching.restore(self.pool, launch)
+        for job in recovered.jobs:
+            self.ledger.jobs.admit(job)
+        self.workflow.restore(recovered.containers, recovered.ended)
         for container in recovered.containers:
             self._restore_container(container)
         for attempt in recovered.unreleased:
             self.ledger.unreleased[attempt.id] = attempt
-            self._expect(attempt, Resources(), AttemptPhase.ENDED)
+            self._expect(attempt, Resources(), AttemptPhase.ENDED, None)
 
     def _restore_container(self, container: Container) -> None:
-        self.ledger.admit(container)
         if container.state is ContainerState.LOCKED and not container.has_open_attempt:
             self.placing.restore(container.id)
         for attempt in container.attempts:
             if attempt.outcome is None:
-                self._expect(attempt, resources_of(container, attempt), AttemptPhase.STARTING)
+                resources = resources_of(container, attempt)
+                grace_s = container.spec.grace_period_s
+                self._expect(attempt, resources, AttemptPhase.STARTING, grace_s)
 
-    def _expect(self, attempt: Attempt, resources: Resources, phase: AttemptPhase) -> None:
+    def _expect(
+        self, attempt: Attempt, resources: Resources, phase: AttemptPhase, grace_s: float | None
+    ) -> None:
         attempts.expect(
             self.pool,
             PoolAttempt(
@@ -161,6 +172,7 @@ class Engine:
                 worker_id=attempt.instance_id,
                 resources=resources,
                 phase=phase,
+                grace_s=grace_s,
                 given_up=attempt.outcome is not None and attempt.exit_code is None,
             ),
         )
@@ -175,15 +187,7 @@ class Engine:
         reactor.begin(self.pool, now)
         self.ledger.begin(now)
         self.placing.history.began(self.placing.locked, now)
-        for container_id, container in sorted(self.ledger.containers.items()):
-            if container.cancel_requested:
-                self._cancel(container_id, now)
-            elif container.priority == 0 and container.has_open_attempt:
-                self._preempt(container_id, now)
-            elif container.priority == 0 and container.state is ContainerState.LOCKED:
-                self.ledger.unlock(container_id)
-            elif container.has_open_attempt and container.attempts[-1].ending is not None:
-                attempts.kill(self.pool, container.attempts[-1].id, now)
+        self.users.begin(now)
         self._take_notices(now)
         return self._commands(now)
 
@@ -197,10 +201,18 @@ class Engine:
                 self._plan_when_due(now)
             case Overloaded():
                 self._note_overload(event.message, now)
-            case Submitted() | CancelRequested() | PriorityRequested():
+            case (
+                Submitted()
+                | CancelRequested()
+                | PriorityRequested()
+                | JobSubmitted()
+                | JobCancelRequested()
+                | JobPriorityRequested()
+                | JobHoldRequested()
+            ):
                 self._dirty = True
                 self.placing.history.asked(event, now)
-                self._on_user_event(event, now)
+                self.users.carry_out(event, now)
             case BehaviorRequested() | InstanceKillRequested():
                 self._dirty = True
                 admins.carry_out(self.pool, event, now)
@@ -223,6 +235,7 @@ class Engine:
             next_pass,
             self.pool.timers.next_due(),
             self.ledger.holdbacks.next_due(),
+            self.ledger.time_limits.next_due(),
             self.concurrency.next_rise(),
         )
         return min((due for due in dues if due is not None), default=None)
@@ -231,7 +244,7 @@ class Engine:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
         container = self.ledger.containers.get(container_id)
         if container is not None and container.priority > 0 and not container.has_open_attempt:
-            held = self.ledger.holdbacks.reason(container)
+            held = self.workflow.reason(container) or self.ledger.holdbacks.reason(container)
             if held is not None:
                 return held
         return self.placing.reason(container_id)
@@ -249,7 +262,11 @@ class Engine:
             self.placing.run(now)
 
     def _take_turns(self, now: float) -> None:
-        """Let go of those whose restart is due, and let the limit of containers rise."""
+        """Do what is due of containers, and let the limit of how many run rise.
+
+        Some have run for as long as they may; others are to be restarted, or may begin.
+        """
+        self.users.end_over_time(now)
         running = len(self.ledger.open_attempts)
         released = self.ledger.release_due(now)
         risen = self.concurrency.observe(running, now)
@@ -263,6 +280,7 @@ class Engine:
 
     def _commands(self, now: float) -> list[Command]:
         """Empty the outboxes: what follows a change waits for its commit."""
+        self._dirty = self.workflow.settle(now) or self._dirty
         self.pool.statistics.begun(self.pool.commands, now)
         self.placing.history.published(self.ledger.published, now)
         then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
@@ -314,57 +332,6 @@ class Engine:
                 self._note_overload(notice.message, now)
             case _:
                 assert_never(notice)
-
-    # ---- what users ask ----------------------------------------------------------------------
-
-    def _on_user_event(
-        self, event: Submitted | CancelRequested | PriorityRequested, now: float
-    ) -> None:
-        match event:
-            case Submitted():
-                for container in event.containers:
-                    self.ledger.admit(container)
-                    self.ledger.published.append(PublishContainer(container=container))
-            case CancelRequested():
-                self._note_cancel(event.container_id, now)
-            case PriorityRequested():
-                self._set_priority(event.container_id, event.priority, now)
-            case _:
-                assert_never(event)
-
-    def _note_cancel(self, container_id: str, now: float) -> None:
-        container = self.ledger.containers.get(container_id)
-        if container is not None and not container.cancel_requested:
-            self.ledger.containers[container_id] = replace(container, cancel_requested=True)
-            self._cancel(container_id, now)
-
-    def _cancel(self, container_id: str, now: float) -> None:
-        """End what runs of a container; one that only waits is cancelled at once."""
-        container = self.ledger.containers[container_id]
-        if container.has_open_attempt:
-            attempt_id = self.ledger.ending(container_id, AttemptOutcome.CANCELLED)
-            attempts.kill(self.pool, attempt_id, now)
-            return
-        reason = Reason(code="cancelled", message="cancelled while it waited")
-        self.ledger.finish(container, ContainerState.CANCELLED, reason, now)
-
-    def _set_priority(self, container_id: str, priority: int, now: float) -> None:
-        container = self.ledger.containers.get(container_id)
-        if container is None:
-            return
-        container = replace(container, priority=priority)
-        self.ledger.containers[container_id] = container
-        if not container.has_open_attempt:
-            if priority == 0 and container.state is ContainerState.LOCKED:
-                self.ledger.unlock(container_id)
-            self.ledger.wait(self.ledger.containers[container_id], now)
-        elif priority == 0 and not container.cancel_requested:
-            self._preempt(container_id, now)
-
-    def _preempt(self, container_id: str, now: float) -> None:
-        """End what runs of a container, to be queued again."""
-        attempt_id = self.ledger.ending(container_id, AttemptOutcome.PREEMPTED)
-        attempts.kill(self.pool, attempt_id, now)
 
     # ---- what the store keeps of instances ----------------------------------------------------
 

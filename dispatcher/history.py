@@ -13,10 +13,15 @@ from typing import assert_never
 
 from dispatcher.messages import (
     CancelRequested,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    JobSubmitted,
     PriorityRequested,
     Publication,
     PublishContainer,
     Submitted,
+    UserEvent,
 )
 from dispatcher.model import Attempt, Container, ContainerState, WaitReason
 from dispatcher.outcomes import restart_due, restart_reason
@@ -116,10 +121,12 @@ class History:
                 if not container.has_open_attempt:
                     self._note_state(container, now)
 
-    def asked(self, event: Submitted | CancelRequested | PriorityRequested, now: float) -> None:
-        """Note what a user asked for; a submission stands in the container itself."""
+    def asked(self, event: UserEvent, now: float) -> None:
+        """Note what a user asked for of one container; a submission stands in the container."""
         match event:
-            case Submitted():
+            case Submitted() | JobSubmitted():
+                pass
+            case JobCancelRequested() | JobPriorityRequested() | JobHoldRequested():
                 pass
             case CancelRequested():
                 self._note(event.container_id, "cancel", "a user asked for it to be cancelled", now)

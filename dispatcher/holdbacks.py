@@ -6,40 +6,70 @@ the queue when nothing holds it any more.
 
 from __future__ import annotations
 
-import heapq
+from enum import Flag, auto
 
+from dispatcher.deadlines import Deadlines
 from dispatcher.model import Container, WaitReason
 from dispatcher.outcomes import restart_reason
 
-_SPARE_ENTRIES = 64
+
+class Block(Flag):
+    """What keeps a container from the queue until somebody says that it is over.
+
+    Others have to end first; as many of its array as may be are under way; its job is held.
+    """
+
+    NONE = 0
+    AFTER = auto()
+    MAX_RUNNING = auto()
+    JOB_HELD = auto()
 
 
 class Holdbacks:
     """Who is held back, until when or by what."""
 
     def __init__(self) -> None:
-        self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._due = Deadlines()
         self._processes: dict[str, dict[str, str]] = {}
+        self._blocks: dict[str, Block] = {}
 
     def __contains__(self, container_id: str) -> bool:
-        return container_id in self._due or container_id in self._processes
+        return (
+            container_id in self._due
+            or container_id in self._processes
+            or container_id in self._blocks
+        )
 
     def ids(self) -> list[str]:
         """Return the ids of all that are held back, sorted, as a new list."""
-        return sorted(self._due.keys() | self._processes.keys())
+        return sorted(self._due.keys() | self._processes.keys() | self._blocks.keys())
+
+    def block(self, container_id: str, what: Block) -> None:
+        """Hold a container back for one thing more."""
+        self._blocks[container_id] = self._blocks.get(container_id, Block.NONE) | what
+
+    def unblock(self, container_id: str, what: Block) -> None:
+        """Hold a container back for one thing less; being held back by it is no must."""
+        left = self._blocks.get(container_id, Block.NONE) & ~what
+        if left:
+            self._blocks[container_id] = left
+        else:
+            self._blocks.pop(container_id, None)
+
+    def blocks(self, container_id: str) -> Block:
+        """Return what blocks a container."""
+        return self._blocks.get(container_id, Block.NONE)
 
     def until(self, container_id: str, due: float) -> None:
         """Hold a container back until `due` (seconds since the epoch), forgetting an earlier word.
 
         `release_due` lets it go.
         """
-        if self._due.get(container_id) == due:
-            return
-        self._due[container_id] = due
-        heapq.heappush(self._heap, (due, container_id))
-        if len(self._heap) > 2 * len(self._due) + _SPARE_ENTRIES:
-            self._heap = sorted((at, id_) for id_, at in self._due.items())
+        self._due.set(container_id, due)
+
+    def timed(self) -> list[str]:
+        """Return the ids of all that a time holds back, sorted, as a new list."""
+        return sorted(self._due.keys())
 
     def due(self, container_id: str) -> float | None:
         """Return until when a container is held back, None when no time holds it."""
@@ -47,19 +77,11 @@ class Holdbacks:
 
     def next_due(self) -> float | None:
         """Return when the next one may go, None when no time holds anybody."""
-        heap = self._heap
-        while heap and self._due.get(heap[0][1]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        return self._due.next_due()
 
     def release_due(self, now: float) -> list[tuple[str, float]]:
         """Forget the times that have come; return whose they were, and when, the earliest first."""
-        released = []
-        while (due := self.next_due()) is not None and due <= now:
-            _, container_id = heapq.heappop(self._heap)
-            del self._due[container_id]
-            released.append((container_id, due))
-        return released
+        return self._due.pop_due(now)
 
     def by_process(self, container_id: str, attempt_id: str, worker_id: str) -> None:
         """Hold a container back as long as the process of an earlier attempt lives on a worker."""
@@ -76,8 +98,9 @@ class Holdbacks:
 
     def drop(self, container_id: str) -> None:
         """Forget a container; unknown is no error."""
-        self._due.pop(container_id, None)
+        self._due.discard(container_id)
         self._processes.pop(container_id, None)
+        self._blocks.pop(container_id, None)
 
     def reason(self, container: Container) -> WaitReason | None:
         """Return what holds a container back, None when nothing does."""

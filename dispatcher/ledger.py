@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from dispatcher.accounts import SpendLimits
 from dispatcher.cost import cost_of
+from dispatcher.deadlines import Deadlines
 from dispatcher.holdbacks import Holdbacks
+from dispatcher.job_book import JobBook
 from dispatcher.messages import Change, Publication, PublishContainer, SaveAttempt, SaveContainer
 from dispatcher.model import (
     Attempt,
@@ -22,14 +24,14 @@ from dispatcher.model import (
     resources_of,
 )
 from dispatcher.outcomes import (
-    INTERRUPTED,
+    FINAL_STATE_AFTER,
     final_reason,
     judge_end,
+    judge_gone,
     longest_delay_s,
     may_try_again,
     restart_due,
     was_placed,
-    when_cancelled,
 )
 from dispatcher.planner.fit import given_on
 from dispatcher.queue import Queue
@@ -43,19 +45,16 @@ from pool.model import Worker
 from pool.notices import AttemptEnded, AttemptLost, AttemptMissing
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
-_OUTCOME_STATES = {
-    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
-    AttemptOutcome.FAILED: ContainerState.FAILED,
-    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
-}
 
 
 class Ledger:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal.
 
     `waiting_since` has, for each container that could run and is not known to, since when;
-    `holdbacks` are those that wait outside the queue, for a time or for an earlier process; `spend`
-    is what the open attempts cost those who have a limit of it.
+    `holdbacks` are those that wait outside the queue, for a time or for somebody; `spend` is what
+    the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
+    `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
+    which running attempt has run for long enough.
     """
 
     def __init__(
@@ -71,6 +70,9 @@ class Ledger:
         self.unreleased: dict[str, Attempt] = {}
         self.queue = queue
         self.holdbacks = Holdbacks()
+        self.jobs = JobBook()
+        self.finished: list[Container] = []
+        self.time_limits = Deadlines()
         self.changes: list[Change] = []
         self.published: list[Publication] = []
         self.queued_bytes = 0
@@ -87,12 +89,13 @@ class Ledger:
         self.queued_bytes += spec_bytes(container.spec)
         since = latest(container)
         if not container.has_open_attempt:
-            due = restart_due(container)
+            due = restart_due(container) if container.attempts else container.spec.not_before
             if due is not None:
                 self.holdbacks.until(container.id, due)
             self.wait(container, since)
             return
         attempt = container.attempts[-1]
+        self._limit_time(container, attempt)
         self.open_attempts[attempt.id] = container.id
         self.supervisors_placed += container.spec.supervisor
         self.spend.opened(container, attempt)
@@ -103,8 +106,12 @@ class Ledger:
         """Let nobody wait since the future: the clock may have been set back since."""
         for container_id, since in self.waiting_since.items():
             self.waiting_since[container_id] = min(since, now)
-        for container_id in self.holdbacks.ids():
+        for container_id in self.holdbacks.timed():
             self._restart_later(self.containers[container_id], now)
+        for attempt_id in sorted(self.time_limits.keys()):
+            limit_s = self.containers[self.open_attempts[attempt_id]].spec.time_limit_s or 0.0
+            due = self.time_limits.get(attempt_id) or 0.0
+            self.time_limits.set(attempt_id, min(due, now + limit_s))
 
     def release_due(self, now: float) -> bool:
         """Let those wait for a place whose restart is due; return whether there were any."""
@@ -112,6 +119,15 @@ class Ledger:
         for container_id, due in released:
             self.wait(self.containers[container_id], due)
         return bool(released)
+
+    def over_time(self, now: float) -> list[str]:
+        """Return the containers whose attempts have run for as long as they may, each once."""
+        return [self.open_attempts[attempt_id] for attempt_id, _ in self.time_limits.pop_due(now)]
+
+    def _limit_time(self, container: Container, attempt: Attempt) -> None:
+        limit_s = container.spec.time_limit_s
+        if limit_s is not None and attempt.started_at is not None and attempt.ending is None:
+            self.time_limits.set(attempt.id, attempt.started_at + limit_s)
 
     def hold_for_process(self, container_id: str, attempt_id: str, worker_id: str) -> None:
         """Let a container wait until the process of an earlier attempt of it on a worker ends.
@@ -156,6 +172,7 @@ class Ledger:
 
     def save(self, container: Container, attempt: Attempt | None = None) -> None:
         """Note a container's new value (and its latest attempt's), to be journalled."""
+        self.jobs.moved(self.containers[container.id].state, container)
         self.containers[container.id] = container
         self.changes.append(SaveContainer(container=container))
         if attempt is not None:
@@ -212,6 +229,7 @@ class Ledger:
         if since is not None:
             self.queue_to_start_s.observe(now - since)
         attempt = replace(attempt, started_at=attempt.started_at or now)
+        self._limit_time(container, attempt)
         self.save(
             replace(
                 container,
@@ -229,6 +247,7 @@ class Ledger:
         """
         container = self.containers[container_id]
         attempt = replace(container.attempts[-1], ending=outcome)
+        self.time_limits.discard(attempt.id)
         attempts = (*container.attempts[:-1], attempt)
         self.containers[container_id] = replace(container, attempts=attempts)
         self.changes.append(SaveAttempt(attempt=attempt))
@@ -272,27 +291,10 @@ class Ledger:
         never: str = "",
     ) -> None:
         """Close an attempt of which there is no exit; `never` is its code if it never ran."""
-        found, message = self.of_attempt(of.attempt_id), of.message
-        if found is None:
-            return
-        container, attempt = found
-        if container.cancel_requested:
-            said = when_cancelled(attempt, message, may_have_run=not never)
-            reason = Reason(code="cancelled", message=said)
-            self._close(container, attempt, AttemptOutcome.CANCELLED, reason, now)
-        elif refused:
-            reason = Reason(code="start_refused", message=message)
-            self._close(container, attempt, AttemptOutcome.FAILED, reason, now)
-        elif attempt.ending is AttemptOutcome.PREEMPTED:
-            reason = Reason(code="held", message=message)
-            self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
-        elif of.interrupted:
-            reason = Reason(code=INTERRUPTED, message=message)
-            self._close(container, attempt, AttemptOutcome.PREEMPTED, reason, now)
-        else:
-            code = "lost" if not never or attempt.started_at else never
-            reason = Reason(code=code, message=message)
-            self._close(container, attempt, AttemptOutcome.LOST, reason, now)
+        found = self.of_attempt(of.attempt_id)
+        if found is not None:
+            outcome, reason = judge_gone(*found, of, refused=refused, never=never)
+            self._close(*found, outcome, reason, now)
 
     def _close(
         self,
@@ -304,6 +306,7 @@ class Ledger:
     ) -> Attempt:
         """Give an attempt its outcome and its container what follows; return the attempt."""
         del self.open_attempts[attempt.id]
+        self.time_limits.discard(attempt.id)
         self.supervisors_placed -= container.spec.supervisor
         self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
@@ -321,7 +324,7 @@ class Ledger:
             cost_usd=container.cost_usd
             + cost_of(attempt, resources_of(container, attempt), type_, self._settings.placement),
         )
-        state = _OUTCOME_STATES.get(outcome)
+        state = FINAL_STATE_AFTER.get(outcome)
         if outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
             state = ContainerState.FAILED
         elif self._restart_later(container, now):
@@ -374,7 +377,7 @@ class Ledger:
             ),
             last,
         )
-        del self.containers[container.id]
+        self.finished.append(self.containers.pop(container.id))
         self.queued_bytes -= spec_bytes(container.spec)
 
     def log_complete(self, attempt_id: str) -> bool:

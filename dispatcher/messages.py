@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from dispatcher.job_model import Job
 from dispatcher.model import Attempt, Container, InstanceRecord
 from pool.messages import PoolCommand, PoolEvent
 from pool.model import IdleBehavior, Launch
@@ -22,6 +24,46 @@ class InsertContainers:
     user: str
     idempotency_key: str = ""
     fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertJob:
+    """Add a new job with all of its containers, or nothing; made by the API.
+
+    The specifications are the job's tasks'; the other fields are those of `InsertContainers`.
+    """
+
+    job: Job
+    containers: tuple[Container, ...]
+    user: str
+    idempotency_key: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobCancel:
+    """Note that a job, and with it all of its containers that have not ended, is to be cancelled.
+
+    Made by the API.
+    """
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobPriority:
+    """Note the new priority of a job and of all of its containers that have not ended."""
+
+    job_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobHold:
+    """Note whether a job is held; made by the API."""
+
+    job_id: str
+    held: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +96,13 @@ class SaveAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJob:
+    """Write what the engine decides of a job: state, times, exit code, reason, tallies."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveLaunch:
     """Insert or replace a launch intent."""
 
@@ -76,8 +125,13 @@ class SaveInstance:
 
 Change = (
     InsertContainers
+    | InsertJob
     | RequestCancel
     | RequestPriority
+    | RequestJobCancel
+    | RequestJobPriority
+    | RequestJobHold
+    | SaveJob
     | SaveContainer
     | SaveAttempt
     | SaveLaunch
@@ -93,6 +147,13 @@ class PublishContainer:
     """Tell the API's subscribers what a container is now."""
 
     container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishJob:
+    """Tell the API's subscribers what a job is now."""
+
+    job: Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +177,7 @@ class PublishFailedPass:
     error: Exception
 
 
-Publication = PublishContainer | PublishInstance | PublishFailedPass
+Publication = PublishContainer | PublishJob | PublishInstance | PublishFailedPass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +195,46 @@ Command = PoolCommand | Commit | Publication
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """Containers were committed to the store."""
+    """Containers were committed to the store.
+
+    `ended` says of what they wait for, and what had ended before, whether it succeeded; by node
+    (`job_model`), for an array's elements by the element's.
+    """
 
     containers: tuple[Container, ...]
+    ended: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    """A job was committed to the store with its containers; `ended` as in `Submitted`."""
+
+    job: Job
+    containers: tuple[Container, ...]
+    ended: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelRequested:
+    """The cancellation of a job was committed to the store."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPriorityRequested:
+    """A job's new priority was committed to the store."""
+
+    job_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHoldRequested:
+    """Whether a job is held was committed to the store."""
+
+    job_id: str
+    held: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +281,14 @@ class Woken:
     """The armed wake-up fired; whatever is due by now is done."""
 
 
-Event = (
-    PoolEvent
-    | Submitted
+UserEvent = (
+    Submitted
     | CancelRequested
     | PriorityRequested
-    | BehaviorRequested
-    | InstanceKillRequested
-    | Overloaded
-    | Woken
+    | JobSubmitted
+    | JobCancelRequested
+    | JobPriorityRequested
+    | JobHoldRequested
 )
+
+Event = PoolEvent | UserEvent | BehaviorRequested | InstanceKillRequested | Overloaded | Woken

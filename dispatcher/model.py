@@ -135,6 +135,26 @@ class Retries:
     delay_s: float = 15.0
 
 
+class DependencyOn(Enum):
+    """Which end of what is waited for counts: that it succeeded, or that it ended at all."""
+
+    SUCCESS = "success"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """What a container waits for before it may start.
+
+    `of` is a container ("c-1"), a job ("j-1") or one task of a job ("j-1/align"); with `each` the
+    element of an array waits for the element with its own index of that task only.
+    """
+
+    of: str
+    on: DependencyOn = DependencyOn.SUCCESS
+    each: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
     """What a user asked for, validated and with defaults filled in; it never changes.
@@ -143,6 +163,10 @@ class ContainerSpec:
     says whether the infrastructure's fault is tried again. `unnamed` are the dimensions of
     `resources` (sorted) that the user did not name: an instance type may have defaults of its own
     for them. A `supervisor` submits other containers.
+
+    It starts once all of `after` have ended as they must, and not before `not_before` (seconds
+    since the epoch). An attempt that ran for `time_limit_s` is ended (None: never). Whatever ends
+    one of its attempts leaves it `grace_period_s` between TERM and KILL (None: as the pool does).
     """
 
     name: str
@@ -156,6 +180,10 @@ class ContainerSpec:
     retries: Retries = Retries()
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
+    after: tuple[Dependency, ...] = ()
+    not_before: float | None = None
+    time_limit_s: float | None = None
+    grace_period_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +251,8 @@ class Container:
     """A container with everything that is known of it; changed by making a new value.
 
     `sequence` is its place among equals of one priority; `cost_usd` adds up its ended attempts.
+    `job_id` is "" for one of its own, `task` names its part of the job, and `array_index` is None
+    where that is no array.
     """
 
     id: str
@@ -240,6 +270,9 @@ class Container:
     cancel_requested: bool = False
     cost_usd: Decimal = Decimal(0)
     attempts: tuple[Attempt, ...] = ()
+    job_id: str = ""
+    task: str = ""
+    array_index: int | None = None
 
     @property
     def has_open_attempt(self) -> bool:

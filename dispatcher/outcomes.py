@@ -8,6 +8,7 @@ from dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
+    ContainerState,
     Reason,
     SchedulerSettings,
     WaitReason,
@@ -16,6 +17,14 @@ from dispatcher.model import (
 from dispatcher.moments import moment
 from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
+from pool.notices import AttemptLost, AttemptMissing
+
+FINAL_STATE_AFTER = {
+    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
+    AttemptOutcome.FAILED: ContainerState.FAILED,
+    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
+}
+"""What a container is after an attempt that is the last; the other outcomes go on."""
 
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
@@ -55,14 +64,47 @@ def judge_end(
     container: Container, how: AttemptExit, *, interrupted: bool
 ) -> tuple[AttemptOutcome, Reason | None]:
     """Return what an exit means, also one that we or the cloud asked for, and why."""
-    ending = container.attempts[-1].ending
+    last = container.attempts[-1]
+    ending = last.ending
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
         return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
     if ending is AttemptOutcome.PREEMPTED:
         return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
+    if ending is AttemptOutcome.FAILED:
+        return ending, _over_time(container)
     if interrupted:
         return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
     return judge_exit(container, how)
+
+
+def judge_gone(
+    container: Container,
+    attempt: Attempt,
+    of: AttemptMissing | AttemptLost,
+    *,
+    refused: bool,
+    never: str,
+) -> tuple[AttemptOutcome, Reason]:
+    """Return what it means that an attempt left no exit; `never` is its code if it never ran."""
+    if container.cancel_requested:
+        said = when_cancelled(attempt, of.message, may_have_run=not never)
+        return AttemptOutcome.CANCELLED, Reason(code="cancelled", message=said)
+    if refused:
+        return AttemptOutcome.FAILED, Reason(code="start_refused", message=of.message)
+    if attempt.ending is AttemptOutcome.PREEMPTED:
+        return AttemptOutcome.PREEMPTED, Reason(code="held", message=of.message)
+    if attempt.ending is AttemptOutcome.FAILED:
+        return AttemptOutcome.FAILED, _over_time(container)
+    if of.interrupted:
+        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=of.message)
+    code = "lost" if not never or attempt.started_at else never
+    return AttemptOutcome.LOST, Reason(code=code, message=of.message)
+
+
+def _over_time(container: Container) -> Reason:
+    limit_s = container.spec.time_limit_s or 0.0
+    message = f"it ran for longer than its time limit of {limit_s:g} s"
+    return Reason(code="time_limit", message=message)
 
 
 def when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
@@ -140,6 +182,12 @@ def _interruptions(container: Container) -> int:
     return number
 
 
+def was_evicted(container: Container) -> bool:
+    """Return whether somebody else needed the room that a container's latest attempt had."""
+    last = container.attempts[-1] if container.attempts else None
+    return last is not None and last.reason is not None and last.reason.code == INTERRUPTED
+
+
 def _is_overload(attempt: Attempt) -> bool:
     reason = attempt.reason
     return (
@@ -170,7 +218,10 @@ def _restarts(container: Container) -> list[float]:
 
 
 def restart_reason(container: Container, due: float) -> WaitReason:
-    """Return why a container waits that is started again at `due` (seconds since the epoch)."""
+    """Return why a container waits that is started (again) at `due` (seconds since the epoch)."""
+    if not container.attempts:
+        message = f"it is not to start before {moment(due)}"
+        return WaitReason(code="not_before", message=message, until=due)
     last = container.attempts[-1]
     why = last.reason
     if _is_overload(last):

@@ -8,6 +8,7 @@ from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
 from dispatcher.concurrency import Concurrency
+from dispatcher.environment import environment
 from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
@@ -260,18 +261,19 @@ class Placing:
     def _start(self, container_id: str, line: Line, slot: Slot, now: float) -> None:
         worker = self.pool.workers[slot.id]
         attempt = self.ledger.open_attempt(container_id, worker, now)
-        spec = self.ledger.containers[container_id].spec
+        container = self.ledger.containers[container_id]
+        spec = container.spec
         need = line.request_class.need(slot.type)
         order = AttemptOrder(
             attempt_id=attempt.id,
             container_id=container_id,
             image=spec.image,
             command=spec.command,
-            env=spec.env,
+            env=environment(container, attempt, self.ledger.jobs.size_of(container)),
             cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,
         )
-        attempts.place(self.pool, worker, order, need, now)
+        attempts.place(self.pool, worker, order, need, now, grace_s=spec.grace_period_s)
 
     # ---- why somebody waits ----------------------------------------------------------------------
 

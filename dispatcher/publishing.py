@@ -10,13 +10,15 @@ import structlog
 from dispatcher.broker import Broker, Watchers
 from dispatcher.engine import Engine
 from dispatcher.explanation import Standing
+from dispatcher.job_model import Job
 from dispatcher.messages import (
     Publication,
     PublishContainer,
     PublishFailedPass,
     PublishInstance,
+    PublishJob,
 )
-from dispatcher.views import container_data, gone_view, instance_data, instance_view
+from dispatcher.views import container_data, gone_view, instance_data, instance_view, job_data
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,10 @@ def publish_event(
         broker.publish("container", container.id, data)
         watchers.notify(container.id)
         return
+    if isinstance(what, PublishJob):
+        broker.publish("job", what.job.id, job_data(what.job))
+        watchers.notify(what.job.id)
+        return
     worker = engine.pool.workers.get(what.worker_id)
     if what.gone is not None:
         broker.publish("instance", what.worker_id, instance_data(gone_view(what.gone)))
@@ -54,7 +60,7 @@ def publish_event(
         broker.publish("instance", what.worker_id, instance_data(view))
 
 
-def _log_story(what: PublishContainer | PublishInstance, engine: Engine) -> None:
+def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: Engine) -> None:
     """Write one line for each change, so that the log tells the story of every id in it."""
     if isinstance(what, PublishInstance):
         worker = engine.pool.workers.get(what.worker_id)
@@ -66,6 +72,9 @@ def _log_story(what: PublishContainer | PublishInstance, engine: Engine) -> None
             why=what.reason,
         )
         return
+    if isinstance(what, PublishJob):
+        _log_job(what.job)
+        return
     container = what.container
     last = container.attempts[-1] if container.attempts else None
     log.info(
@@ -76,4 +85,18 @@ def _log_story(what: PublishContainer | PublishInstance, engine: Engine) -> None
         exit_code=container.exit_code,
         why=container.reason.message if container.reason is not None else None,
         last_outcome=last.outcome.value if last is not None and last.outcome is not None else None,
+    )
+
+
+def _log_job(job: Job) -> None:
+    tally = job.tally
+    log.info(
+        f"job {job.state.value}",
+        job=job.id,
+        name=job.name,
+        containers=tally.total,
+        ended=tally.ended,
+        held=job.held,
+        exit_code=job.exit_code,
+        why=job.reason.message if job.reason is not None else None,
     )

@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from dispatcher.job_model import Job, JobState
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
 from pool.model import Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFilter:
-    """Which containers to list; () and "" mean any. `states` are alternatives."""
+    """Which containers to list; (), "" and None mean any. `states` are alternatives."""
 
     states: tuple[ContainerState, ...] = ()
     user: str = ""
     project: str = ""
     name: str = ""
     instance_id: str = ""
+    job_id: str = ""
+    task: str = ""
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; () and "" mean any. `states` are alternatives."""
+
+    states: tuple[JobState, ...] = ()
+    user: str = ""
+    project: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """One page of jobs, newest first; `next_cursor` is None on the last.
+
+    They come without their `tasks`, since there can be thousands in each; `tallies` has their sum.
+    """
+
+    items: tuple[Job, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What is known of a container, job or task that others are to wait for (`Dependency.of`).
+
+    `size` is how many elements it has if it is an array, else None; that of a whole job is the one
+    of its only task, if that has no name. `ended` says whether it succeeded, by node (`job_model`),
+    once it has ended; of an array that is waited for element by element, also of each element.
+    """
+
+    of: str
+    project: str
+    size: int | None
+    ended: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +73,15 @@ class Recovered:
     """What the store knew when the process started.
 
     `containers` are those that have not ended; `unreleased` are ended attempts whose log may still
-    be on an instance; `instances` those that were not gone.
+    be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
+    with tallies that count their containers anew, and the highest exit code of failed ones so far.
+    `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
+    it succeeded; by node (`job_model`), for an array's elements by the element's.
     """
 
     containers: Sequence[Container] = ()
+    jobs: Sequence[Job] = ()
+    ended: Mapping[str, bool] = field(default_factory=dict)
     unreleased: Sequence[Attempt] = ()
     launches: Sequence[Launch] = ()
     instances: Sequence[InstanceRecord] = ()

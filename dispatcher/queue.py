@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from dispatcher.accounts import Account
 from dispatcher.model import Constraints, Container
 from dispatcher.ordering import Order, OrderedEntries
+from dispatcher.outcomes import was_evicted
 from dispatcher.planner.fit import need
 from drivers.interface import InstanceType, Resources
+
+_EVICTED_FIRST = 2**62
+"""More than there ever are sequence numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class RequestClass:
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
-        order = (-container.priority, container.sequence)
+        order = (-container.priority, _rank(container))
         known = self._orders.get(container.id)
         if known == order:
             return
@@ -107,6 +111,11 @@ class RequestClass:
     def order_of(self, container_id: str) -> Order:
         """Return a waiting container's order; raises KeyError when it does not wait here."""
         return self._orders[container_id]
+
+
+def _rank(container: Container) -> int:
+    """Return a container's place among those of its priority: who was evicted goes first again."""
+    return container.sequence - (_EVICTED_FIRST if was_evicted(container) else 0)
 
 
 class Queue:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from dispatcher.api.answers import container_answer, instance_answer
 from dispatcher.api.backend import InstanceView, LeakReport
+from dispatcher.api.job_answers import job_answer
 from dispatcher.engine import Engine
 from dispatcher.explanation import Standing
+from dispatcher.job_model import Job
 from dispatcher.model import Container, InstanceRecord
 from pool.leaks import find_leaks, listing_is_current
 from pool.model import Worker
@@ -86,11 +89,18 @@ def leak_report(engine: Engine, now: float) -> LeakReport:
 def container_data(container: Container, standing: Standing) -> dict[str, Any]:
     """Return a container as the data of an event: the API's JSON, as built-in types.
 
-    Without what the user sent and what may be large or secret: its command and environment.
+    Without what the user sent and what may be large or secret: its command, its environment and
+    what it waits for.
     """
-    data = _plain(container_answer(container, standing))
-    del data["command"], data["env"]
+    told = replace(container, spec=replace(container.spec, command=(), env=(), after=()))
+    data = _plain(container_answer(told, standing))
+    del data["command"], data["env"], data["after"]
     return data
+
+
+def job_data(job: Job) -> dict[str, Any]:
+    """Return a job, without its tasks, as the data of an event: JSON, as built-in types."""
+    return _plain(job_answer(job, with_tasks=False))
 
 
 def instance_data(view: InstanceView) -> dict[str, Any]:

@@ -46,9 +46,18 @@ _FAULTS_OF_THE_REQUEST = frozenset({"invalid", "too_large"})
 
 
 def place(
-    core: PoolCore, worker: Worker, order: AttemptOrder, resources: Resources, now: float
+    core: PoolCore,
+    worker: Worker,
+    order: AttemptOrder,
+    resources: Resources,
+    now: float,
+    *,
+    grace_s: float | None = None,
 ) -> None:
-    """Put an attempt on a ready worker and ask for its start (the caller journals it first)."""
+    """Put an attempt on a ready worker and ask for its start (the caller journals it first).
+
+    `grace_s` is what it gets between TERM and KILL, None for what all get.
+    """
     if order.attempt_id in core.attempts:
         raise BugError(f"attempt {order.attempt_id} is placed twice")
     op_id = core.next_op()
@@ -60,6 +69,7 @@ def place(
         phase=AttemptPhase.STARTING,
         start_op=op_id,
         settled_op=op_id,
+        grace_s=grace_s,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
@@ -328,14 +338,17 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         return
     if attempt.killed_at is None and attempt.phase is AttemptPhase.RUNNING:
         attempt.killed_at = now
-    signal = "TERM"
-    if attempt.killed_at is not None and (now - attempt.killed_at >= core.settings.term_timeout_s):
+    signal, again_at = "TERM", now + core.settings.signal_interval_s
+    grace_s = core.settings.term_timeout_s if attempt.grace_s is None else attempt.grace_s
+    if attempt.killed_at is not None and now - attempt.killed_at >= grace_s:
         signal = "KILL"
         attempt.kills_sent += 1
+    elif attempt.killed_at is not None:
+        again_at = min(again_at, attempt.killed_at + grace_s)
     core.commands.append(
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )
-    core.timers.set(TimerKind.SIGNAL, attempt.id, now + core.settings.signal_interval_s)
+    core.timers.set(TimerKind.SIGNAL, attempt.id, again_at)
     if idle.given_up(attempt):
         idle.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
         idle.review(core, worker, now)

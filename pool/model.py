@@ -245,6 +245,7 @@ class PoolAttempt:
     later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
+    `grace_s` is what it gets between TERM and KILL, None for what all get.
     """
 
     id: str
@@ -259,6 +260,7 @@ class PoolAttempt:
     killed_at: float | None = None
     kills_sent: int = 0
     given_up: bool = False
+    grace_s: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,17 +12,22 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dispatcher.engine import Engine
+from dispatcher.job_model import Job
 from dispatcher.messages import (
     CancelRequested,
     Change,
     Command,
     DeleteLaunch,
     Event,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobSubmitted,
     PriorityRequested,
     Publication,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
+    SaveJob,
     SaveLaunch,
     Submitted,
     Woken,
@@ -66,6 +71,7 @@ from pool.model import (
     PoolSettings,
     ProbeReport,
 )
+from tests.job_samples import counted, ended_nodes
 from tests.samples import make_type
 
 CLUSTER = "test"
@@ -95,6 +101,7 @@ class Rig:
         self.published: list[Publication] = []
         self.containers: dict[str, Container] = {}
         self.attempts: dict[str, Attempt] = {}
+        self.jobs: dict[str, Job] = {}
         self.launches: dict[str, Launch] = {}
         self.instances: dict[str, InstanceRecord] = {}
         self.silent: set[type[PoolCommand]] = set()
@@ -147,6 +154,12 @@ class Rig:
                 and a.instance_id in self.instances
                 and self.instances[a.instance_id].gone_at is None
             ),
+            jobs=tuple(
+                counted(job, self.containers.values())
+                for job in self.jobs.values()
+                if not job.state.final
+            ),
+            ended=ended_nodes(self.jobs, self.containers.values()),
             launches=tuple(self.launches.values()),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
         )
@@ -185,7 +198,28 @@ class Rig:
         """Commit containers and tell the engine."""
         for container in containers:
             self.containers[container.id] = container
-        self.send(Submitted(containers=containers))
+        ended = ended_nodes(self.jobs, self.containers.values())
+        self.send(Submitted(containers=containers, ended=ended))
+
+    def submit_job(self, job: Job, containers: tuple[Container, ...]) -> None:
+        """Commit a job and tell the engine."""
+        before = ended_nodes(self.jobs, self.containers.values())
+        self.jobs[job.id] = job
+        for container in containers:
+            self.containers[container.id] = container
+        self.send(JobSubmitted(job=job, containers=containers, ended=before))
+
+    def cancel_job(self, job_id: str) -> None:
+        """Commit a job's cancellation and tell the engine."""
+        self.jobs[job_id] = replace(self.jobs[job_id], cancel_requested=True)
+        for container in [c for c in self.containers.values() if c.job_id == job_id]:
+            self.containers[container.id] = replace(container, cancel_requested=True)
+        self.send(JobCancelRequested(job_id=job_id))
+
+    def hold_job(self, job_id: str, *, held: bool) -> None:
+        """Commit whether a job is held and tell the engine."""
+        self.jobs[job_id] = replace(self.jobs[job_id], held=held)
+        self.send(JobHoldRequested(job_id=job_id, held=held))
 
     def cancel(self, container_id: str) -> None:
         """Commit a cancellation and tell the engine."""
@@ -285,6 +319,15 @@ class Rig:
                     change.container,
                     priority=old.priority,
                     cancel_requested=old.cancel_requested,
+                )
+            case SaveJob():
+                old_job = self.jobs[change.job.id]
+                assert not old_job.state.final, f"{old_job.id} ends twice"
+                self.jobs[old_job.id] = replace(
+                    change.job,
+                    priority=old_job.priority,
+                    cancel_requested=old_job.cancel_requested,
+                    held=old_job.held,
                 )
             case SaveAttempt():
                 self.attempts[change.attempt.id] = change.attempt

@@ -19,7 +19,9 @@ SPOT = replace(TYPE, name="spot", preemptible=True)
 OURS = {"cluster": "ours", TOKEN_TAG: "x"}
 
 
-def cloud(*, seed: int = 1, faults: Mapping[str, object] | None = None, **others: Any) -> CloudModel:
+def cloud(
+    *, seed: int = 1, faults: Mapping[str, object] | None = None, **others: Any
+) -> CloudModel:
     """A cloud whose instances boot after 10 s unless told otherwise, and with these faults."""
     values = {"boot_time_s": 10, **others, "faults": faults or {}}
     return CloudModel(

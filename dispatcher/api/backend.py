@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import Protocol
 
 from dispatcher.explanation import Explanation, Standing
+from dispatcher.job_model import Job, JobTask, JobType
 from dispatcher.model import Container, ContainerSpec
-from dispatcher.queries import ContainerFilter, Page
+from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from pool.leaks import Leak
 from pool.model import IdleBehavior
 
@@ -33,6 +34,22 @@ class NewContainer:
     spec: ContainerSpec
     priority: int
     project: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A validated request for a job.
+
+    Tasks of its own that its tasks wait for stand in their `after` by name, behind "/" ("/align"):
+    the job has no id yet. Cycles and unknown names have been refused.
+    """
+
+    name: str
+    priority: int
+    project: str
+    labels: tuple[tuple[str, str], ...]
+    tasks: tuple[JobTask, ...]
+    type: JobType = JobType.BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +100,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEvent:
-    """One server-sent event: `number` grows by one, `kind` is container or instance."""
+    """One server-sent event: `number` grows by one, `kind` is container, job or instance."""
 
     number: int
     kind: str
@@ -99,7 +116,8 @@ class Backend(Protocol):
     ) -> Sequence[Container]:
         """Commit new containers, all or none, and return them (the earlier ones on a repeat).
 
-        Raises `InvalidRequest` when one can never run (paths begin with its "[index]"),
+        Raises `InvalidRequest` when one can never run, or waits for what there is not or what is
+        another project's (paths begin with its "[index]"),
         `Conflict` when the key was used for something else, `Unavailable` when nothing can be
         taken now.
         """
@@ -111,6 +129,37 @@ class Backend(Protocol):
 
     async def container(self, container_id: str) -> Container:
         """Return one container with all attempts; raises `NotFound`."""
+        ...
+
+    async def submit_job(
+        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Job:
+        """Commit a new job with all of its containers, and return it (the earlier on a repeat).
+
+        Raises `InvalidRequest` when one of its tasks can never run, or waits for what there is not,
+        or what is another project's (paths begin with "tasks[index]"); `Conflict` when the key was
+        used for something else, `Unavailable` when it cannot be taken now.
+        """
+        ...
+
+    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return one page; raises `InvalidRequest` for a cursor that is not ours."""
+        ...
+
+    async def job(self, job_id: str) -> Job:
+        """Return one job, with today's tallies; raises `NotFound`."""
+        ...
+
+    async def cancel_job(self, job_id: str) -> Job:
+        """Commit a job's cancellation; raises `NotFound`, `Conflict` when it has ended."""
+        ...
+
+    async def set_job_priority(self, job_id: str, priority: int) -> Job:
+        """Commit the priority of all of a job; raises `NotFound`, `Conflict` when it has ended."""
+        ...
+
+    async def hold_job(self, job_id: str, *, held: bool) -> Job:
+        """Commit whether a job starts anything new; raises `NotFound`, `Conflict`."""
         ...
 
     def standing(self, container: Container) -> Standing:

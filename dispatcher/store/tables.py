@@ -1,7 +1,8 @@
 """The tables, as SQLAlchemy Core sees them; the migrations make them.
 
 Amounts of money are text, so that they stay exact. An attempt repeats its container's `sequence`,
-so that what ran on one instance can be listed in the order of containers from one index.
+so that what ran on one instance can be listed in the order of containers from one index. The
+`spec` of a container of a job is empty: its job's task has it, once for all of an array.
 """
 
 from __future__ import annotations
@@ -43,12 +44,58 @@ containers = Table(
     Column("cancel_requested", Boolean, nullable=False),
     Column("cost_usd", Text, nullable=False),
     Column("spec", LargeBinary, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("array_index", Integer),
     UniqueConstraint("sequence", name="containers_sequence"),
 )
 Index("containers_by_state", containers.c.state, containers.c.sequence)
 Index("containers_by_user", containers.c.user, containers.c.state, containers.c.sequence)
 Index("containers_by_project", containers.c.project, containers.c.state, containers.c.sequence)
 Index("containers_by_name", containers.c.name, containers.c.state, containers.c.sequence)
+Index("containers_by_job", containers.c.job_id, containers.c.task, containers.c.sequence)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("labels", LargeBinary, nullable=False),
+    Column("tallies", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("started_at", Double),
+    Column("finished_at", Double),
+    Column("exit_code", BigInteger),
+    Column("reason_code", Text),
+    Column("reason_message", Text),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("held", Boolean, nullable=False),
+    UniqueConstraint("sequence", name="jobs_sequence"),
+)
+Index("jobs_by_state", jobs.c.state, jobs.c.sequence)
+Index("jobs_by_user", jobs.c.user, jobs.c.state, jobs.c.sequence)
+Index("jobs_by_project", jobs.c.project, jobs.c.state, jobs.c.sequence)
+Index("jobs_by_name", jobs.c.name, jobs.c.state, jobs.c.sequence)
+
+job_tasks = Table(
+    "job_tasks",
+    metadata,
+    Column("job_id", Text, ForeignKey("jobs.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("is_array", Boolean, nullable=False),
+    Column("max_running", Integer),
+    Column("spec", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("job_id", "number"),
+    UniqueConstraint("job_id", "name", name="job_tasks_name"),
+)
 
 attempts = Table(
     "attempts",

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from dispatcher.job_model import Job
 from dispatcher.messages import (
     Change,
     DeleteLaunch,
     InsertContainers,
+    InsertJob,
     RequestCancel,
+    RequestJobCancel,
+    RequestJobHold,
+    RequestJobPriority,
     RequestPriority,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
+    SaveJob,
     SaveLaunch,
 )
 from dispatcher.model import Attempt, Container, InstanceRecord
 from dispatcher.queries import Recovered
 from pool.model import Launch
+from tests.job_samples import counted, ended_nodes
 from tests.sim.faults import DispatcherFaults
 from tests.sim.timeline import Dice, Timeline
 
@@ -42,6 +50,7 @@ class VirtualStore:
         self.unfinished: set[str] = set()
         self.attempts: dict[str, Attempt] = {}
         self.attempts_of: dict[str, list[str]] = {}
+        self.jobs: dict[str, Job] = {}
         self.launches: dict[str, Launch] = {}
         self.instances: dict[str, InstanceRecord] = {}
         self._timeline = timeline
@@ -111,10 +120,26 @@ class VirtualStore:
         self._watch(change)
         match change:
             case InsertContainers():
-                for container in change.containers:
-                    self.containers[container.id] = container
-                    self.unfinished.add(container.id)
-                    self.attempts_of[container.id] = []
+                self._insert(change.containers)
+            case InsertJob():
+                self.jobs[change.job.id] = change.job
+                self._insert(change.containers)
+            case RequestJobCancel():
+                self._update_job(change.job_id, cancel_requested=True)
+                self._update_all(change.job_id, cancel_requested=True)
+            case RequestJobPriority():
+                self._update_job(change.job_id, priority=change.priority)
+                self._update_all(change.job_id, priority=change.priority)
+            case RequestJobHold():
+                self._update_job(change.job_id, held=change.held)
+            case SaveJob():
+                old = self.jobs[change.job.id]
+                self.jobs[old.id] = replace(
+                    change.job,
+                    priority=old.priority,
+                    cancel_requested=old.cancel_requested,
+                    held=old.held,
+                )
             case RequestCancel():
                 stored = self.containers[change.container_id]
                 if not stored.state.final:
@@ -145,6 +170,21 @@ class VirtualStore:
             case SaveInstance():
                 self.instances[change.instance.id] = change.instance
 
+    def _insert(self, containers: Sequence[Container]) -> None:
+        for container in containers:
+            self.containers[container.id] = container
+            self.unfinished.add(container.id)
+            self.attempts_of[container.id] = []
+
+    def _update_job(self, job_id: str, **changed: Any) -> None:
+        if not self.jobs[job_id].state.final:
+            self.jobs[job_id] = replace(self.jobs[job_id], **changed)
+
+    def _update_all(self, job_id: str, **changed: Any) -> None:
+        for container in list(self.containers.values()):
+            if container.job_id == job_id and not container.state.final:
+                self.containers[container.id] = replace(container, **changed)
+
     def recover(self) -> Recovered:
         """Return what a new process finds."""
         unfinished = [c for c in self.containers.values() if c.id in self.unfinished]
@@ -153,6 +193,12 @@ class VirtualStore:
                 replace(c, attempts=tuple(self.attempts[a] for a in self.attempts_of[c.id]))
                 for c in unfinished
             ),
+            jobs=tuple(
+                counted(job, self.containers.values())
+                for job in self.jobs.values()
+                if not job.state.final
+            ),
+            ended=ended_nodes(self.jobs, self.containers.values()),
             unreleased=tuple(a for a in self.attempts.values() if self._unreleased(a)),
             launches=tuple(self.launches[token] for token in sorted(self.launches)),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),

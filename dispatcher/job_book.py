@@ -1,0 +1,231 @@
+"""The jobs that have not ended: how many of their containers are where, and what follows of it."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+from dispatcher.job_model import Job, JobState, Tally, nodes_of, task_node
+from dispatcher.model import Container, ContainerState, Reason
+from drivers.errors import BugError
+
+
+@dataclass(slots=True, kw_only=True)
+class _Window:
+    """The elements of an array that may be under way at once, and those that wait for a turn."""
+
+    most: int
+    under_way: set[str] = field(default_factory=set)
+    waiting: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Live:
+    """A job that has not ended.
+
+    `numbers` tells the place of each task by its name; `containers` are the ids of those that have
+    not ended, as they came; `exit_code` is the highest of failed ones by now.
+    """
+
+    job: Job
+    tallies: list[Tally]
+    total: Tally
+    numbers: dict[str, int]
+    windows: dict[str, _Window]
+    containers: dict[str, None] = field(default_factory=dict)
+    exit_code: int | None = None
+
+
+class JobBook:
+    """All unfinished jobs by id."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, _Live] = {}
+        self._changed: dict[str, bool] = {}
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._live
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def admit(self, job: Job) -> None:
+        """Take in a job that the store holds; its tallies count its containers as they are."""
+        self._live[job.id] = _Live(
+            job=job,
+            tallies=list(job.tallies),
+            total=job.tally,
+            numbers={task.name: number for number, task in enumerate(job.tasks)},
+            windows={t.name: _Window(most=t.max_running) for t in job.tasks if t.max_running},
+            exit_code=job.exit_code,
+        )
+        self._changed.setdefault(job.id, False)
+
+    def take_in(self, container: Container) -> None:
+        """Note an unfinished container of a job, which the job's tallies count already."""
+        live = self._live.get(container.job_id)
+        if live is None:
+            raise BugError(f"{container.id}: its job {container.job_id} is not known")
+        live.containers[container.id] = None
+
+    def job(self, job_id: str) -> Job | None:
+        """Return an unfinished job with its tallies as they are, None when it is none."""
+        live = self._live.get(job_id)
+        return None if live is None else replace(live.job, tallies=tuple(live.tallies))
+
+    def ids(self) -> list[str]:
+        """Return the ids of the unfinished jobs, sorted, as a new list."""
+        return sorted(self._live)
+
+    def containers_of(self, job_id: str) -> list[str]:
+        """Return the ids of a job's unfinished containers, as they came; a new list."""
+        live = self._live.get(job_id)
+        return [] if live is None else list(live.containers)
+
+    def size_of(self, container: Container) -> int | None:
+        """Return how many elements a container's array has, None when it is in none."""
+        live = self._live.get(container.job_id)
+        if live is None or container.array_index is None:
+            return None
+        return live.job.tasks[live.numbers[container.task]].size
+
+    # ---- what happens ------------------------------------------------------------------------
+
+    def moved(self, before: ContainerState, container: Container) -> None:
+        """Count a container of a job that was in another state before."""
+        live = self._live.get(container.job_id)
+        if live is None or before is container.state:
+            return
+        number = live.numbers[container.task]
+        live.tallies[number] = live.tallies[number].moved(before, container.state)
+        if container.state is ContainerState.FAILED and container.exit_code is not None:
+            live.exit_code = max(live.exit_code or 0, container.exit_code)
+        if container.state.final:
+            live.containers.pop(container.id, None)
+        live.total = live.total.moved(before, container.state)
+        self._changed.setdefault(container.job_id, False)
+
+    def ends_with(self, container: Container) -> list[tuple[str, bool]]:
+        """Return the nodes that end with a container's end, each with whether it succeeded."""
+        ended = [(n, container.state is ContainerState.SUCCEEDED) for n in nodes_of(container)]
+        live = self._live.get(container.job_id)
+        if live is None:
+            return ended
+        tally = live.tallies[live.numbers[container.task]]
+        if tally.ended == tally.total:
+            succeeded = tally.succeeded == tally.total
+            ended.append((task_node(container.job_id, container.task), succeeded))
+        whole = live.total
+        if whole.ended == whole.total:
+            ended.append((container.job_id, whole.succeeded == whole.total))
+        return ended
+
+    def set_priority(self, job_id: str, priority: int) -> None:
+        """Note a job's new priority; unknown is no error."""
+        self._replace(job_id, priority=priority)
+
+    def set_held(self, job_id: str, *, held: bool) -> None:
+        """Note whether a job is held; unknown is no error."""
+        self._replace(job_id, held=held)
+
+    def cancel(self, job_id: str) -> None:
+        """Note that a job is to be cancelled; unknown is no error."""
+        self._replace(job_id, cancel_requested=True)
+
+    def _replace(self, job_id: str, **changed: object) -> None:
+        live = self._live.get(job_id)
+        if live is not None:
+            live.job = replace(live.job, **changed)  # type: ignore[arg-type]  # fields of Job
+            self._changed[job_id] = True
+
+    def turn(self, now: float) -> list[Job]:
+        """Return the jobs of which something changed that is journalled or told, as they are now.
+
+        Those that have ended are forgotten.
+        """
+        told = []
+        for job_id, is_told in self._changed.items():
+            live = self._live[job_id]
+            before = live.job.state
+            live.job = _judged(live.job, live.total, live.exit_code, now)
+            if is_told or live.job.state is not before:
+                told.append(replace(live.job, tallies=tuple(live.tallies)))
+            if live.job.state.final:
+                del self._live[job_id]
+        self._changed.clear()
+        return told
+
+    # ---- how many of an array at once ---------------------------------------------------------
+
+    def enter(self, container: Container) -> bool:
+        """Let an element be under way if its array's limit allows, else wait for its turn.
+
+        Returns whether it may; what has no such limit always may, and what is under way.
+        """
+        window = self._window(container)
+        if window is None or container.id in window.under_way:
+            return True
+        if len(window.under_way) < window.most:
+            window.under_way.add(container.id)
+            return True
+        heapq.heappush(window.waiting, (container.array_index or 0, container.id))
+        return False
+
+    def force(self, container: Container) -> None:
+        """Count an element as under way that is, whatever its array's limit says."""
+        window = self._window(container)
+        if window is not None:
+            window.under_way.add(container.id)
+
+    def leave(self, container: Container) -> str | None:
+        """Note an element's end; return who is to be under way in its place, None for nobody."""
+        window = self._window(container)
+        if window is None or container.id not in window.under_way:
+            return None
+        window.under_way.discard(container.id)
+        live = self._live[container.job_id]
+        while window.waiting:
+            _, next_id = heapq.heappop(window.waiting)
+            if next_id in live.containers:
+                window.under_way.add(next_id)
+                return next_id
+        return None
+
+    def most_at_once(self, container: Container) -> int | None:
+        """Return how many of a container's array may be under way, None for no such limit."""
+        window = self._window(container)
+        return None if window is None else window.most
+
+    def _window(self, container: Container) -> _Window | None:
+        live = self._live.get(container.job_id)
+        return None if live is None else live.windows.get(container.task)
+
+
+def _judged(job: Job, tally: Tally, exit_code: int | None, now: float) -> Job:
+    """Return a job in the state that its containers make it."""
+    if job.state is JobState.PENDING and (tally.running or tally.succeeded or tally.failed):
+        job = replace(job, state=JobState.RUNNING, started_at=now)
+    if tally.ended < tally.total:
+        return job
+    finished_at = max(now, job.started_at or job.created_at)
+    job = replace(job, finished_at=finished_at, exit_code=exit_code)
+    if tally.succeeded == tally.total:
+        return replace(job, state=JobState.SUCCEEDED, exit_code=0)
+    if tally.cancelled and (job.cancel_requested or not tally.failed):
+        reason = Reason(code="cancelled", message=_cancelled(job, tally))
+        return replace(job, state=JobState.CANCELLED, reason=reason)
+    reason = Reason(code="containers_failed", message=_failed(tally))
+    return replace(job, state=JobState.FAILED, reason=reason)
+
+
+def _cancelled(job: Job, tally: Tally) -> str:
+    if job.cancel_requested:
+        return "cancelled"
+    return f"{tally.cancelled} of its {tally.total} containers were cancelled"
+
+
+def _failed(tally: Tally) -> str:
+    message = f"{tally.failed} of its {tally.total} containers failed"
+    if tally.cancelled:
+        message += f", {tally.cancelled} were cancelled"
+    return message

@@ -1,0 +1,118 @@
+"""What users ask of containers and jobs, carried out on the ledger and the pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from dispatcher.ledger import Ledger
+from dispatcher.messages import (
+    CancelRequested,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    JobSubmitted,
+    PriorityRequested,
+    PublishContainer,
+    Submitted,
+    UserEvent,
+)
+from dispatcher.model import AttemptOutcome, ContainerState, Reason
+from dispatcher.workflow import Workflow, roots_of
+from pool import attempts
+from pool.core import PoolCore
+
+
+class UserRequests:
+    """Carries out what users ask, and what earlier processes did not get done of it."""
+
+    def __init__(self, pool: PoolCore, ledger: Ledger, workflow: Workflow) -> None:
+        self._pool = pool
+        self._ledger = ledger
+        self._workflow = workflow
+
+    def begin(self, now: float) -> None:
+        """Take up what users asked for and an earlier process did not get done."""
+        ledger = self._ledger
+        for container_id, container in sorted(ledger.containers.items()):
+            if container.cancel_requested:
+                self._cancel(container_id, now)
+            elif container.priority == 0 and container.has_open_attempt:
+                self._preempt(container_id, now)
+            elif container.priority == 0 and container.state is ContainerState.LOCKED:
+                ledger.unlock(container_id)
+            elif container.has_open_attempt and container.attempts[-1].ending is not None:
+                attempts.kill(self._pool, container.attempts[-1].id, now)
+
+    def carry_out(self, event: UserEvent, now: float) -> None:
+        """Do what an event says; of what is unknown or has ended, nothing."""
+        match event:
+            case Submitted():
+                self._admit(event, now)
+            case JobSubmitted():
+                self._ledger.jobs.admit(event.job)
+                self._admit(event, now)
+            case CancelRequested():
+                self._note_cancel(event.container_id, now)
+            case PriorityRequested():
+                self._set_priority(event.container_id, event.priority, now)
+            case JobCancelRequested():
+                self._ledger.jobs.cancel(event.job_id)
+                for container_id in self._ledger.jobs.containers_of(event.job_id):
+                    self._note_cancel(container_id, now)
+            case JobPriorityRequested():
+                self._ledger.jobs.set_priority(event.job_id, event.priority)
+                for container_id in self._ledger.jobs.containers_of(event.job_id):
+                    self._set_priority(container_id, event.priority, now)
+            case JobHoldRequested():
+                self._workflow.hold(event.job_id, held=event.held, now=now)
+            case _:
+                assert_never(event)
+
+    def _admit(self, event: Submitted | JobSubmitted, now: float) -> None:
+        """Take in new containers, for which whoever submitted them pinned what they wait for."""
+        for container in event.containers:
+            self._ledger.published.append(PublishContainer(container=container))
+        self._workflow.admit(event.containers, event.ended, now)
+        self._workflow.unpin(roots_of(event.containers))
+
+    def end_over_time(self, now: float) -> None:
+        """End what has run for as long as it may; it fails, whatever it exits with."""
+        for container_id in self._ledger.over_time(now):
+            self._end(container_id, AttemptOutcome.FAILED, now)
+
+    def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
+        attempt_id = self._ledger.ending(container_id, outcome)
+        attempts.kill(self._pool, attempt_id, now)
+
+    def _note_cancel(self, container_id: str, now: float) -> None:
+        container = self._ledger.containers.get(container_id)
+        if container is not None and not container.cancel_requested:
+            self._ledger.containers[container_id] = replace(container, cancel_requested=True)
+            self._cancel(container_id, now)
+
+    def _cancel(self, container_id: str, now: float) -> None:
+        """End what runs of a container; one that only waits is cancelled at once."""
+        container = self._ledger.containers[container_id]
+        if container.has_open_attempt:
+            self._end(container_id, AttemptOutcome.CANCELLED, now)
+            return
+        reason = Reason(code="cancelled", message="cancelled while it waited")
+        self._ledger.finish(container, ContainerState.CANCELLED, reason, now)
+
+    def _set_priority(self, container_id: str, priority: int, now: float) -> None:
+        container = self._ledger.containers.get(container_id)
+        if container is None:
+            return
+        container = replace(container, priority=priority)
+        self._ledger.containers[container_id] = container
+        if not container.has_open_attempt:
+            if priority == 0 and container.state is ContainerState.LOCKED:
+                self._ledger.unlock(container_id)
+            self._ledger.wait(self._ledger.containers[container_id], now)
+        elif priority == 0 and not container.cancel_requested:
+            self._preempt(container_id, now)
+
+    def _preempt(self, container_id: str, now: float) -> None:
+        """End what runs of a container, to be queued again."""
+        self._end(container_id, AttemptOutcome.PREEMPTED, now)

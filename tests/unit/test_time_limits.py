@@ -1,0 +1,202 @@
+"""Time limits, grace periods, and containers that may not start before a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.model import AttemptOutcome, Retries
+from pool.messages import SignalAttempt
+from pool.model import ExitKind, PoolSettings
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container
+
+QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)
+
+
+def signals(rig: Rig) -> list[str]:
+    return [command.signal for command in last_commands(rig, SignalAttempt)]
+
+
+def waits_for(rig: Rig, container_id: str) -> tuple[str, str, float | None]:
+    reason = rig.engine.why_waiting(container_id)
+    assert reason is not None
+    return reason.code, reason.message, reason.until
+
+
+# ---- time limits ---------------------------------------------------------------------------------
+
+
+def test_what_runs_for_longer_than_it_may_is_ended_and_has_failed() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(59.5)
+    assert signals(rig) == []
+    rig.advance(0.5)
+    assert signals(rig) == ["TERM"]
+    rig.exit("c-1-1", 0)
+    container = rig.containers["c-1"]
+    assert container.state.value == "failed", "though it says 0: it was told to end"
+    assert container.reason is not None
+    assert container.reason.code == "time_limit"
+    assert container.reason.message == "it ran for longer than its time limit of 60 s"
+
+
+def test_what_ends_in_time_is_left_alone_and_its_limit_forgotten() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(59)
+    rig.exit("c-1-1", 0)
+    rig.advance(10)
+    assert rig.states() == {"c-1": "succeeded"}
+    assert signals(rig) == []
+    assert rig.engine.ledger.time_limits.next_due() is None
+
+
+def test_the_limit_counts_from_the_start_also_over_a_restart_of_the_dispatcher() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(40)
+    rig.crash()
+    rig.advance(19.5)
+    assert signals(rig) == []
+    rig.advance(0.5)
+    assert signals(rig) == ["TERM"]
+    rig.crash()
+    assert signals(rig) == ["TERM"], "that it is to end is known after a crash"
+    rig.exit("c-1-1", 143)
+    reason = rig.containers["c-1"].reason
+    assert reason is not None
+    assert reason.code == "time_limit"
+
+
+def test_a_clock_that_is_set_back_gives_no_more_than_the_limit() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.now -= 500_000
+    rig.crash()
+    rig.advance(60)
+    assert signals(rig) == ["TERM"]
+
+
+@pytest.mark.parametrize(("on", "attempts"), [(("time_limit",), 2), (("exit_code",), 1)])
+def test_a_time_limit_is_tried_again_where_retries_name_it(
+    on: tuple[str, ...], attempts: int
+) -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0, retries=Retries(most=1, on=on)))
+    rig.advance(60)
+    rig.exit("c-1-1", 143)
+    assert len(rig.containers["c-1"].attempts) == attempts
+    assert len(rig.attempts) == attempts
+    if attempts == 2:
+        rig.advance(59)
+        assert signals(rig) == ["TERM"], "each attempt has its own time"
+        rig.advance(1)
+        assert signals(rig) == ["TERM", "TERM"]
+
+
+def test_an_attempt_over_its_limit_whose_instance_dies_was_not_lost() -> None:
+    rig = Rig(pool=PoolSettings(sync_interval_s=10))
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(61)
+    rig.cloud.clear()
+    rig.advance(30)
+    assert rig.attempts["c-1-1"].outcome is AttemptOutcome.FAILED
+    assert rig.states() == {"c-1": "failed"}
+
+
+def test_a_cancellation_before_the_limit_is_a_cancellation() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(59)
+    rig.cancel("c-1")
+    rig.advance(20)
+    rig.exit("c-1-1", 143)
+    assert rig.states() == {"c-1": "cancelled"}
+
+
+def test_a_user_may_cancel_what_is_over_its_limit() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(61)
+    rig.cancel("c-1")
+    rig.exit("c-1-1", 143)
+    assert rig.states() == {"c-1": "cancelled"}
+
+
+def test_out_of_memory_while_being_ended_is_still_the_time_limit() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=1.0))
+    rig.advance(1)
+    rig.exit("c-1-1", 137, kind=ExitKind.OUT_OF_MEMORY)
+    reason = rig.containers["c-1"].reason
+    assert reason is not None
+    assert reason.code == "time_limit"
+
+
+# ---- grace ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "told"),
+    [
+        (None, ["TERM", "TERM", "TERM", "KILL"]),
+        (7.0, ["TERM", "TERM", "KILL", "KILL"]),
+        (2.0, ["TERM", "KILL", "KILL", "KILL"]),
+        (0.0, ["KILL", "KILL", "KILL", "KILL"]),
+    ],
+)
+def test_its_grace_period_lies_between_term_and_kill(
+    grace_s: float | None, told: list[str]
+) -> None:
+    settings = PoolSettings(
+        sync_interval_s=100_000, term_timeout_s=15.0, signal_interval_s=5.0, idle_timeout_s=1e5
+    )
+    rig = Rig(pool=settings)
+    rig.submit(make_container(1, grace_period_s=grace_s))
+    rig.cancel("c-1")
+    rig.advance(16.5)
+    assert signals(rig) == told
+
+
+def test_the_grace_period_is_known_after_a_restart() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, grace_period_s=2.0))
+    rig.crash()
+    rig.cancel("c-1")
+    rig.advance(2)
+    assert signals(rig) == ["TERM", "KILL"]
+
+
+# ---- not before ----------------------------------------------------------------------------------
+
+
+def test_it_does_not_start_before_its_time() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, not_before=1100.0), make_container(2, not_before=500.0))
+    assert rig.states() == {"c-1": "queued", "c-2": "running"}
+    code, message, until = waits_for(rig, "c-1")
+    assert (code, until) == ("not_before", 1100.0)
+    assert message.startswith("it is not to start before ")
+    rig.advance(50)
+    rig.crash()
+    rig.advance(49.5)
+    assert rig.states()["c-1"] == "queued"
+    rig.advance(0.5)
+    assert rig.states()["c-1"] == "running"
+
+
+def test_it_buys_nothing_before_its_time() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, not_before=5000.0))
+    rig.advance(1000)
+    assert rig.created_types() == []
+
+
+def test_after_its_time_has_come_a_retry_waits_for_its_delay_only() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, not_before=1100.0, retries=Retries(most=1)))
+    rig.advance(100)
+    rig.exit("c-1-1", 1)
+    rig.advance(1)
+    assert len(rig.attempts) == 2

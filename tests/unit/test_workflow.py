@@ -1,0 +1,363 @@
+"""Jobs in the engine: what waits for what, arrays' limits, holds, cancels, and how a job ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.messages import PublishJob, Submitted
+from dispatcher.model import Dependency, DependencyOn, SchedulerSettings
+from pool.messages import StartAttempt
+from tests.engine_rig import Rig, last_commands
+from tests.job_samples import each_of, make_job, make_task
+from tests.samples import make_container, make_type
+
+END = DependencyOn.END
+
+
+def rig(*, most: int = 100) -> Rig:
+    return Rig(make_type(8), settings=SchedulerSettings(max_instances=most))
+
+
+def wait_code(made: Rig, container_id: str) -> str | None:
+    reason = made.engine.why_waiting(container_id)
+    return None if reason is None else reason.code
+
+
+def ids(*numbers: int) -> list[str]:
+    return [f"c-{number}" for number in numbers]
+
+
+def in_state(made: Rig, state: str) -> list[str]:
+    return [id_ for id_, each in made.states().items() if each == state]
+
+
+def exit_all(made: Rig, code: int = 0) -> list[str]:
+    """Let all that runs end; return what that was."""
+    running = in_state(made, "running")
+    for container_id in running:
+        attempts = made.containers[container_id].attempts
+        made.exit(attempts[-1].id, code)
+    return running
+
+
+# ---- after ---------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_container_starts_when_it_succeeded() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),)))
+    assert made.states() == {"c-1": "running", "c-2": "queued"}
+    assert wait_code(made, "c-2") == "after"
+    reason = made.engine.why_waiting("c-2")
+    assert reason is not None
+    assert (reason.behind, reason.message) == ("c-1", "it waits for c-1 to succeed")
+    made.exit("c-1-1")
+    assert made.states() == {"c-1": "succeeded", "c-2": "running"}
+
+
+@pytest.mark.parametrize(
+    ("on", "code", "state"),
+    [
+        (DependencyOn.SUCCESS, 3, "cancelled"),
+        (DependencyOn.END, 3, "running"),
+        (DependencyOn.END, 0, "running"),
+    ],
+)
+def test_which_end_counts(on: DependencyOn, code: int, state: str) -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1", on=on),)))
+    made.exit("c-1-1", code)
+    assert made.states()["c-2"] == state
+    if state == "cancelled":
+        reason = made.containers["c-2"].reason
+        assert reason is not None
+        assert reason.code == "dependency_failed"
+        assert reason.message == "it was to run after c-1, which did not succeed"
+
+
+def test_what_had_ended_before_counts_too_and_what_nobody_knows_never_comes() -> None:
+    made = rig()
+    made.submit(make_container(1), make_container(2))
+    made.exit("c-1-1")
+    made.exit("c-2-1", 1)
+    made.submit(
+        make_container(3, after=(Dependency(of="c-1"),)),
+        make_container(4, after=(Dependency(of="c-2"),)),
+        make_container(5, after=(Dependency(of="c-99"),)),
+    )
+    states = made.states()
+    assert (states["c-3"], states["c-4"], states["c-5"]) == ("running", "cancelled", "cancelled")
+
+
+def test_a_restart_that_is_retried_does_not_release_who_waits() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1", on=END),)))
+    made.set_priority("c-1", 0)
+    made.exit("c-1-1", 143)
+    assert made.states() == {"c-1": "queued", "c-2": "queued"}, "preempted is no end"
+
+
+def test_who_waits_for_two_waits_for_both() -> None:
+    made = rig()
+    made.submit(make_container(1), make_container(2))
+    made.submit(make_container(3, after=(Dependency(of="c-1"), Dependency(of="c-2"))))
+    reason = made.engine.why_waiting("c-3")
+    assert reason is not None
+    assert reason.message == "it waits for c-1 to succeed, and for 1 more"
+    made.exit("c-2-1")
+    assert made.states()["c-3"] == "queued"
+    made.exit("c-1-1")
+    assert made.states()["c-3"] == "running"
+
+
+def test_a_long_chain_is_cancelled_to_its_end_without_a_deep_stack() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    tasks = [make_task("t0", after=("c-1",))]
+    tasks += [make_task(f"t{n}", after=(f"j-5/t{n - 1}",)) for n in range(1, 3000)]
+    made.submit_job(*make_job(5, *tasks))
+    made.exit("c-1-1", 1)
+    assert len(in_state(made, "cancelled")) == 3000
+    assert made.jobs["j-5"].state is JobState.CANCELLED
+
+
+def test_cancelling_one_that_is_waited_for_cancels_who_waits_for_its_success() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),)))
+    made.submit(make_container(3, after=(Dependency(of="c-2", on=END),)))
+    made.cancel("c-2")
+    assert made.states()["c-3"] == "running"
+    made.submit(make_container(4, after=(Dependency(of="c-3"),)))
+    made.cancel("c-3")
+    made.exit("c-3-1", 143)
+    assert made.states()["c-4"] == "cancelled"
+
+
+def test_a_restart_of_the_dispatcher_forgets_no_dependency() -> None:
+    made = rig()
+    made.submit(make_container(1), make_container(2))
+    made.submit(make_container(3, after=(Dependency(of="c-1"), Dependency(of="c-2"))))
+    made.exit("c-1-1")
+    made.crash()
+    assert made.states()["c-3"] == "queued"
+    assert wait_code(made, "c-3") == "after"
+    made.exit("c-2-1")
+    assert made.states()["c-3"] == "running"
+
+
+def test_an_end_that_was_decided_and_a_crash_before_who_waits_was_told() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),)))
+    made.submit(make_container(3, after=(Dependency(of="c-1"),), cpus=100))
+    made.exit("c-1-1", 1)
+    assert made.states()["c-2"] == "cancelled"
+    made.containers["c-2"] = make_container(2, after=(Dependency(of="c-1"),))
+    made.crash()
+    assert made.states()["c-2"] == "cancelled", "it follows again from what is stored"
+
+
+def test_what_ends_between_the_look_up_and_the_submission_is_remembered() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.engine.workflow.pin(["c-1"])
+    looked_up: dict[str, bool] = {}
+    made.exit("c-1-1")
+    late = make_container(2, after=(Dependency(of="c-1"),))
+    made.containers[late.id] = late
+    made.send(Submitted(containers=(late,), ended=looked_up))
+    assert made.states()["c-2"] == "running"
+    assert made.engine.workflow._pins == {}
+
+
+# ---- jobs ----------------------------------------------------------------------------------------
+
+
+def test_a_diamond_runs_in_its_order() -> None:
+    made = rig()
+    job, containers = make_job(
+        1,
+        make_task("split"),
+        make_task("left", size=2, after=("j-1/split",)),
+        make_task("right", after=("j-1/split",)),
+        make_task("merge", after=("j-1/left", "j-1/right")),
+    )
+    made.submit_job(job, containers)
+    order = []
+    while running := exit_all(made):
+        order.append([made.containers[each].task for each in running])
+    assert order == [["split"], ["left", "left", "right"], ["merge"]]
+    assert made.jobs["j-1"].state is JobState.SUCCEEDED
+    assert made.jobs["j-1"].exit_code == 0
+
+
+def test_elements_wait_for_their_own() -> None:
+    made = rig()
+    job, containers = make_job(
+        1, make_task("a", size=3), make_task("b", size=3, after=(each_of("j-1/a"),))
+    )
+    made.submit_job(job, containers)
+    assert in_state(made, "running") == ids(1000, 1001, 1002)
+    made.exit("c-1001-1")
+    assert made.states()["c-1004"] == "running"
+    made.exit("c-1000-1", 1)
+    assert made.states()["c-1003"] == "cancelled"
+    assert made.states()["c-1005"] == "queued"
+    made.crash()
+    made.exit("c-1002-1")
+    assert made.states()["c-1005"] == "running"
+
+
+def test_an_array_has_no_more_under_way_than_it_may() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=6, max_running=2)))
+    assert in_state(made, "running") == ids(1000, 1001)
+    assert wait_code(made, "c-1002") == "max_running"
+    made.exit("c-1001-1", 1)
+    assert in_state(made, "running") == ids(1000, 1002), "by index"
+    made.cancel("c-1003")
+    made.crash()
+    assert in_state(made, "running") == ids(1000, 1002)
+    made.exit("c-1000-1")
+    assert in_state(made, "running") == ids(1002, 1004), "who is cancelled is passed over"
+    while exit_all(made):
+        assert len(in_state(made, "running")) <= 2
+    assert made.jobs["j-1"].tallies == (Tally(succeeded=4, failed=1, cancelled=1),)
+    assert made.jobs["j-1"].state is JobState.FAILED
+
+
+def test_an_element_that_is_preempted_keeps_its_turn() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    assert in_state(made, "running") == []
+    made.set_priority("c-1000", 500)
+    assert in_state(made, "running") == ids(1000)
+
+
+def test_a_held_job_starts_nothing_new_and_goes_on_when_released() -> None:
+    made = rig(most=1)
+    made.submit_job(*make_job(1, make_task(size=10)))
+    assert len(in_state(made, "running")) == 8
+    made.hold_job("j-1", held=True)
+    assert wait_code(made, "c-1009") == "job_held"
+    made.exit("c-1000-1")
+    assert len(in_state(made, "running")) == 7
+    made.crash()
+    assert len(in_state(made, "running")) == 7
+    assert set(in_state(made, "locked")) == set()
+    made.hold_job("j-1", held=False)
+    assert len(in_state(made, "running")) == 8
+
+
+def test_a_job_that_is_submitted_held_waits() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2), held=True))
+    assert in_state(made, "queued") == ids(1000, 1001)
+    made.hold_job("j-1", held=False)
+    assert in_state(made, "running") == ids(1000, 1001)
+
+
+def test_a_cancelled_job_ends_what_runs_and_what_waits() -> None:
+    made = rig(most=1)
+    made.submit_job(*make_job(1, make_task("a", size=9), make_task("b", after=("j-1/a",))))
+    made.cancel_job("j-1")
+    running = [id_ for id_, c in made.containers.items() if not c.state.final]
+    assert len(running) == 8, "they are being ended"
+    assert not made.jobs["j-1"].state.final
+    for container_id in running:
+        made.exit(f"{container_id}-1", 143)
+    assert made.jobs["j-1"].state is JobState.CANCELLED
+    assert made.jobs["j-1"].exit_code is None
+    assert len(made.engine.ledger.jobs) == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "state", "exit_code", "message"),
+    [
+        ((0, 0), JobState.SUCCEEDED, 0, None),
+        ((0, 3), JobState.FAILED, 3, "1 of its 2 containers failed"),
+        ((7, 3), JobState.FAILED, 7, "2 of its 2 containers failed"),
+    ],
+)
+def test_how_a_job_ends(
+    codes: tuple[int, int], state: JobState, exit_code: int, message: str | None
+) -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2)))
+    for index, code in enumerate(codes):
+        made.exit(f"c-{1000 + index}-1", code)
+    job = made.jobs["j-1"]
+    assert (job.state, job.exit_code) == (state, exit_code)
+    assert (job.reason.message if job.reason is not None else None) == message
+    told = [each.job for each in made.published if isinstance(each, PublishJob)]
+    assert [each.state for each in told] == [JobState.RUNNING, state], "not each container"
+
+
+def test_a_job_whose_first_task_fails_is_failed_not_cancelled() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a"), make_task("b", after=("j-1/a",))))
+    made.exit("c-1000-1", 5)
+    job = made.jobs["j-1"]
+    assert (job.state, job.exit_code) == (JobState.FAILED, 5)
+    assert job.reason is not None
+    assert job.reason.message == "1 of its 2 containers failed, 1 were cancelled"
+
+
+def test_a_job_may_wait_for_a_job() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2)))
+    made.submit_job(*make_job(2, make_task(after=("j-1",))))
+    made.exit("c-1000-1")
+    assert made.states()["c-2000"] == "queued"
+    made.crash()
+    made.exit("c-1001-1")
+    assert made.states()["c-2000"] == "running"
+    made.submit_job(*make_job(3, make_task(after=("j-1",))))
+    assert made.states()["c-3000"] == "running"
+
+
+def job_of(made: Rig) -> Job:
+    job = made.engine.ledger.jobs.job("j-1")
+    assert job is not None
+    return job
+
+
+def test_the_tallies_are_of_today_also_after_a_restart() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", size=3), make_task("b", after=("j-1/a",))))
+    made.exit("c-1000-1", 9)
+    before = job_of(made)
+    assert before.tallies == (Tally(running=2, failed=1), Tally(cancelled=0, queued=1))
+    made.crash()
+    assert job_of(made).tallies == before.tallies
+    made.exit("c-1001-1")
+    made.exit("c-1002-1")
+    assert made.jobs["j-1"].exit_code == 9, "also the codes of before the restart"
+
+
+def test_attempts_know_what_they_are_part_of() -> None:
+    made = rig()
+    task = make_task("a", size=2)
+    task = replace(task, spec=replace(task.spec, env=(("A", "b"), ("LONGSHORE_TASK", "x"))))
+    made.submit_job(*make_job(1, task))
+    made.submit(make_container(7))
+    orders = {c.order.container_id: dict(c.order.env) for c in last_commands(made, StartAttempt)}
+    assert orders["c-1001"] == {
+        "A": "b",
+        "LONGSHORE_ARRAY_INDEX": "1",
+        "LONGSHORE_ARRAY_SIZE": "2",
+        "LONGSHORE_ATTEMPT": "1",
+        "LONGSHORE_CONTAINER_ID": "c-1001",
+        "LONGSHORE_JOB_ID": "j-1",
+        "LONGSHORE_TASK": "a",
+    }
+    assert orders["c-7"] == {"LONGSHORE_ATTEMPT": "1", "LONGSHORE_CONTAINER_ID": "c-7"}
