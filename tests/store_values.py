@@ -6,7 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from dispatcher.messages import InsertContainers
+from dispatcher.job_model import Job, JobTask, Tally
+from dispatcher.messages import InsertContainers, InsertJob
 from dispatcher.model import (
     Attempt,
     Constraints,
@@ -42,6 +43,53 @@ def container(sequence: int, **changes: Any) -> Container:
         "created_at": 1000.5 + sequence,
     }
     return Container(**{**values, **changes})
+
+
+def task(name: str = "", size: int = 1, **changes: Any) -> JobTask:
+    """Return a task; one that is larger than 1 is an array."""
+    values: dict[str, Any] = {"name": name, "spec": SPEC, "size": size, "is_array": size > 1}
+    return JobTask(**{**values, **changes})
+
+
+def job(sequence: int, *tasks: JobTask, **changes: Any) -> Job:
+    values: dict[str, Any] = {
+        "id": f"j-{sequence}",
+        "sequence": sequence,
+        "name": "night",
+        "user": "ann",
+        "project": "apollo",
+        "priority": 500,
+        "created_at": 1000.5 + sequence,
+        "tasks": tasks,
+        "tallies": tuple(Tally(queued=each.size) for each in tasks),
+    }
+    return Job(**{**values, **changes})
+
+
+def containers_of(of: Job, first: int) -> tuple[Container, ...]:
+    """Return a job's containers, task by task, with sequence numbers from `first`."""
+    places = [(each, n) for each in of.tasks for n in range(each.size)]
+    return tuple(
+        container(
+            sequence,
+            spec=each.spec,
+            user=of.user,
+            project=of.project,
+            priority=of.priority,
+            job_id=of.id,
+            task=each.name,
+            array_index=index if each.is_array else None,
+        )
+        for sequence, (each, index) in enumerate(places, first)
+    )
+
+
+def insert_job(store: Store, new: Job, first: int, **changes: Any) -> tuple[Container, ...]:
+    """Insert a job with its containers and return these; raises what it is refused with."""
+    containers = containers_of(new, first)
+    change = InsertJob(job=new, containers=containers, user=new.user, **changes)
+    store.write([change]).result(30)
+    return containers
 
 
 def attempt(of: Container, number: int = 1, **changes: Any) -> Attempt:

@@ -11,24 +11,24 @@ from dispatcher.messages import (
     Change,
     DeleteLaunch,
     InsertContainers,
+    InsertJob,
     RequestCancel,
+    RequestJobCancel,
+    RequestJobHold,
+    RequestJobPriority,
     RequestPriority,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
+    SaveJob,
     SaveLaunch,
 )
 from dispatcher.model import FINAL_STATES, ContainerState
 from dispatcher.store import codec, sqlite, tables
-from dispatcher.store.errors import (
-    AlreadyFinal,
-    IdempotencyConflict,
-    IdempotentRepeat,
-    NoSuchContainer,
-)
+from dispatcher.store.errors import AlreadyFinal, NoSuchContainer
+from dispatcher.store.idempotency import claim_key
+from dispatcher.store.job_changes import JobChange, apply_job_change, save_jobs
 from drivers.errors import BugError
-
-IDEMPOTENCY_KEPT_S = 24 * 3600.0
 
 _FINAL = sorted(state.value for state in FINAL_STATES)
 
@@ -69,17 +69,9 @@ _SAVE_ATTEMPT = sqlite.upsert(
 _SAVE_LAUNCH = sqlite.upsert(tables.launches, keep=())
 _SAVE_INSTANCE = sqlite.upsert(tables.instances, keep=())
 _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindparam("token"))
-_FIND_KEY = (
-    select(tables.idempotency)
-    .where(tables.idempotency.c.user == bindparam("user"))
-    .where(tables.idempotency.c.key == bindparam("key"))
-)
-_INSERT_KEY = insert(tables.idempotency)
-_FORGET_KEYS = delete(tables.idempotency).where(
-    tables.idempotency.c.created_at <= bindparam("cutoff")
-)
 
-_Saving = SaveContainer | SaveAttempt | SaveLaunch | SaveInstance
+_Saving = SaveContainer | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
+_Single = InsertContainers | RequestCancel | RequestPriority | DeleteLaunch | JobChange
 
 
 def apply_changes(connection: Connection, changes: Sequence[Change], *, now: float) -> None:
@@ -92,22 +84,15 @@ def apply_changes(connection: Connection, changes: Sequence[Change], *, now: flo
     saved: dict[type[_Saving], list[_Saving]] = {}
     for change in changes:
         match change:
-            case SaveContainer() | SaveAttempt() | SaveLaunch() | SaveInstance():
+            case SaveContainer() | SaveAttempt() | SaveJob() | SaveLaunch() | SaveInstance():
                 saved.setdefault(type(change), []).append(change)
-                continue
-            case InsertContainers() | RequestCancel() | RequestPriority() | DeleteLaunch():
+            case _:
                 _flush(connection, saved)
                 _apply_single(connection, change, now)
-            case _:
-                assert_never(change)
     _flush(connection, saved)
 
 
-def _apply_single(
-    connection: Connection,
-    change: InsertContainers | RequestCancel | RequestPriority | DeleteLaunch,
-    now: float,
-) -> None:
+def _apply_single(connection: Connection, change: _Single, now: float) -> None:
     match change:
         case InsertContainers():
             _insert_containers(connection, change, now)
@@ -118,6 +103,8 @@ def _apply_single(
             _request(connection, change.container_id, _PRIORITIZE, values)
         case DeleteLaunch():
             connection.execute(_DELETE_LAUNCH, {"token": change.token})
+        case InsertJob() | RequestJobCancel() | RequestJobPriority() | RequestJobHold():
+            apply_job_change(connection, change, now)
         case _:
             assert_never(change)
 
@@ -132,6 +119,8 @@ def _flush(connection: Connection, saved: dict[type[_Saving], list[_Saving]]) ->
                     codec.attempt_values(c.attempt) for c in batch if isinstance(c, SaveAttempt)
                 ]
                 connection.execute(_SAVE_ATTEMPT, rows)
+            case SaveJob():
+                save_jobs(connection, [c for c in batch if isinstance(c, SaveJob)])
             case SaveLaunch():
                 rows = [codec.launch_values(c.launch) for c in batch if isinstance(c, SaveLaunch)]
                 connection.execute(_SAVE_LAUNCH, rows)
@@ -160,32 +149,20 @@ def _save_progress(connection: Connection, batch: Sequence[SaveContainer]) -> No
 def _insert_containers(connection: Connection, change: InsertContainers, now: float) -> None:
     if any(container.attempts for container in change.containers):
         raise BugError("a new container has attempts already")
+    if any(container.job_id for container in change.containers):
+        raise BugError("a container of a job comes without its job")
     if change.idempotency_key:
-        _claim_key(connection, change, now)
+        claim_key(
+            connection,
+            user=change.user,
+            key=change.idempotency_key,
+            fingerprint=change.fingerprint,
+            ids=tuple(container.id for container in change.containers),
+            now=now,
+        )
     if change.containers:
         rows = [codec.container_values(container) for container in change.containers]
         connection.execute(_INSERT_CONTAINERS, rows)
-
-
-def _claim_key(connection: Connection, change: InsertContainers, now: float) -> None:
-    connection.execute(_FORGET_KEYS, {"cutoff": now - IDEMPOTENCY_KEPT_S})
-    where = {"user": change.user, "key": change.idempotency_key}
-    known = connection.execute(_FIND_KEY, where).one_or_none()
-    if known is not None and known.fingerprint == change.fingerprint:
-        raise IdempotentRepeat(codec.decode_ids(known.container_ids))
-    if known is not None:
-        raise IdempotencyConflict(
-            "this Idempotency-Key was used for another request within the last 24 hours:"
-            " take a new key"
-        )
-    ids = tuple(container.id for container in change.containers)
-    row = {
-        **where,
-        "fingerprint": change.fingerprint,
-        "container_ids": codec.encode_ids(ids),
-        "created_at": now,
-    }
-    connection.execute(_INSERT_KEY, row)
 
 
 def _request(
@@ -196,7 +173,7 @@ def _request(
     state = _state(connection, container_id)
     if state is None:
         raise NoSuchContainer(container_id)
-    raise AlreadyFinal(container_id, state)
+    raise AlreadyFinal(f"container {container_id}", state)
 
 
 def _state(connection: Connection, container_id: str) -> ContainerState | None:

@@ -31,7 +31,10 @@ _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
 
 
 def container_values(container: Container) -> Values:
-    """Return the row of a new container; its attempts have rows of their own."""
+    """Return the row of a new container; its attempts have rows of their own.
+
+    The specification of one of a job is its task's, which has a row of its own as well.
+    """
     return {
         "id": container.id,
         "sequence": container.sequence,
@@ -41,31 +44,37 @@ def container_values(container: Container) -> Values:
         "priority": container.priority,
         "created_at": container.created_at,
         "cancel_requested": container.cancel_requested,
-        "spec": _SPEC_ENCODER.encode(container.spec),
+        "spec": b"" if container.job_id else encode_spec(container.spec),
+        "job_id": container.job_id,
+        "task": container.task,
+        "array_index": container.array_index,
         **progress_values(container),
     }
 
 
 def progress_values(container: Container) -> Values:
     """Return the columns that the engine owns and changes while a container goes its way."""
-    reason = container.reason
     return {
         "state": container.state.value,
         "started_at": container.started_at,
         "finished_at": container.finished_at,
         "exit_code": container.exit_code,
-        "reason_code": None if reason is None else reason.code,
-        "reason_message": None if reason is None else reason.message,
         "cost_usd": str(container.cost_usd),
+        **reason_values(container.reason),
     }
 
 
-def container_from_row(row: Row[Any], attempts: tuple[Attempt, ...]) -> Container:
-    """Return the container of a row of `containers`, with `attempts` as its attempts."""
+def container_from_row(
+    row: Row[Any], attempts: tuple[Attempt, ...], spec: ContainerSpec | None
+) -> Container:
+    """Return the container of a row of `containers`, with `attempts` as its attempts.
+
+    `spec` is its task's specification, None for a container of no job.
+    """
     return Container(
         id=row.id,
         sequence=row.sequence,
-        spec=_SPEC_DECODER.decode(row.spec),
+        spec=decode_spec(row.spec) if spec is None else spec,
         user=row.user,
         project=row.project,
         priority=row.priority,
@@ -74,20 +83,42 @@ def container_from_row(row: Row[Any], attempts: tuple[Attempt, ...]) -> Containe
         started_at=row.started_at,
         finished_at=row.finished_at,
         exit_code=row.exit_code,
-        reason=_reason(row.reason_code, row.reason_message),
+        reason=reason_from_columns(row.reason_code, row.reason_message),
         cancel_requested=row.cancel_requested,
         cost_usd=Decimal(row.cost_usd),
         attempts=attempts,
+        job_id=row.job_id,
+        task=row.task,
+        array_index=row.array_index,
     )
 
 
-def _reason(code: str | None, message: str | None) -> Reason | None:
+def encode_spec(spec: ContainerSpec) -> bytes:
+    """Return a specification as JSON."""
+    return _SPEC_ENCODER.encode(spec)
+
+
+def decode_spec(text: bytes) -> ContainerSpec:
+    """Return the specification that `encode_spec` wrote, or an earlier Longshore's."""
+    return _SPEC_DECODER.decode(text)
+
+
+def reason_values(reason: Reason | None) -> Values:
+    """Return the two columns of a reason."""
+    return {
+        "reason_code": None if reason is None else reason.code,
+        "reason_message": None if reason is None else reason.message,
+    }
+
+
+def reason_from_columns(code: str | None, message: str | None) -> Reason | None:
+    """Return the reason of its two columns."""
     return None if code is None else Reason(code=code, message=message or "")
 
 
 def attempt_values(attempt: Attempt) -> Values:
     """Return the row of an attempt; `of_container` is for finding its container's sequence."""
-    reason, outcome = attempt.reason, attempt.outcome
+    outcome = attempt.outcome
     return {
         "id": attempt.id,
         "of_container": attempt.container_id,
@@ -101,8 +132,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "finished_at": attempt.finished_at,
         "outcome": None if outcome is None else outcome.value,
         "exit_code": attempt.exit_code,
-        "reason_code": None if reason is None else reason.code,
-        "reason_message": None if reason is None else reason.message,
+        **reason_values(attempt.reason),
         "stdout_bytes": attempt.stdout_bytes,
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
@@ -125,7 +155,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         finished_at=row.finished_at,
         outcome=None if row.outcome is None else _OUTCOMES[row.outcome],
         exit_code=row.exit_code,
-        reason=_reason(row.reason_code, row.reason_message),
+        reason=reason_from_columns(row.reason_code, row.reason_message),
         stdout_bytes=row.stdout_bytes,
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,

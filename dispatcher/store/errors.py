@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+from dispatcher.job_model import JobState
 from dispatcher.model import ContainerState
 from drivers.errors import LongshoreError
 
@@ -34,7 +35,10 @@ class Withdrawn(StoreError):  # noqa: N818 - it names a condition, as the taxono
 
 @final
 class IdempotentRepeat(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
-    """The same request was committed before; `container_ids` are what it made, in order."""
+    """The same request was committed before; `container_ids` are what it made, in order.
+
+    Of a job that is the job's own id, alone.
+    """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
         super().__init__("this request was committed before")
@@ -56,12 +60,24 @@ class NoSuchContainer(StoreError):  # noqa: N818 - it names a condition, as the 
 
 
 @final
-class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
-    """The container has ended, so that the change could have no effect; `state` says how."""
+class NoSuchJob(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """There is no job of this id."""
 
-    def __init__(self, container_id: str, state: ContainerState) -> None:
-        super().__init__(f"container {container_id} has {state.value} already")
-        self.container_id = container_id
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no job {job_id}")
+        self.job_id = job_id
+
+
+@final
+class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The container or job has ended, so that the change could have no effect.
+
+    `what` names it as the message does ("job j-1"), `state` says how it ended.
+    """
+
+    def __init__(self, what: str, state: ContainerState | JobState) -> None:
+        super().__init__(f"{what} has {state.value} already")
+        self.what = what
         self.state = state
 
 

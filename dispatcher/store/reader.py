@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, false, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
-from dispatcher.queries import ContainerFilter, Page, Recovered
-from dispatcher.store import codec
+from dispatcher.job_model import Job
+from dispatcher.model import Attempt, Container, ContainerState, Dependency, InstanceRecord
+from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
+from dispatcher.store import codec, job_reader
+from dispatcher.store.awaited import fetch_awaited
 from dispatcher.store.errors import StoreBusy
-from dispatcher.store.tables import attempts, containers, instances, launches
-from drivers.errors import InvalidRequest
-
-PAGE_LIMIT = 1000
+from dispatcher.store.job_reader import Count, Specs
+from dispatcher.store.paging import page_of
+from dispatcher.store.questions import container_queries, job_queries
+from dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
 
@@ -50,21 +49,38 @@ class Reader:
 
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return a page of containers; see `Store.containers`."""
-        if not 1 <= limit <= PAGE_LIMIT:
-            raise InvalidRequest([("limit", f"must be from 1 to {PAGE_LIMIT}")])
-        before = _decode_cursor(cursor) if cursor else None
+        queries = container_queries(which)
         with self._snapshot() as connection:
-            sequences = _newest(connection, which, before, limit + 1)
-            shown = sequences[:limit]
+            shown, following = page_of(connection, queries, cursor=cursor, limit=limit)
             items = _fetch(connection, containers.c.sequence.in_(shown)) if shown else []
         items.reverse()
-        more = len(sequences) > limit
-        return Page(items=tuple(items), next_cursor=_encode_cursor(shown[-1]) if more else None)
+        return Page(items=tuple(items), next_cursor=following)
+
+    def job(self, job_id: str) -> Job | None:
+        """Return one job with its tasks, or None."""
+        with self._snapshot() as connection:
+            return job_reader.fetch_job(connection, job_id)
+
+    def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return a page of jobs; see `Store.jobs`."""
+        queries = job_queries(which)
+        with self._snapshot() as connection:
+            shown, following = page_of(connection, queries, cursor=cursor, limit=limit)
+            items = job_reader.fetch_heads(connection, shown) if shown else []
+        return JobPage(items=tuple(items), next_cursor=following)
+
+    def awaited(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
+        """Return what is known of things to wait for; see `Store.awaited`."""
+        with self._snapshot() as connection:
+            return fetch_awaited(connection, dependencies)
 
     def recover(self) -> Recovered:
         """Return what is unfinished, from one snapshot."""
         with self._snapshot() as connection:
-            unfinished = _fetch(connection, containers.c.state.in_(_UNFINISHED))
+            living = job_reader.fetch_unfinished(connection)
+            specs = {(job.id, task.name): task.spec for job in living for task in job.tasks}
+            unfinished = _fetch(connection, containers.c.state.in_(_UNFINISHED), specs)
+            waited_for = _ended(connection, unfinished, living)
             pending = connection.execute(select(launches).order_by(launches.c.token)).all()
             present = connection.execute(
                 select(instances).where(instances.c.gone_at.is_(None)).order_by(instances.c.id)
@@ -72,6 +88,8 @@ class Reader:
             ended = connection.execute(_with_logs_on_the_way()).all()
         return Recovered(
             containers=tuple(unfinished),
+            jobs=tuple(living),
+            ended=waited_for,
             unreleased=tuple(codec.attempt_from_row(row) for row in ended),
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
@@ -90,6 +108,11 @@ class Reader:
         with self._snapshot() as connection:
             return connection.execute(select(func.max(containers.c.sequence))).scalar() or 0
 
+    def last_job_sequence(self) -> int:
+        """Return the highest sequence number of any job, 0 for none."""
+        with self._snapshot() as connection:
+            return connection.execute(select(func.max(jobs.c.sequence))).scalar() or 0
+
 
 def _with_logs_on_the_way() -> Select[Any]:
     """Return the query for ended attempts whose log is not complete, on instances not gone."""
@@ -103,8 +126,32 @@ def _with_logs_on_the_way() -> Select[Any]:
     )
 
 
-def _fetch(connection: Connection, condition: ColumnElement[bool]) -> list[Container]:
-    """Return the containers of `condition` by sequence, with their attempts by number."""
+def _ended(
+    connection: Connection, unfinished: Sequence[Container], living: Sequence[Job]
+) -> dict[str, bool]:
+    """Return what has ended of all that the unfinished wait for, and whether it succeeded."""
+    # The elements of an array share one specification.
+    specs = {id(container.spec): container.spec for container in unfinished}
+    waits = dict.fromkeys(each for spec in specs.values() for each in spec.after)
+    counts = {
+        job.id: Count(
+            tallies={task.name: tally for task, tally in zip(job.tasks, job.tallies, strict=True)}
+        )
+        for job in living
+    }
+    ended: dict[str, bool] = {}
+    for known in fetch_awaited(connection, waits, counts).values():
+        ended.update(known.ended)
+    return ended
+
+
+def _fetch(
+    connection: Connection, condition: ColumnElement[bool], specs: Specs | None = None
+) -> list[Container]:
+    """Return the containers of `condition` by sequence, with their attempts by number.
+
+    `specs` are those of tasks that have been read already.
+    """
     rows = connection.execute(
         select(containers).where(condition).order_by(containers.c.sequence)
     ).all()
@@ -119,72 +166,10 @@ def _fetch(connection: Connection, condition: ColumnElement[bool]) -> list[Conta
         found = connection.execute(query)
         for container_id, group in groupby(found, key=lambda row: str(row.container_id)):
             tried[container_id] = tuple(codec.attempt_from_row(row) for row in group)
-    return [codec.container_from_row(row, tried.get(row.id, ())) for row in rows]
-
-
-def _newest(
-    connection: Connection, which: ContainerFilter, before: int | None, limit: int
-) -> list[int]:
-    """Return up to `limit` sequence numbers, falling, below `before`."""
-    streams = [
-        connection.execute(_below(query, before).limit(limit)).scalars().all()
-        for query in _queries(which)
-    ]
-    return list(islice(heapq.merge(*streams, reverse=True), limit))
-
-
-def _below(query: Select[int], before: int | None) -> Select[int]:
-    column = query.selected_columns[0]
-    if before is not None:
-        query = query.where(column < before)
-    return query.order_by(column.desc())
-
-
-def _queries(which: ContainerFilter) -> list[Select[int]]:
-    """Return queries that together cover `which`, each answered in order from one index.
-
-    Every index ends in (state, sequence), so that one query a state never sorts or skips, however
-    many containers have finished.
-    """
-    conditions: list[ColumnElement[bool]] = [
-        column == wanted
-        for column, wanted in (
-            (containers.c.user, which.user),
-            (containers.c.project, which.project),
-            (containers.c.name, which.name),
-        )
-        if wanted
-    ]
-    states = [state.value for state in which.states]
-    if which.instance_id:
-        query = (
-            select(attempts.c.sequence)
-            .distinct()
-            .join(containers, containers.c.id == attempts.c.container_id)
-            .where(attempts.c.instance_id == which.instance_id, *conditions)
-        )
-        return [query.where(containers.c.state.in_(states)) if states else query]
-    if not states and not conditions:
-        return [select(containers.c.sequence)]
-    every = states or [state.value for state in ContainerState]
+    known = specs or {}
+    if any(row.job_id and (row.job_id, row.task) not in known for row in rows):
+        known = job_reader.fetch_specs(connection, condition)
     return [
-        select(containers.c.sequence).where(containers.c.state == state, *conditions)
-        for state in dict.fromkeys(every)
+        codec.container_from_row(row, tried.get(row.id, ()), known.get((row.job_id, row.task)))
+        for row in rows
     ]
-
-
-def _encode_cursor(sequence: int) -> str:
-    return base64.urlsafe_b64encode(f"before {sequence}".encode()).decode()
-
-
-def _decode_cursor(cursor: str) -> int:
-    try:
-        word, number = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(" ")
-        sequence = int(number)
-    except (binascii.Error, ValueError):
-        word, sequence = "", 0
-    if word != "before" or _encode_cursor(sequence) != cursor or sequence >= 2**63:
-        raise InvalidRequest(
-            [("cursor", "is not one that this server gave: take next_cursor of the page before")]
-        )
-    return sequence

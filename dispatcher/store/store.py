@@ -12,9 +12,10 @@ from typing import Self
 
 from sqlalchemy.exc import DatabaseError
 
+from dispatcher.job_model import Job
 from dispatcher.messages import Change
-from dispatcher.model import Container, InstanceRecord
-from dispatcher.queries import ContainerFilter, Page, Recovered
+from dispatcher.model import Container, Dependency, InstanceRecord
+from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
 from dispatcher.store import sqlite
 from dispatcher.store.errors import StoreUnusable
 from dispatcher.store.reader import Reader
@@ -25,9 +26,9 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class Store:
-    """Containers, attempts, launches and instances, kept in SQL.
+    """Containers, jobs, attempts, launches and instances, kept in SQL.
 
-    Every method may be called from any thread. `write`, `next_sequences` and the properties never
+    Every method may be called from any thread. `write`, `next_…` and the properties never
     block on I/O; the reading methods do and belong into a thread (`asyncio.to_thread`).
     """
 
@@ -43,6 +44,7 @@ class Store:
             migrate(self._writing)
             self._reader = Reader(self._reading)
             self._next_sequence = self._reader.last_sequence() + 1
+            self._next_job_sequence = self._reader.last_job_sequence() + 1
         except BaseException:
             self._let_go()
             raise
@@ -124,9 +126,10 @@ class Store:
         """Queue `changes` to be written as one, all or nothing, and return at once.
 
         The future is done only after the commit. It fails with what the changes are refused with
-        (`IdempotentRepeat`, `IdempotencyConflict`, `NoSuchContainer`, `AlreadyFinal`, an error of
-        the database about these very changes), or with `StoreClosed`. Calls are committed in the
-        order of their making; an accepted one is written even when nobody waits for it any more.
+        (`IdempotentRepeat`, `IdempotencyConflict`, `NoSuchContainer`, `NoSuchJob`,
+        `AlreadyFinal`, an error of the database about these very changes), or with `StoreClosed`.
+        Calls are committed in the order of their making; an accepted one is written even when
+        nobody waits for it any more.
 
         With `wait` the call queues however much is pending: for the engine, whose decisions are
         made already. Each such call builds on those before it: once one is refused, the later ones
@@ -146,6 +149,12 @@ class Store:
             self._next_sequence += count
             return range(first, first + count)
 
+    def next_job_sequence(self) -> int:
+        """Reserve a sequence number for a job, above all that any job ever got."""
+        with self._sequence_lock:
+            self._next_job_sequence += 1
+            return self._next_job_sequence - 1
+
     def container(self, container_id: str) -> Container | None:
         """Return one container with all its attempts, or None; raises `StoreBusy`."""
         return self._reader.container(container_id)
@@ -154,9 +163,28 @@ class Store:
         """Return up to `limit` (1 to 1000) containers of `which`, newest first, with attempts.
 
         `cursor` is "" for the first page, else the `next_cursor` of the page before. Raises
-        `InvalidRequest` for a cursor that is not ours, `StoreBusy` when it cannot be read now.
+        `InvalidRequest` for a cursor that is not ours, and for a task or an array index without
+        their job; `StoreBusy` when it cannot be read now.
         """
         return self._reader.containers(which, cursor=cursor, limit=limit)
+
+    def job(self, job_id: str) -> Job | None:
+        """Return one job with its tasks, as it was saved last, or None; raises `StoreBusy`."""
+        return self._reader.job(job_id)
+
+    def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return up to `limit` (1 to 1000) jobs of `which`, newest first, without their tasks.
+
+        `cursor` and what is raised are as for `containers`.
+        """
+        return self._reader.jobs(which, cursor=cursor, limit=limit)
+
+    def awaited(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
+        """Return what is known of the things to wait for, by their `of`; raises `StoreBusy`.
+
+        What is not among the keys does not exist.
+        """
+        return self._reader.awaited(dependencies)
 
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""

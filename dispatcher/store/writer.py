@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection, Engine
 
-from dispatcher.messages import Change, InsertContainers
+from dispatcher.messages import Change, InsertContainers, InsertJob
 from dispatcher.store.changes import apply_changes
 from dispatcher.store.errors import OutOfOrder, StoreBusy, StoreClosed, Withdrawn
 from dispatcher.store.sqlite import is_passing
@@ -286,4 +286,4 @@ class Writer:
 
 
 def _weight(change: Change) -> int:
-    return len(change.containers) if isinstance(change, InsertContainers) else 1
+    return len(change.containers) if isinstance(change, InsertContainers | InsertJob) else 1

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
 
+from dispatcher.job_model import JobState
 from dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
-from dispatcher.model import ContainerState
-from dispatcher.queries import ContainerFilter
+from dispatcher.model import ContainerState, Dependency
+from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store import sqlite
 from dispatcher.store.reader import Reader
 from dispatcher.store.store import Store
-from tests.store_values import attempt, container, insert, instance, url_in
+from tests.store_values import (
+    SPEC,
+    attempt,
+    container,
+    insert,
+    insert_job,
+    instance,
+    job,
+    task,
+    url_in,
+)
 
 FILTERS = [
     ContainerFilter(),
@@ -24,6 +37,22 @@ FILTERS = [
     ContainerFilter(states=(ContainerState.FAILED, ContainerState.SUCCEEDED)),
     ContainerFilter(instance_id="i-1"),
     ContainerFilter(instance_id="i-1", user="ann", states=(ContainerState.FAILED,)),
+    ContainerFilter(instance_id="i-1", job_id="j-1", task="b"),
+    ContainerFilter(job_id="j-1", task="b", project="apollo", states=(ContainerState.FAILED,)),
+    ContainerFilter(job_id="j-1", task="b", array_index=1),
+]
+JOB_FILTERS = [
+    JobFilter(),
+    JobFilter(user="ann"),
+    JobFilter(project="apollo", user="ann"),
+    JobFilter(name="night", states=(JobState.FAILED,)),
+    JobFilter(states=(JobState.FAILED, JobState.SUCCEEDED)),
+]
+OF_WHOLE_JOBS = [
+    ContainerFilter(job_id="j-1"),
+    ContainerFilter(job_id="j-1", user="ann", project="apollo", name="demo"),
+    ContainerFilter(job_id="j-1", states=(ContainerState.FAILED,)),
+    ContainerFilter(job_id="j-1", states=(ContainerState.FAILED, ContainerState.QUEUED)),
 ]
 
 
@@ -33,36 +62,78 @@ def test_no_question_scans_or_sorts_finished_containers(tmp_path: Path) -> None:
     tried = [SaveAttempt(attempt=attempt(container(n))) for n in range(1, 4)]
     store.write([*tried, SaveInstance(instance=instance())]).result(30)
     store.write([RequestCancel(container_id=container(1).id)]).result(30)
+    after = (Dependency(of="j-1/b"), Dependency(of="j-2"))
+    waiting = replace(SPEC, after=after)
+    insert_job(store, job(1, task("a"), task("b", 2), name="night"), 10)
+    insert_job(store, job(2, task("b", 2, spec=waiting), state=JobState.FAILED), 20)
     store.close()
 
+    asked = questions(tmp_path / "longshore.db", ask_everything)
+    bad = [
+        f"{step}: {statement}"
+        for statement, steps in asked
+        for step in steps
+        if is_costly(step, statement)
+    ]
+    assert len(asked) > 60
+    assert bad == []
+
+
+def test_a_question_for_a_whole_job_looks_at_that_job_only(tmp_path: Path) -> None:
+    Store.open(url_in(tmp_path)).close()
+
+    def ask(reader: Reader) -> None:
+        for which in OF_WHOLE_JOBS:
+            reader.containers(which, cursor="", limit=1)
+
+    asked = questions(tmp_path / "longshore.db", ask)
+    # They are sorted, which takes as long as the job is large.
+    sort = "USE TEMP B-TREE FOR ORDER BY"
+    assert [steps for _, steps in asked] == [
+        ["SEARCH containers USING COVERING INDEX containers_by_job (job_id=?)", sort],
+        *[["SEARCH containers USING INDEX containers_by_job (job_id=?)", sort]] * 3,
+    ]
+
+
+def ask_everything(reader: Reader) -> None:
+    for which in FILTERS:
+        cursor = reader.containers(which, cursor="", limit=1).next_cursor or ""
+        reader.containers(which, cursor=cursor, limit=1)
+    for wanted in JOB_FILTERS:
+        cursor = reader.jobs(wanted, cursor="", limit=1).next_cursor or ""
+        reader.jobs(wanted, cursor=cursor, limit=1)
+    reader.awaited([Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")])
+    reader.recover()
+    reader.container("c-1")
+    reader.container("c-00000011")
+    reader.job("j-1")
+    reader.instance("i-1")
+    reader.last_sequence()
+    reader.last_job_sequence()
+
+
+def questions(path: Path, ask: Callable[[Reader], None]) -> list[tuple[str, list[str]]]:
+    """Return what `ask` asks, each statement with the steps that SQLite answers it in."""
     asked: list[tuple[str, Any]] = []
-    engine = sqlite.reading_engine(tmp_path / "longshore.db")
+    engine = sqlite.reading_engine(path)
 
     def note(_connection: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
         asked.append((statement, values))
 
     event.listen(engine, "before_cursor_execute", note)
-    reader = Reader(engine)
-    for which in FILTERS:
-        cursor = reader.containers(which, cursor="", limit=1).next_cursor or ""
-        reader.containers(which, cursor=cursor, limit=1)
-    reader.recover()
-    reader.container("c-1")
-    reader.instance("i-1")
-    reader.last_sequence()
+    ask(Reader(engine))
     engine.dispose()
-
-    database = sqlite3.connect(tmp_path / "longshore.db")
-    bad = []
-    for statement, values in asked:
-        if not statement.startswith("SELECT"):
-            continue
-        for *_, step in database.execute(f"EXPLAIN QUERY PLAN {statement}", values):
-            if is_costly(step, statement):
-                bad.append(f"{step}: {statement}")
+    database = sqlite3.connect(path)
+    explained = [
+        (
+            statement,
+            [step for *_, step in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)],
+        )
+        for statement, values in asked
+        if statement.startswith("SELECT")
+    ]
     database.close()
-    assert len(asked) > 30
-    assert bad == []
+    return explained
 
 
 def is_costly(step: str, statement: str) -> bool:
