@@ -16,7 +16,7 @@ from dispatcher.api.app import make_app
 from dispatcher.api.backend import Backend
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import EPOCH, FakeBackend
 
 INSTANCE_TYPES = ("large", "small")
 
@@ -48,7 +48,12 @@ FULL: dict[str, Any] = {
         "delay_s": 2.5,
         "lost": False,
     },
+    "not_before": "2023-11-15T00:13:20.5+02:00",
+    "time_limit_s": 3600.5,
+    "grace_period_s": 0,
 }
+NOW = EPOCH
+"""When it is for the server; what it takes in is a little later each."""
 
 
 class Client:
@@ -86,6 +91,7 @@ async def serving(
         defaults=Defaults(),
         instance_type_names=INSTANCE_TYPES,
         version="0.0.1",
+        now=lambda: NOW,
     )
     runner = ApiRunner(app)
     await runner.setup()

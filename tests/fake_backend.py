@@ -26,14 +26,14 @@ from dispatcher.api.backend import (
 from dispatcher.explanation import Explanation, Standing
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, Page
-from drivers.errors import InvalidRequest
 from pool.model import IdleBehavior
+from tests.fake_backend_jobs import FakeJobs, matches, number_before
 
 EPOCH = 1_700_000_000.0
 EVENTS_KEPT = 10_000
 
 
-class FakeBackend:
+class FakeBackend(FakeJobs):
     """Implements `dispatcher.api.backend.Backend`; the methods below `metrics` are for tests.
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
@@ -45,10 +45,11 @@ class FakeBackend:
     def __init__(self, *, now: Callable[[], float] | None = None) -> None:
         ticks = itertools.count()
         self._now = now or (lambda: EPOCH + next(ticks))
-        self._containers: dict[str, Container] = {}
+        self._jobs = {}
+        self._containers = {}
         self._instances: dict[str, InstanceView] = {}
         self._logs: dict[tuple[str, str], bytearray] = defaultdict(bytearray)
-        self._keys: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self._keys = {}
         self._events: deque[ServerEvent] = deque(maxlen=EVENTS_KEPT)
         self._log_expected: set[str] = set()
         self._last_event = 0
@@ -91,16 +92,11 @@ class FakeBackend:
         return made
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        before = len(self._containers) + 1
-        if cursor:
-            prefix, _, number = cursor.partition("-")
-            if prefix != "before" or not (number.isascii() and number.isdigit()):
-                raise InvalidRequest([("cursor", "is not one of ours: use next_cursor as it came")])
-            before = int(number[:18])
+        before = number_before(cursor, len(self._containers) + 1)
         found = [
             one
             for one in sorted(self._containers.values(), key=lambda one: -one.sequence)
-            if one.sequence < before and _matches(one, which)
+            if one.sequence < before and matches(one, which)
         ]
         more = f"before-{found[limit - 1].sequence}" if len(found) > limit else None
         return Page(items=tuple(found[:limit]), next_cursor=more)
@@ -377,16 +373,3 @@ def _promised(container: Container, stream: str) -> int:
         return 0
     last = container.attempts[-1]
     return last.stdout_bytes if stream == "stdout" else last.stderr_bytes
-
-
-def _matches(container: Container, which: ContainerFilter) -> bool:
-    instance = container.attempts[-1].instance_id if container.attempts else ""
-    return all(
-        (
-            not which.states or container.state in which.states,
-            which.user in {"", container.user},
-            which.project in {"", container.project},
-            which.name in {"", container.spec.name},
-            which.instance_id in {"", instance},
-        )
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,21 +11,27 @@ import msgspec
 from aiohttp import web
 
 from dispatcher.api.backend import InstanceView, LeakReport
+from dispatcher.api.instance_wire import InstanceAnswer, LeakAnswer, LeakList
 from dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
     ContainerAnswer,
+    DependencyAnswer,
     GivenAnswer,
     GpusAnswer,
-    InstanceAnswer,
-    LeakAnswer,
-    LeakList,
     ReasonAnswer,
     RetriesAnswer,
     WaitAnswer,
 )
 from dispatcher.explanation import Standing
-from dispatcher.model import Attempt, Container, ContainerSpec, Reason, WaitReason
+from dispatcher.model import (
+    Attempt,
+    Container,
+    ContainerSpec,
+    Dependency,
+    Reason,
+    WaitReason,
+)
 from drivers.interface import Resources
 from pool.leaks import Leak
 
@@ -33,6 +39,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 NO_STANDING = Standing()
 """How a container stands that does not wait."""
 _LAST_SECOND = 253_402_300_799.0
+_DEPENDENCY_BYTES = 40
 
 
 def encode(value: Any) -> bytes:
@@ -90,12 +97,17 @@ def container_answer(container: Container, standing: Standing = NO_STANDING) -> 
         ),
         supervisor=spec.supervisor,
         retries=_retries(spec),
+        after=tuple(map(dependency_answer, spec.after)),
+        not_before=rfc3339(spec.not_before),
+        time_limit_s=spec.time_limit_s,
+        grace_period_s=spec.grace_period_s,
         user=container.user,
-        job=None,
-        array_index=None,
+        job=container.job_id or None,
+        task=container.task or None,
+        array_index=container.array_index,
         state=container.state.value,
         exit_code=container.exit_code,
-        reason=_reason(container.reason),
+        reason=reason_answer(container.reason),
         created_at=rfc3339(container.created_at),
         started_at=rfc3339(container.started_at),
         finished_at=rfc3339(container.finished_at),
@@ -155,19 +167,26 @@ def _leak(leak: Leak) -> LeakAnswer:
     )
 
 
-def how_many_fit(containers: Sequence[Container], page_bytes: int) -> int:
-    """Return how many of `containers`, from the first, make an answer of about `page_bytes`.
+def container_bytes(container: Container) -> int:
+    """Return about how long a container's answer is."""
+    spec = container.spec
+    total = sum(map(len, spec.command)) + 1000 * (1 + len(container.attempts))
+    total += sum(len(name) + len(value) for name, value in spec.env)
+    return total + sum(_DEPENDENCY_BYTES + len(each.of) for each in spec.after)
+
+
+def how_many_fit(sizes: Iterable[int], page_bytes: int) -> int:
+    """Return how many answers of `sizes`, from the first, make one of about `page_bytes`.
 
     At least one: a page that makes no progress would be asked for for ever.
     """
-    total = 0
-    for index, container in enumerate(containers):
-        spec = container.spec
-        total += sum(map(len, spec.command)) + 1000 * (1 + len(container.attempts))
-        total += sum(len(name) + len(value) for name, value in spec.env)
+    total = number = 0
+    for size in sizes:
+        total += size
         if total > page_bytes:
-            return max(index, 1)
-    return len(containers)
+            return max(number, 1)
+        number += 1
+    return number
 
 
 def _cpus(cpu_millis: int) -> float:
@@ -206,7 +225,15 @@ def _given(given: Resources | None) -> GivenAnswer | None:
     )
 
 
-def _reason(reason: Reason | None) -> ReasonAnswer | None:
+def dependency_answer(dependency: Dependency, own: str = "") -> DependencyAnswer:
+    """Return what is waited for as it is answered, without `own` where its name begins so."""
+    return DependencyAnswer(
+        of=dependency.of.removeprefix(own), on=dependency.on.value, each=dependency.each
+    )
+
+
+def reason_answer(reason: Reason | None) -> ReasonAnswer | None:
+    """Return a reason as it is answered, None for none."""
     return None if reason is None else ReasonAnswer(code=reason.code, message=reason.message)
 
 
@@ -234,7 +261,7 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         price_per_hour=attempt.price_usd_per_hour,
         outcome=attempt.outcome.value if attempt.outcome else None,
         exit_code=attempt.exit_code,
-        reason=_reason(attempt.reason),
+        reason=reason_answer(attempt.reason),
         created_at=rfc3339(attempt.created_at),
         started_at=rfc3339(attempt.started_at),
         finished_at=rfc3339(attempt.finished_at),

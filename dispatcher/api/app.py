@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from dispatcher.api import wire
+from dispatcher.api import instance_wire, job_wire, wire
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies
-from dispatcher.api.containers import ContainerRoutes
+from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
 from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from dispatcher.api.instances import InstanceRoutes
+from dispatcher.api.job_requests import JobDecoder
+from dispatcher.api.jobs import JOB_LIST_PARAMETERS, JobRoutes
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.openapi import Route, openapi_document
 from dispatcher.api.problem_details import problems_middleware
@@ -27,6 +29,7 @@ from dispatcher.api.streams import StreamGate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     containers: ContainerRoutes
+    jobs: JobRoutes
     explain: ExplainRoute
     instances: InstanceRoutes
     server: ServerRoutes
@@ -39,10 +42,12 @@ def make_app(
     defaults: Defaults,
     instance_type_names: Collection[str],
     version: str,
+    now: Callable[[], float | None] = lambda: None,
 ) -> web.Application:
     """Return the API as an aiohttp application, for `dispatcher.api.server.ApiRunner`.
 
-    `version` is told in the header `Server` and in the OpenAPI document. While it runs it uses the
+    `version` is told in the header `Server` and in the OpenAPI document. `now` gives seconds since
+    the epoch, or None where nothing shall be too far ahead to wait for. While it runs it uses the
     event loop's default executor for large bodies; on shutdown it ends all streams within about a
     second. `backend.events` should end when the server stops, but need not.
     """
@@ -50,12 +55,16 @@ def make_app(
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
     bodies = Bodies(limits)
     decoder = SubmissionDecoder(
-        limits=limits, defaults=defaults, instance_type_names=instance_type_names
+        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
+    )
+    job_decoder = JobDecoder(
+        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
     )
     parts = _Parts(
         containers=ContainerRoutes(
             backend, bodies=bodies, decoder=decoder, gate=logs, limits=limits
         ),
+        jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits),
         explain=ExplainRoute(backend),
         instances=InstanceRoutes(backend, bodies=bodies),
         server=ServerRoutes(backend, gate=subscribers, limits=limits),
@@ -111,7 +120,7 @@ def _routes(parts: _Parts) -> list[Route]:
             handler=parts.containers.list,
             summary="List containers, newest first",
             answer=(wire.ContainerList,),
-            parameters=("state", "user", "project", "name", "instance", "limit", "cursor"),
+            parameters=LIST_PARAMETERS,
         ),
         Route(
             method="GET",
@@ -153,8 +162,56 @@ def _routes(parts: _Parts) -> list[Route]:
             parameters=("stream", "offset", "follow"),
             streams=True,
         ),
+        *_job_routes(parts.jobs, "/v1/jobs/{id}"),
         *_instance_routes(parts, instance),
         *_server_routes(parts),
+    ]
+
+
+def _job_routes(jobs: JobRoutes, job: str) -> list[Route]:
+    return [
+        Route(
+            method="POST",
+            path="/v1/jobs",
+            handler=jobs.submit,
+            summary="Submit a job: containers, arrays of them, and what waits for what",
+            request=(job_wire.JobRequest,),
+            answer=(job_wire.JobAnswer,),
+            status=201,
+            headers=("Idempotency-Key",),
+        ),
+        Route(
+            method="GET",
+            path="/v1/jobs",
+            handler=jobs.list,
+            summary="List jobs, newest first, without their tasks",
+            answer=(job_wire.JobList,),
+            parameters=JOB_LIST_PARAMETERS,
+        ),
+        Route(
+            method="GET",
+            path=job,
+            handler=jobs.show,
+            summary="Show one job with its tasks",
+            answer=(job_wire.JobAnswer,),
+        ),
+        Route(
+            method="PATCH",
+            path=job,
+            handler=jobs.change,
+            summary="Change a job's priority, hold it, or release it",
+            request=(job_wire.JobChangeRequest,),
+            answer=(job_wire.JobAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{job}/cancel",
+            handler=jobs.cancel,
+            summary="Ask for all of a job to be cancelled",
+            request=(wire.CancelRequest,),
+            answer=(job_wire.JobAnswer,),
+            status=202,
+        ),
     ]
 
 
@@ -165,30 +222,30 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
             path="/v1/instances",
             handler=parts.instances.list,
             summary="List instances",
-            answer=(wire.InstanceList,),
+            answer=(instance_wire.InstanceList,),
         ),
         Route(
             method="GET",
             path=instance,
             handler=parts.instances.show,
             summary="Show one instance",
-            answer=(wire.InstanceAnswer,),
+            answer=(instance_wire.InstanceAnswer,),
         ),
         Route(
             method="PUT",
             path=f"{instance}/idle-behavior",
             handler=parts.instances.set_idle_behavior,
             summary="Let an instance run, hold it or drain it",
-            request=(wire.IdleBehaviorRequest,),
-            answer=(wire.InstanceAnswer,),
+            request=(instance_wire.IdleBehaviorRequest,),
+            answer=(instance_wire.InstanceAnswer,),
         ),
         Route(
             method="POST",
             path=f"{instance}/kill",
             handler=parts.instances.kill,
             summary="Destroy an instance now, whatever runs on it",
-            request=(wire.KillRequest,),
-            answer=(wire.InstanceAnswer,),
+            request=(instance_wire.KillRequest,),
+            answer=(instance_wire.InstanceAnswer,),
             status=202,
         ),
         Route(
@@ -196,7 +253,7 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
             path="/v1/leaks",
             handler=parts.instances.leaks,
             summary="List what is billed and not wanted",
-            answer=(wire.LeakList,),
+            answer=(instance_wire.LeakList,),
         ),
     ]
 

@@ -116,6 +116,14 @@ class Query:
             raise InvalidRequest([(name, f"must be one of {listed}, not {quoted(text)}")])
         return text
 
+    def choices(self, name: str, allowed: Collection[str]) -> list[str]:
+        """Return some of `allowed`, each once; several may be in one value, with commas."""
+        words = [word for text in self.texts(name) for word in text.split(",") if word]
+        if any(word not in allowed for word in words):
+            listed = ", ".join(allowed)
+            raise InvalidRequest([(name, f"must be among {listed} (comma-separated)")])
+        return list(dict.fromkeys(words))
+
 
 def idempotency_key(request: web.Request) -> str:
     """Return the header `Idempotency-Key`, "" without one; raises `InvalidRequest`."""

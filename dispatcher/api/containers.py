@@ -8,7 +8,13 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import NO_STANDING, container_answer, how_many_fit, json_response
+from dispatcher.api.answers import (
+    NO_STANDING,
+    container_answer,
+    container_bytes,
+    how_many_fit,
+    json_response,
+)
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from dispatcher.api.limits import ApiLimits
@@ -18,11 +24,16 @@ from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
 from dispatcher.explanation import Standing
+from dispatcher.job_model import MOST_CONTAINERS
 from dispatcher.model import Container, ContainerState
 from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"
+LIST_PARAMETERS = (
+    *("state", "user", "project", "name", "instance"),
+    *("job", "task", "array_index", "limit", "cursor"),
+)
 _PAGE_DEFAULT = 100
 _MANY = 200
 _FEW = 20
@@ -71,14 +82,16 @@ class ContainerRoutes:
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of containers, newest first."""
-        names = ("state", "user", "project", "name", "instance", "limit", "cursor")
-        query = Query(request, names)
+        query = Query(request, LIST_PARAMETERS)
         which = ContainerFilter(
             states=_states(query),
             user=query.text("user"),
             project=query.text("project"),
             name=query.text("name"),
             instance_id=query.text("instance"),
+            job_id=query.text("job"),
+            task=query.text("task"),
+            array_index=_array_index(query),
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
@@ -123,7 +136,7 @@ class ContainerRoutes:
 
     async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         page = await self._backend.containers(which, cursor=cursor, limit=limit)
-        fitting = how_many_fit(page.items, self._limits.page_bytes)
+        fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
         if fitting < len(page.items):
             page = await self._backend.containers(which, cursor=cursor, limit=fitting)
         return page
@@ -152,10 +165,11 @@ async def _list_response(
     return build() if len(containers) <= _MANY else await asyncio.to_thread(build)
 
 
+def _array_index(query: Query) -> int | None:
+    index = query.whole("array_index", -1, low=0, high=MOST_CONTAINERS - 1)
+    return index if index >= 0 else None
+
+
 def _states(query: Query) -> tuple[ContainerState, ...]:
-    words = [word for text in query.texts("state") for word in text.split(",") if word]
-    unknown = [word for word in words if word not in _STATES]
-    if unknown:
-        listed = ", ".join(_STATES)
-        raise InvalidRequest([("state", f"must be among {listed} (comma-separated)")])
-    return tuple(_STATES[word] for word in dict.fromkeys(words))
+    words = query.choices("state", _STATES)
+    return tuple(_STATES[word] for word in words)

@@ -9,9 +9,9 @@ from aiohttp import web
 from dispatcher.api.answers import instance_answer, json_response, leak_list
 from dispatcher.api.backend import Backend, NotFound
 from dispatcher.api.bodies import Bodies, Query, decode_one
+from dispatcher.api.instance_wire import IdleBehaviorRequest, InstanceList, KillRequest
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.plain_text import text_problem
-from dispatcher.api.wire import IdleBehaviorRequest, InstanceList, KillRequest
 from drivers.errors import InvalidRequest
 
 _REASON_DEFAULT = "asked for over the API"

@@ -12,7 +12,9 @@ class ApiLimits:
     """Every limit of the API; sizes in bytes, times in seconds.
 
     `order_bytes` bounds one container's image, command and environment as JSON, since they travel
-    to the runner in one line of at most 1 MiB. `page_bytes` shortens pages of large containers.
+    to the runner in one line of at most 1 MiB. `after_entries` bounds what one container or task
+    waits for, `after_entries_in_all` what those of one request do. `page_bytes` shortens pages of
+    large containers.
     A connection has `head_timeout_s` for its first request's head and is closed when it is idle for
     `keep_alive_s`, or takes nothing of what it is sent for `write_timeout_s`.
     """
@@ -22,6 +24,9 @@ class ApiLimits:
     keep_alive_s: float = 75.0
     request_bytes: int = 16 * 2**20
     list_items: int = 10_000
+    job_tasks: int = 10_000
+    after_entries: int = 10_000
+    after_entries_in_all: int = 100_000
     command_items: int = 10_000
     command_bytes: int = 512 * 2**10
     argument_bytes: int = 128 * 2**10 - 1

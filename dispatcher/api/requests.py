@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from dispatcher.api.backend import NewContainer
-from dispatcher.api.image_reference import image_problem
+from dispatcher.api.container_checks import ContainerChecks, decode_what_can_be
 from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.plain_text import text_problem
-from dispatcher.api.specification import gpus_of, specification
+from dispatcher.api.specification import specification
 from dispatcher.api.wire import ContainerRequest
-from dispatcher.problems import Problems, ProblemsFull, did_you_mean, element, member, quoted
-from dispatcher.validation import decode_checked, parse_json
+from dispatcher.problems import Problems, ProblemsFull, element
+from dispatcher.validation import parse_json
 from drivers.errors import InvalidRequest
-from drivers.interface import DIMENSIONS
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
-_FIRST_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_RESERVED_PREFIX = "LONGSHORE_"
-_NAME_RULE = "use 1 to 63 letters, digits, dots, dashes, underscores or slashes"
-_SMALL_ORDER_BYTES = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +28,24 @@ class Submission:
 
 
 class SubmissionDecoder:
-    """Decodes submissions under given limits, defaults and instance type names; has no state."""
+    """Decodes submissions under given limits, defaults and instance type names; has no state.
+
+    `now` gives seconds since the epoch, or None where nobody knows them.
+    """
 
     def __init__(
-        self, *, limits: ApiLimits, defaults: Defaults, instance_type_names: Collection[str]
+        self,
+        *,
+        limits: ApiLimits,
+        defaults: Defaults,
+        instance_type_names: Collection[str],
+        now: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._limits = limits
         self._defaults = defaults
-        self._type_names = frozenset(instance_type_names)
+        self._checks = ContainerChecks(
+            limits=limits, instance_type_names=instance_type_names, now=now
+        )
 
     def decode(self, body: bytes) -> Submission:
         """Return what a body asks for; raises `InvalidRequest` with the problems of all items.
@@ -63,11 +63,10 @@ class SubmissionDecoder:
             requests = self._requests([(element("", i), item) for i, item in enumerate(value)])
         else:
             requests = self._requests([("", value)])
-        canonical = json.dumps(value, sort_keys=True).encode()
         return Submission(
             items=tuple(self._new_container(request) for request in requests),
             listed=listed,
-            fingerprint=hashlib.sha256(canonical).hexdigest(),
+            fingerprint=fingerprint(value),
         )
 
     def _requests(self, items: list[tuple[str, Any]]) -> list[ContainerRequest]:
@@ -75,128 +74,25 @@ class SubmissionDecoder:
         requests = []
         try:
             for path, item in items:
-                request = self._request(item, path, problems)
+                request = decode_what_can_be(
+                    ContainerRequest, item, path, problems, command=["unknown"]
+                )
                 if request is not None:
-                    self._check(request, path, problems)
+                    self._checks.check_container(request, path, problems)
                     requests.append(request)
+            self._check_after(requests, problems)
         except ProblemsFull:
             raise InvalidRequest(problems.listed()) from None
         if problems:
             raise InvalidRequest(problems.listed())
         return requests
 
-    def _request(self, item: Any, path: str, problems: Problems) -> ContainerRequest | None:
-        try:
-            return decode_checked(ContainerRequest, item, path)
-        except InvalidRequest as error:
-            problems.extend(error.problems)
-            if not isinstance(item, dict):
-                return None
-            return _what_remains(item, [where[len(path) :] for where, _ in error.problems])
-
-    def _check(self, request: ContainerRequest, path: str, problems: Problems) -> None:
-        place = f"{path}." if path else ""
-        before = len(problems)
-        self._check_command(request.command, f"{place}command", problems)
-        self._check_env(request.env, f"{place}env", problems)
-        if len(problems) == before:
-            self._check_order(request, place, problems)
-        if request.image and (wrong := image_problem(request.image)):
-            problems.add(f"{place}image", wrong)
-        _check_text(request.name, f"{place}name", 200, problems)
-        if request.project is not None and not _NAME.fullmatch(request.project):
-            problems.add(f"{place}project", f"is not a name: {_NAME_RULE}")
-        self._check_labels(request.labels, f"{place}labels", problems)
-        constraints = f"{place}constraints"
-        self._check_labels(request.constraints.labels, f"{constraints}.labels", problems)
-        for index, name in enumerate(request.constraints.instance_types[:1000]):
-            if name not in self._type_names:
-                where = element(f"{constraints}.instance_types", index)
-                hint = did_you_mean(name, self._type_names)
-                problems.add(where, f"{quoted(name)} is not an instance type here: {hint}")
-        if len(request.constraints.instance_types) > 1000:
-            problems.add(f"{constraints}.instance_types", "has over 1000 entries: name fewer")
-        self._check_count(request.resources, f"{place}resources", problems)
-        _check_names(request.resources, f"{place}resources", problems)
-        for name in sorted(request.resources.keys() & set(DIMENSIONS)):
-            problems.add(f"{place}resources.{name}", "has a field of its own: use that instead")
-        _check_gpus(request, f"{place}gpus", problems)
-
-    def _check_command(self, command: list[str], path: str, problems: Problems) -> None:
-        limits = self._limits
-        if not command or not command[0]:
-            problems.add(path, "must name a program: give at least one entry that is not empty")
-        if len(command) > limits.command_items:
-            problems.add(path, f"has over {limits.command_items} entries: pass a file instead")
-            return
-        sizes = [_bytes(argument) for argument in command]
-        if sum(sizes) + len(sizes) > limits.command_bytes:
-            problems.add(path, f"is over {limits.command_bytes} bytes in all: pass a file instead")
-        for index, argument in enumerate(command):
-            if "\0" in argument:
-                problems.add(element(path, index), "contains a NUL byte: no program can get one")
-            if sizes[index] > limits.argument_bytes:
-                most = limits.argument_bytes
-                problems.add(
-                    element(path, index), f"is over {most} bytes, more than Linux can pass on"
-                )
-
-    def _check_env(self, env: dict[str, str], path: str, problems: Problems) -> None:
-        limits = self._limits
-        if len(env) > limits.environment_items:
+    def _check_after(self, requests: list[ContainerRequest], problems: Problems) -> None:
+        entries, most = sum(len(each.after) for each in requests), self._limits.after_entries_in_all
+        if entries > most:
             problems.add(
-                path, f"has over {limits.environment_items} variables: pass a file instead"
+                "", f"waits for {entries} things in all: at most {most} are allowed, submit fewer"
             )
-            return
-        total = 0
-        for name, value in env.items():
-            size = _bytes(name) + _bytes(value) + 2
-            total += size
-            if size > limits.argument_bytes:
-                most = limits.argument_bytes - 2
-                problems.add(
-                    member(path, name),
-                    f"name and value are over {most} bytes, more than Linux can pass on",
-                )
-            if "\0" in value:
-                problems.add(member(path, name), "contains a NUL byte: no program can get one")
-            if not _VARIABLE.fullmatch(name):
-                problems.add(
-                    member(path, name),
-                    "is not a variable's name: use letters, digits and underscores, no digit first",
-                )
-            elif name.startswith(_RESERVED_PREFIX):
-                problems.add(
-                    member(path, name), f"is reserved: {_RESERVED_PREFIX}* is set by the server"
-                )
-        if total > limits.environment_bytes:
-            most = limits.environment_bytes
-            problems.add(path, f"is {total} bytes, at most {most} are allowed: pass a file instead")
-
-    def _check_order(self, request: ContainerRequest, place: str, problems: Problems) -> None:
-        """Refuse what the line to the runner cannot hold once it is escaped."""
-        env, command = request.env, request.command
-        characters = sum(map(len, command)) + sum(map(len, env)) + sum(map(len, env.values()))
-        if characters < _SMALL_ORDER_BYTES and len(command) + len(env) < 1000:
-            return
-        command_bytes, env_bytes = len(json.dumps(command)), len(json.dumps(env))
-        if command_bytes + env_bytes > self._limits.order_bytes:
-            larger = "env" if env_bytes >= command_bytes else "command"
-            problems.add(
-                f"{place}{larger}",
-                f"command and env are {command_bytes + env_bytes} bytes as JSON, at most"
-                f" {self._limits.order_bytes} are allowed: pass a file instead",
-            )
-
-    def _check_labels(self, labels: dict[str, str], path: str, problems: Problems) -> None:
-        self._check_count(labels, path, problems)
-        _check_names(labels, path, problems)
-        for key, value in labels.items():
-            _check_text(value, member(path, key), 255, problems)
-
-    def _check_count(self, entries: Collection[str], path: str, problems: Problems) -> None:
-        if len(entries) > self._limits.labels:
-            problems.add(path, f"has over {self._limits.labels} entries: use fewer")
 
     def _new_container(self, request: ContainerRequest) -> NewContainer:
         defaults = self._defaults
@@ -207,39 +103,6 @@ class SubmissionDecoder:
         )
 
 
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def _check_text(text: str, path: str, length: int, problems: Problems) -> None:
-    if len(text) > length:
-        problems.add(path, f"must have at most {length} characters, not {len(text)}")
-    if wrong := text_problem(text):
-        problems.add(path, wrong)
-
-
-def _check_names(names: Iterable[str], path: str, problems: Problems) -> None:
-    for name in names:
-        if not _NAME.fullmatch(name):
-            problems.add(member(path, name), f"is not a name: {_NAME_RULE}")
-
-
-def _check_gpus(request: ContainerRequest, path: str, problems: Problems) -> None:
-    wanted = gpus_of(request)
-    if wanted.model and not _NAME.fullmatch(wanted.model):
-        problems.add(f"{path}.model", f"is not a name: {_NAME_RULE}")
-    if not wanted.count and (wanted.model or wanted.memory):
-        problems.add(
-            f"{path}.count", "is 0, but a model or memory is named: ask for at least 1, or for none"
-        )
-
-
-def _what_remains(item: dict[str, Any], wrong: list[str]) -> ContainerRequest | None:
-    """Return the request without what is known to be wrong, so that the rest is checked too."""
-    bad = {match.group() for where in wrong if (match := _FIRST_KEY.match(where.lstrip(".")))}
-    rest = {key: value for key, value in item.items() if key not in bad}
-    rest.setdefault("command", ["unknown"])
-    try:
-        return decode_checked(ContainerRequest, rest)
-    except InvalidRequest:
-        return None
+def fingerprint(value: Any) -> str:
+    """Return what tells one body from another that means something else."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

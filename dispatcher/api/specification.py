@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from dispatcher.api.dependency_requests import dependencies
 from dispatcher.api.limits import Defaults
-from dispatcher.api.wire import ContainerRequest, GpusRequest, RetriesRequest
+from dispatcher.api.moment_text import parse_moment
+from dispatcher.api.wire import GpusRequest, RetriesRequest, RunRequest
 from dispatcher.model import Constraints, ContainerSpec, Retries
 from drivers.interface import Resources
 
@@ -13,7 +15,7 @@ _NO_RETRIES = RetriesRequest()
 _NEVER = Retries()
 
 
-def specification(request: ContainerRequest, defaults: Defaults) -> ContainerSpec:
+def specification(request: RunRequest, defaults: Defaults) -> ContainerSpec:
     """Return what a request asks for, with the defaults of the configuration filled in.
 
     Of what it does not name, those dimensions are noted for which some instance type has a default
@@ -37,10 +39,14 @@ def specification(request: ContainerRequest, defaults: Defaults) -> ContainerSpe
         retries=_retries(request.retries),
         unnamed=tuple(sorted(set(defaults.type_dimensions) - _named(request))),
         supervisor=request.supervisor,
+        after=dependencies(request.after),
+        not_before=None if request.not_before is None else parse_moment(request.not_before),
+        time_limit_s=request.time_limit_s,
+        grace_period_s=request.grace_period_s,
     )
 
 
-def gpus_of(request: ContainerRequest) -> GpusRequest:
+def gpus_of(request: RunRequest) -> GpusRequest:
     """Return the GPUs that a request asks for, none where it names none."""
     match request.gpus:
         case None:
@@ -51,7 +57,7 @@ def gpus_of(request: ContainerRequest) -> GpusRequest:
             return GpusRequest(count=request.gpus)
 
 
-def _named(request: ContainerRequest) -> set[str]:
+def _named(request: RunRequest) -> set[str]:
     dimensions = {
         "cpus": request.cpus,
         "memory": request.memory,
@@ -63,7 +69,7 @@ def _named(request: ContainerRequest) -> set[str]:
     }
 
 
-def _constraints(request: ContainerRequest) -> Constraints:
+def _constraints(request: RunRequest) -> Constraints:
     wanted, gpus = request.constraints, gpus_of(request)
     ceiling = wanted.max_price_per_hour
     return Constraints(

@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from dispatcher.model import PRIORITY_MAX, Preemptible
+from dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
 from dispatcher.validation import CpuMillis, Price, Size
-from pool.model import IdleBehavior
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
@@ -19,6 +18,12 @@ ExitCode = Annotated[int, msgspec.Meta(ge=1, le=255)]
 
 RETRIES_MAX = 100
 RETRY_DELAY_MAX_S = 86_400
+TIME_LIMIT_MAX_S = 10 * 365 * 86_400
+GRACE_PERIOD_MAX_S = 86_400
+
+TimeLimit = Annotated[float, msgspec.Meta(ge=1, le=TIME_LIMIT_MAX_S)]
+GracePeriod = Annotated[float, msgspec.Meta(ge=0, le=GRACE_PERIOD_MAX_S)]
+Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +57,7 @@ class RetryOn(Enum):
     OUT_OF_MEMORY = "out_of_memory"
     ENGINE_FAILURE = "engine_failure"
     START_REFUSED = "start_refused"
+    TIME_LIMIT = "time_limit"
 
 
 class RetriesRequest(Request, frozen=True, kw_only=True):
@@ -70,19 +76,21 @@ class RetriesRequest(Request, frozen=True, kw_only=True):
     lost: bool = True
 
 
-class ContainerRequest(Request, frozen=True, kw_only=True):
-    """One container to run; what is left out gets the server's default."""
+class DependencyRequest(Request, frozen=True, kw_only=True):
+    """What is waited for: a container, a job or one task of it, and which end of it counts.
 
-    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset(
-        {
-            "time_limit_s",
-            "grace_period_s",
-            "not_before",
-            "after",
-            "inputs",
-            "outputs",
-        }
-    )
+    With `each`, an array's element waits for the element of its own index only.
+    """
+
+    of: str
+    on: DependencyOn = DependencyOn.SUCCESS
+    each: bool = False
+
+
+class RunRequest(Request, frozen=True, kw_only=True):
+    """What is to run, alone or as a task of a job; what is left out gets the server's default."""
+
+    fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
 
     command: list[str]
     name: str = ""
@@ -93,12 +101,21 @@ class ContainerRequest(Request, frozen=True, kw_only=True):
     disk: Size | None = None
     gpus: Gpus | GpusRequest | None = None
     resources: dict[str, Amount] = {}
-    priority: Priority | None = None
-    project: str | None = None
     labels: dict[str, str] = {}
     constraints: ConstraintsRequest = ConstraintsRequest()
     supervisor: bool = False
     retries: RetriesRequest = RetriesRequest()
+    after: list[str | DependencyRequest] = []
+    not_before: Moment | None = None
+    time_limit_s: TimeLimit | None = None
+    grace_period_s: GracePeriod | None = None
+
+
+class ContainerRequest(RunRequest, frozen=True, kw_only=True):
+    """One container to run."""
+
+    priority: Priority | None = None
+    project: str | None = None
 
 
 class PriorityRequest(Request, frozen=True, kw_only=True):
@@ -107,20 +124,8 @@ class PriorityRequest(Request, frozen=True, kw_only=True):
     priority: Priority
 
 
-class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
-    """An instance's new idle behavior."""
-
-    idle_behavior: IdleBehavior
-
-
 class CancelRequest(Request, frozen=True, kw_only=True):
     """A cancellation; it says nothing yet."""
-
-
-class KillRequest(Request, frozen=True, kw_only=True):
-    """Why an instance is to be destroyed."""
-
-    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
 class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +177,14 @@ class GpusAnswer(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     memory: int
     model: str
+
+
+class DependencyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What is waited for, and which end of it counts."""
+
+    of: str
+    on: str
+    each: bool
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,8 +245,13 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     constraints: ConstraintsAnswer
     supervisor: bool
     retries: RetriesAnswer
+    after: tuple[DependencyAnswer, ...]
+    not_before: str | None
+    time_limit_s: float | None
+    grace_period_s: float | None
     user: str
     job: str | None
+    task: str | None
     array_index: int | None
     state: str
     exit_code: int | None
@@ -256,67 +274,6 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
     """Containers; `next_cursor` is null on the last page."""
 
     items: list[ContainerAnswer]
-    next_cursor: str | None = None
-
-
-class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance as admins see it; a time is null when it never happened.
-
-    `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
-    """
-
-    id: str
-    address: str
-    state: str
-    idle_behavior: str
-    instance_type: str
-    provider_type: str
-    price_usd_per_hour: Decimal
-    running: tuple[str, ...]
-    last_container: str
-    created_at: str | None
-    last_busy_at: str | None
-    last_contact_at: str | None
-    broken: str
-    last_error: str
-    taken_back_at: str | None
-
-
-class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances, sorted by id."""
-
-    items: list[InstanceAnswer]
-    next_cursor: str | None = None
-
-
-class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance that is, or one launch that may be, billed and not wanted.
-
-    `instance` is null for a launch whose instance is not known, `launch` (its token) for an
-    instance; the price is null where nobody knows it.
-    """
-
-    instance: str | None
-    launch: str | None
-    instance_type: str
-    price_usd_per_hour: Decimal | None
-    kind: str
-    since: str | None
-    cost_usd: Decimal
-    why: str
-    remedy: str
-
-
-class LeakList(msgspec.Struct, frozen=True, kw_only=True):
-    """All leaks: instances by id, then launches by token.
-
-    Without a current listing (`complete` is false) there may be others; `listed_at` is when the
-    last complete one began, null for never.
-    """
-
-    items: list[LeakAnswer]
-    listed_at: str | None
-    complete: bool
     next_cursor: str | None = None
 
 

@@ -65,7 +65,7 @@ def test_everything_that_is_wrong_is_named_at_once(server: DispatcherProcess) ->
             "env": {"1BAD": "x", "OK": 5},
             "constraints": {"instance_types": ["smal"], "preemptible": "maybe"},
             "comand": ["typo"],
-            "time_limit_s": 5,
+            "inputs": [],
         },
     )
     assert problems.keys() >= {
@@ -75,11 +75,11 @@ def test_everything_that_is_wrong_is_named_at_once(server: DispatcherProcess) ->
         "priority",
         "env.OK",
         "comand",
-        "time_limit_s",
+        "inputs",
         "constraints.preemptible",
     }
     assert "command" in problems["comand"], "the nearest known key is named"
-    assert "not supported" in problems["time_limit_s"]
+    assert "not supported" in problems["inputs"]
 
 
 def test_a_list_is_all_or_nothing(server: DispatcherProcess) -> None:

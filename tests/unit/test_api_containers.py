@@ -41,8 +41,13 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         },
         "supervisor": False,
         "retries": {"max": 0, "on": ["failed"], "exit_codes": [], "delay_s": 15.0, "lost": True},
+        "after": [],
+        "not_before": None,
+        "time_limit_s": None,
+        "grace_period_s": None,
         "user": "anonymous",
         "job": None,
+        "task": None,
         "array_index": None,
         "state": "queued",
         "exit_code": None,
@@ -74,7 +79,24 @@ async def test_a_full_container_comes_back_as_it_was_meant(client: Client) -> No
         "on": ["exit_code", "out_of_memory"],
         "exit_codes": [3, 75],
     }
+    asked["not_before"] = "2023-11-14T22:13:20.500Z"
     assert {key: answer[key] for key in asked} == asked
+
+
+async def test_what_a_container_waits_for_comes_back_in_full(client: Client) -> None:
+    after = ["c-1", {"of": "j-2", "on": "end"}, {"of": "j-2/align.v2", "on": "success"}]
+    status, answer = await client.post("/v1/containers", {**MINIMAL, "after": after})
+    assert status == 201
+    assert answer["after"] == [
+        {"of": "c-1", "on": "success", "each": False},
+        {"of": "j-2", "on": "end", "each": False},
+        {"of": "j-2/align.v2", "on": "success", "each": False},
+    ]
+
+
+async def test_a_moment_that_has_passed_is_nothing_to_wait_for(client: Client) -> None:
+    value = {**MINIMAL, "not_before": "1969-07-20T20:17:40Z"}
+    assert (await client.post("/v1/containers", value))[0] == 201
 
 
 async def test_the_life_of_a_container_shows(client: Client) -> None:

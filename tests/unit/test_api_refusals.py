@@ -20,14 +20,8 @@ async def client() -> AsyncIterator[Client]:
         yield client
 
 
-LATER = (
-    "time_limit_s",
-    "grace_period_s",
-    "not_before",
-    "after",
-    "inputs",
-    "outputs",
-)
+LATER = ("inputs", "outputs")
+FAR = "2024-11-15T22:13:21Z"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +108,32 @@ LATER = (
         ({"retries": {"delay_s": 86_401}}, "retries.delay_s", "at most 86400"),
         ({"retries": {"tries": 1}}, "retries.tries", "is not known"),
         ({"supervisor": 1}, "supervisor", "true or false"),
+        ({"time_limit_s": 0.5}, "time_limit_s", "at least 1 and at most 315360000, not 0.5"),
+        ({"time_limit_s": 10**9}, "time_limit_s", "at most 315360000"),
+        ({"time_limit_s": "1h"}, "time_limit_s", "must be a number, not text"),
+        ({"grace_period_s": -1}, "grace_period_s", "at least 0 and at most 86400, not -1"),
+        ({"grace_period_s": 86_401}, "grace_period_s", "at most 86400"),
+        ({"not_before": 1e9}, "not_before", "must be text"),
+        ({"not_before": "tomorrow"}, "not_before", '"tomorrow" is not a moment: write it like'),
+        ({"not_before": "2024-01-01"}, "not_before", "is not a moment"),
+        ({"not_before": "2024-W01-1T00:00:00Z"}, "not_before", "is not a moment"),
+        ({"not_before": "2024-01-01T18:00:00"}, "not_before", "no time zone: add Z for UTC"),
+        ({"not_before": "2024-02-30T18:00:00Z"}, "not_before", "not in the calendar"),
+        ({"not_before": "2024-01-01T18:00:00+25:00"}, "not_before", "not in the calendar"),
+        ({"not_before": FAR}, "not_before", f'"{FAR}" is over a year ahead: submit it later'),
+        ({"after": "c-1"}, "after", "must be a list, not text"),
+        ({"after": [7]}, "after[0]", "must be text or an object, not 7"),
+        ({"after": [{"on": "end"}]}, "after[0].of", "is missing"),
+        ({"after": [{"of": "c-1", "on": "ends"}]}, "after[0].on", '"success", "end", not "ends"'),
+        ({"after": [{"of": "c-1", "eech": 1}]}, "after[0].eech", 'did you mean "each"?'),
+        ({"after": ["align"]}, "after[0]", '"align" is not an id: name a container (c-...)'),
+        ({"after": ["c-1", {"of": "c-/x"}]}, "after[1].of", '"c-/x" is not an id'),
+        ({"after": ["c-1/x"]}, "after[0]", '"c-1/x" is not an id'),
+        ({"after": ["j-1/"]}, "after[0]", '"j-1/" is not an id'),
+        ({"after": ["j-1/a b"]}, "after[0]", '"j-1/a b" is not an id'),
+        ({"after": ["c-1", "c-2", "c-1"]}, "after[2]", "is named in after[0] already: keep one"),
+        ({"after": [{"of": "j-1/a", "each": True}]}, "after[0].each", "a container is none"),
+        ({"after": [f"c-{n}" for n in range(10_001)]}, "after", "10001 entries: wait for at most"),
         ({"id": "c-1"}, "id", "is not known"),
     ],
 )
@@ -125,6 +145,27 @@ async def test_a_wrong_field_is_named(
     found = {error["path"]: error["message"] for error in answer["errors"]}
     assert said in found[path]
     assert client.backend.submissions == 0
+
+
+async def test_the_moment_a_year_ahead_is_near_enough(client: Client) -> None:
+    value = {**MINIMAL, "not_before": "2024-11-14T22:13:20Z"}
+    assert (await client.post("/v1/containers", value))[0] == 201
+
+
+async def test_what_a_list_waits_for_is_bounded_in_all() -> None:
+    async with connected(limits=ApiLimits(after_entries_in_all=5)) as client:
+        three, two = ({**MINIMAL, "after": [f"c-{n}" for n in range(count)]} for count in (3, 2))
+        assert (await client.post("/v1/containers", [three, two]))[0] == 201
+        status, answer = await client.post("/v1/containers", [three, three])
+    assert (status, answer["errors"]) == (
+        400,
+        [
+            {
+                "path": "",
+                "message": "waits for 6 things in all: at most 5 are allowed, submit fewer",
+            }
+        ],
+    )
 
 
 async def test_problems_of_shape_and_meaning_come_together(client: Client) -> None:

@@ -164,6 +164,9 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/containers/{id}/cancel",
         "/v1/containers/{id}/explain",
         "/v1/containers/{id}/logs",
+        "/v1/jobs",
+        "/v1/jobs/{id}",
+        "/v1/jobs/{id}/cancel",
         "/v1/instances",
         "/v1/instances/{id}",
         "/v1/instances/{id}/idle-behavior",
@@ -175,7 +178,11 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/metrics",
     }
     schemas = document["components"]["schemas"]
-    assert set(schemas["ContainerRequest"]["properties"]) == set(FULL)
+    assert set(schemas["ContainerRequest"]["properties"]) == {*FULL, "after"}
+    ours = {"name", "type", "priority", "project", "labels", "tasks"}
+    assert set(schemas["JobRequest"]["properties"]) == ours
+    of_the_job = {"priority", "project"}
+    assert set(schemas["TaskRequest"]["properties"]) == {*FULL, "after", "array"} - of_the_job
     references = {
         part.split('"')[0] for part in json.dumps(document).split('"#/components/schemas/')[1:]
     }

@@ -1,0 +1,84 @@
+"""The JSON of instances: what admins may ask of them, and what is answered."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+import msgspec
+
+from dispatcher.api.wire import Request
+from pool.model import IdleBehavior
+
+
+class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
+    """An instance's new idle behavior."""
+
+    idle_behavior: IdleBehavior
+
+
+class KillRequest(Request, frozen=True, kw_only=True):
+    """Why an instance is to be destroyed."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance as admins see it; a time is null when it never happened.
+
+    `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
+    """
+
+    id: str
+    address: str
+    state: str
+    idle_behavior: str
+    instance_type: str
+    provider_type: str
+    price_usd_per_hour: Decimal
+    running: tuple[str, ...]
+    last_container: str
+    created_at: str | None
+    last_busy_at: str | None
+    last_contact_at: str | None
+    broken: str
+    last_error: str
+    taken_back_at: str | None
+
+
+class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances, sorted by id."""
+
+    items: list[InstanceAnswer]
+    next_cursor: str | None = None
+
+
+class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance that is, or one launch that may be, billed and not wanted.
+
+    `instance` is null for a launch whose instance is not known, `launch` (its token) for an
+    instance; the price is null where nobody knows it.
+    """
+
+    instance: str | None
+    launch: str | None
+    instance_type: str
+    price_usd_per_hour: Decimal | None
+    kind: str
+    since: str | None
+    cost_usd: Decimal
+    why: str
+    remedy: str
+
+
+class LeakList(msgspec.Struct, frozen=True, kw_only=True):
+    """All leaks: instances by id, then launches by token.
+
+    Without a current listing (`complete` is false) there may be others; `listed_at` is when the
+    last complete one began, null for never.
+    """
+
+    items: list[LeakAnswer]
+    listed_at: str | None
+    complete: bool
+    next_cursor: str | None = None

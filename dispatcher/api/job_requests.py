@@ -1,0 +1,154 @@
+"""From the body of a job's submission to a validated job; all problems of all tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dispatcher.api.backend import NewJob
+from dispatcher.api.container_checks import (
+    ContainerChecks,
+    check_project,
+    check_text,
+    decode_what_can_be,
+)
+from dispatcher.api.job_tasks import GivenTask, check_tasks
+from dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
+from dispatcher.api.limits import ApiLimits, Defaults
+from dispatcher.api.requests import fingerprint
+from dispatcher.api.specification import specification
+from dispatcher.job_model import JobTask, JobType
+from dispatcher.problems import Problems, ProblemsFull, described, element, listing, member
+from dispatcher.validation import parse_json
+from drivers.errors import InvalidRequest
+
+TYPES_OF_LATER_VERSIONS = ("system", "sysbatch", "elastic")
+_OF_THE_JOB = ("priority", "project")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmission:
+    """A validated body; `fingerprint` tells what it meant."""
+
+    job: NewJob
+    fingerprint: str
+
+
+class JobDecoder:
+    """Decodes jobs under given limits, defaults and instance type names; has no state.
+
+    `now` gives seconds since the epoch, or None where nobody knows them.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: ApiLimits,
+        defaults: Defaults,
+        instance_type_names: Collection[str],
+        now: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._limits = limits
+        self._defaults = defaults
+        self._checks = ContainerChecks(
+            limits=limits, instance_type_names=instance_type_names, now=now
+        )
+
+    def decode(self, body: bytes) -> JobSubmission:
+        """Return what a body asks for; raises `InvalidRequest`. May be called in any thread."""
+        value = parse_json(body)
+        return JobSubmission(job=self.job(value), fingerprint=fingerprint(value))
+
+    def job(self, value: Any) -> NewJob:
+        """Return the job that `value`, as a parser of JSON gave it, asks for.
+
+        Raises `InvalidRequest` with the problems of the whole. May be called in any thread.
+        """
+        problems = Problems()
+        try:
+            head = self._head(value, problems)
+            given = self._tasks(value.get("tasks") if isinstance(value, dict) else None, problems)
+            check_tasks(given, self._limits, problems)
+        except ProblemsFull:
+            raise InvalidRequest(problems.listed()) from None
+        if problems or head is None:
+            raise InvalidRequest(problems.listed())
+        return self._new_job(head, [each.request for each in given if each.request is not None])
+
+    def _head(self, value: Any, problems: Problems) -> JobRequest | None:
+        """Return all but the tasks, which are looked at one by one."""
+        if isinstance(value, dict):
+            value = dict(value)
+            if value.get("type") in TYPES_OF_LATER_VERSIONS:
+                known = listing(each.value for each in JobType)
+                problems.add("type", f"is not in this version: leave it out, or say {known}")
+                del value["type"]
+            if isinstance(value.get("tasks"), list):
+                value["tasks"] = []
+        head = decode_what_can_be(JobRequest, value, "", problems, tasks=[])
+        if head is not None:
+            check_text(head.name, "name", problems)
+            check_project(head.project, "project", problems)
+            self._checks.check_labels(head.labels, "labels", problems)
+        return head
+
+    def _tasks(self, items: Any, problems: Problems) -> list[GivenTask]:
+        if not isinstance(items, list):
+            return []
+        most = self._limits.job_tasks
+        if not 1 <= len(items) <= most:
+            what = f"has {len(items)} entries: a job has 1 to {most} tasks"
+            problems.add("tasks", f"{what}; many that are alike are one, with an array")
+            return []
+        return [self._task(index, item, problems) for index, item in enumerate(items)]
+
+    def _task(self, index: int, item: Any, problems: Problems) -> GivenTask:
+        path = element("tasks", index)
+        if not isinstance(item, dict):
+            problems.add(path, f"must be an object, not {described(item)}")
+            return GivenTask(path=path, name=None, request=None, array_known=False)
+        mistaken = [key for key in _OF_THE_JOB if key in item]
+        for key in mistaken:
+            problems.add(member(path, key), "is the whole job's: say it beside tasks, once")
+        rest = {key: child for key, child in item.items() if key not in mistaken}
+        request = decode_what_can_be(TaskRequest, rest, path, problems, command=["unknown"])
+        name, array = rest.get("name", ""), rest.get("array")
+        if request is not None:
+            self._checks.check(request, path, problems)
+        return GivenTask(
+            path=path,
+            name=name if isinstance(name, str) else None,
+            request=request,
+            array_known=request is not None and (request.array is None) == (array is None),
+        )
+
+    def _new_job(self, head: JobRequest, tasks: Sequence[TaskRequest]) -> NewJob:
+        defaults = self._defaults
+        return NewJob(
+            name=head.name,
+            type=head.type,
+            priority=defaults.priority if head.priority is None else head.priority,
+            project=defaults.project if head.project is None else head.project,
+            labels=tuple(sorted(head.labels.items())),
+            tasks=tuple(_job_task(task, head.name, defaults) for task in tasks),
+        )
+
+
+def _job_task(request: TaskRequest, job_name: str, defaults: Defaults) -> JobTask:
+    spec = specification(request, defaults)
+    match request.array:
+        case None:
+            size, most = 1, None
+        case ArrayRequest():
+            size, most = request.array.size, request.array.max_running
+        case _:
+            size, most = request.array, None
+    return JobTask(
+        name=request.name,
+        # The containers of a task without a name are called as their job.
+        spec=spec if spec.name else replace(spec, name=job_name),
+        size=size,
+        is_array=request.array is not None,
+        max_running=most,
+    )

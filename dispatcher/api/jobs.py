@@ -1,0 +1,112 @@
+"""The routes of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from aiohttp import web
+
+from dispatcher.api.answers import how_many_fit, json_response
+from dispatcher.api.backend import Backend
+from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from dispatcher.api.containers import ANONYMOUS
+from dispatcher.api.job_answers import job_answer, job_bytes
+from dispatcher.api.job_requests import JobDecoder
+from dispatcher.api.job_wire import JobChangeRequest, JobList
+from dispatcher.api.limits import ApiLimits
+from dispatcher.api.path_ids import path_id
+from dispatcher.api.wire import CancelRequest
+from dispatcher.job_model import Job, JobState
+from dispatcher.queries import JobFilter, JobPage
+from drivers.errors import InvalidRequest
+
+JOB_LIST_PARAMETERS = ("state", "user", "project", "name", "limit", "cursor")
+_PAGE_DEFAULT = 100
+_MANY_TASKS = 200
+_STATES = {state.value: state for state in JobState}
+
+
+class JobRoutes:
+    """Answers for `/v1/jobs` and below."""
+
+    def __init__(
+        self, backend: Backend, *, bodies: Bodies, decoder: JobDecoder, limits: ApiLimits
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._decoder = decoder
+        self._limits = limits
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Take a job with all of its containers, or nothing of it."""
+        key = idempotency_key(request)
+        submission = await self._bodies.decoded(request, self._decoder.decode)
+        made = await self._backend.submit_job(
+            submission.job,
+            user=ANONYMOUS,
+            idempotency_key=key,
+            fingerprint=submission.fingerprint,
+        )
+        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of jobs, newest first, without their tasks."""
+        query = Query(request, JOB_LIST_PARAMETERS)
+        which = JobFilter(
+            states=tuple(_STATES[word] for word in query.choices("state", _STATES)),
+            user=query.text("user"),
+            project=query.text("project"),
+            name=query.text("name"),
+        )
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+
+        def build() -> web.Response:
+            items = [job_answer(one, with_tasks=False) for one in page.items]
+            return json_response(JobList(items=items, next_cursor=page.next_cursor))
+
+        many = sum(len(one.tallies) for one in page.items) > _MANY_TASKS
+        return await asyncio.to_thread(build) if many else build()
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one job with its tasks."""
+        return await _answer(await self._backend.job(path_id(request, "job")))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Change a job's priority, hold it, or release it."""
+        job_id = path_id(request, "job")
+        wanted = await self._bodies.decoded(request, partial(decode_one, JobChangeRequest))
+        changed: Job | None = None
+        # Nothing may start in between that shall not: held first, or released last.
+        if wanted.held:
+            changed = await self._backend.hold_job(job_id, held=True)
+        if wanted.priority is not None:
+            changed = await self._backend.set_job_priority(job_id, wanted.priority)
+        if wanted.held is False:
+            changed = await self._backend.hold_job(job_id, held=False)
+        if changed is None:
+            raise InvalidRequest([("", "changes nothing: give priority, held, or both")])
+        return await _answer(changed)
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Ask for all of a job to be cancelled."""
+        job_id = path_id(request, "job")
+        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
+        return await _answer(await self._backend.cancel_job(job_id), status=202)
+
+    async def _page(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        page = await self._backend.jobs(which, cursor=cursor, limit=limit)
+        fitting = how_many_fit(map(job_bytes, page.items), self._limits.page_bytes)
+        if fitting < len(page.items):
+            page = await self._backend.jobs(which, cursor=cursor, limit=fitting)
+        return page
+
+
+async def _answer(
+    job: Job, *, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    def build() -> web.Response:
+        return json_response(job_answer(job, with_tasks=True), status=status, headers=headers)
+
+    return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)
