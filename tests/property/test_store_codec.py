@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.job_model import Job, JobState, JobTask, Tally
 from dispatcher.messages import (
     InsertContainers,
+    InsertJob,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
+    SaveJob,
     SaveLaunch,
 )
 from dispatcher.model import (
@@ -26,6 +29,8 @@ from dispatcher.model import (
     Container,
     ContainerSpec,
     ContainerState,
+    Dependency,
+    DependencyOn,
     InstanceRecord,
     Preemptible,
     Reason,
@@ -34,7 +39,7 @@ from dispatcher.model import (
 from dispatcher.store.store import Store
 from drivers.interface import Resources
 from pool.model import Launch, Payer
-from tests.store_values import url_in
+from tests.store_values import containers_of, url_in
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 amounts = st.integers(0, 2**60)
@@ -85,6 +90,13 @@ specs = st.builds(
     ),
     unnamed=st.lists(texts, max_size=3).map(tuple),
     supervisor=st.booleans(),
+    after=st.lists(
+        st.builds(Dependency, of=texts, on=st.sampled_from(DependencyOn), each=st.booleans()),
+        max_size=3,
+    ).map(tuple),
+    not_before=maybe_times,
+    time_limit_s=maybe_times,
+    grace_period_s=maybe_times,
 )
 containers = st.builds(
     Container,
@@ -134,6 +146,44 @@ instances = st.builds(
     gone_at=maybe_times,
     gone_reason=texts,
 )
+tasks = st.builds(
+    JobTask,
+    name=texts,
+    spec=specs,
+    size=st.integers(1, 3),
+    is_array=st.booleans(),
+    max_running=st.none() | st.integers(1, 100_000),
+)
+counts = st.integers(0, 100_000)
+tallies = st.builds(
+    Tally,
+    queued=counts,
+    locked=counts,
+    running=counts,
+    succeeded=counts,
+    failed=counts,
+    cancelled=counts,
+)
+jobs = st.builds(
+    Job,
+    id=st.just(""),
+    sequence=st.just(0),
+    name=texts,
+    user=texts,
+    project=texts,
+    priority=st.integers(0, 1000),
+    created_at=times,
+    tasks=st.lists(tasks, min_size=1, max_size=3, unique_by=lambda t: t.name).map(tuple),
+    tallies=st.lists(tallies, min_size=3, max_size=3).map(tuple),
+    labels=pairs(texts),
+    state=st.sampled_from(JobState),
+    started_at=maybe_times,
+    finished_at=maybe_times,
+    exit_code=exit_codes,
+    reason=reasons,
+    cancel_requested=st.booleans(),
+    held=st.booleans(),
+)
 payers = st.builds(Payer, project=st.none() | texts, user=st.none() | texts)
 launches = st.builds(
     Launch, token=texts, type_name=texts, secret=texts, created_at=times, payer=payers
@@ -174,6 +224,31 @@ def test_containers_and_attempts(
         [SaveContainer(container=progress), *(SaveAttempt(attempt=each) for each in numbered)]
     ).result(30)
     assert shown(store.container(first.id)) == shown(replace(progress, attempts=numbered))
+
+
+@settings(max_examples=60)
+@given(first=jobs, later=jobs)
+def test_jobs_and_their_containers(store: Store, first: Job, later: Job) -> None:
+    sequence = store.next_job_sequence()
+    number = len(first.tasks)
+    first = replace(first, id=f"j-{sequence}", sequence=sequence, tallies=first.tallies[:number])
+    numbers = store.next_sequences(sum(task.size for task in first.tasks))
+    containers = containers_of(first, numbers[0])
+    store.write([InsertJob(job=first, containers=containers, user="ann")]).result(30)
+    assert shown(store.job(first.id)) == shown(first)
+    for container in containers:
+        assert shown(store.container(container.id)) == shown(container)
+    progress = replace(
+        first,
+        state=later.state,
+        started_at=later.started_at,
+        finished_at=later.finished_at,
+        exit_code=later.exit_code,
+        reason=later.reason,
+        tallies=later.tallies[:number],
+    )
+    store.write([SaveJob(job=progress)]).result(30)
+    assert shown(store.job(first.id)) == shown(progress)
 
 
 @settings(max_examples=60)

@@ -21,7 +21,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from dispatcher.messages import InsertContainers, SaveContainer
-from dispatcher.model import ContainerState
+from dispatcher.model import ContainerState, Dependency
 from dispatcher.queries import ContainerFilter
 from dispatcher.store import schema, sqlite
 from dispatcher.store.errors import (
@@ -35,7 +35,7 @@ from dispatcher.store.errors import (
 from dispatcher.store.store import Store
 from dispatcher.store.tables import metadata
 from tests.small_disk import fill, small_disk
-from tests.store_values import container, insert, url_in
+from tests.store_values import SPEC, container, insert, insert_job, job, task, url_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -312,6 +312,45 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     store = Store.open(url_in(tmp_path))
     (instance,) = store.recover().instances
     assert (instance.id, instance.host_key, instance.behavior) == ("i-1", "k", "")
+    store.close()
+
+
+def test_containers_of_the_fourth_schema_are_of_no_job(tmp_path: Path) -> None:
+    spec = (
+        '{"name":"old","image":"busybox","command":["true"],"env":[],"resources":{"cpu_millis":1000,'
+        '"memory_bytes":1,"disk_bytes":0,"gpus":0,"custom":[]},"constraints":{"labels":[],'
+        '"gpu_model":"","gpu_memory_bytes":0,"instance_types":[],"preemptible":"allowed",'
+        '"max_price_usd_per_hour":null},"labels":[],"retry_lost":true,"retries":{"most":2,'
+        '"on":["failed"],"exit_codes":[],"delay_s":15.0},"unnamed":[],"supervisor":false}'
+    )
+    engine = sqlite.writing_engine(tmp_path / "longshore.db")
+    with engine.begin() as connection:
+        command.upgrade(schema.config_for(connection), "0004")
+        for number, state in (1, "queued"), (2, "succeeded"):
+            connection.exec_driver_sql(
+                "INSERT INTO containers VALUES (?, ?, 'old', 'ann', 'apollo', 500, 1.5, ?, NULL,"
+                " NULL, NULL, NULL, NULL, 0, '0', ?)",
+                (f"c-{number}", number, state, spec.encode()),
+            )
+        connection.exec_driver_sql(
+            "INSERT INTO attempts VALUES ('a-1', 'c-2', 2, 1, 'i-1', 'small', '0.1', 2.5, NULL,"
+            " NULL, 'succeeded', 0, NULL, NULL, 0, 0, 1, NULL, NULL)"
+        )
+    engine.dispose()
+    store = Store.open(url_in(tmp_path))
+    (waiting,) = store.recover().containers
+    done = store.container("c-2")
+    assert done is not None
+    for old in (waiting, done):
+        assert (old.job_id, old.task, old.array_index) == ("", "", None)
+        assert (old.spec.name, old.spec.retries.most) == ("old", 2)
+        assert (old.spec.after, old.spec.not_before, old.spec.time_limit_s) == ((), None, None)
+    assert [tried.id for tried in done.attempts] == ["a-1"]
+    assert (store.recover().jobs, store.recover().ended) == ((), {})
+    assert store.next_job_sequence() == 1
+    waits = replace(SPEC, after=(Dependency(of="c-1"), Dependency(of="c-2")))
+    insert_job(store, job(1, task("", 2, spec=waits)), 3)
+    assert store.recover().ended == {"c-2": True}
     store.close()
 
 
