@@ -148,6 +148,7 @@ class Engine:
         self.workflow.restore(recovered.containers, recovered.ended)
         for container in recovered.containers:
             self._restore_container(container)
+        self.placing.evictions.restore()
         for attempt in recovered.unreleased:
             self.ledger.unreleased[attempt.id] = attempt
             self._expect(attempt, Resources(), AttemptPhase.ENDED, None)

@@ -240,13 +240,14 @@ class Ledger:
             attempt,
         )
 
-    def ending(self, container_id: str, outcome: AttemptOutcome) -> str:
+    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: str = "") -> str:
         """Note what the outcome of a container's open attempt will be; return the attempt's id.
 
+        `by` is the container that it makes way for, "" for none.
         It is journalled, so that a restart judges the exit as this process would have.
         """
         container = self.containers[container_id]
-        attempt = replace(container.attempts[-1], ending=outcome)
+        attempt = replace(container.attempts[-1], ending=outcome, ending_for=by)
         self.time_limits.discard(attempt.id)
         attempts = (*container.attempts[:-1], attempt)
         self.containers[container_id] = replace(container, attempts=attempts)

@@ -81,9 +81,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The `scheduler` section of the configuration.
 
     `max_containers` is how many may have a place at once, None for no limit; of it supervisors fill
-    at most `supervisor_fraction`. What all instances cost an hour stays within
-    `max_hourly_spend_usd` (None for no limit), a project's and a user's share within theirs, by
-    name; `EVERYBODY_ELSE` names those who are not named, without it they have no limit.
+    at most `supervisor_fraction`. Containers of `preempt_from_priority` and above may evict others
+    of much lower priority where nothing can be created for them, None for nobody. What all
+    instances cost an hour stays within `max_hourly_spend_usd` (None for no limit), a project's and
+    a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not named, without
+    it they have no limit.
     """
 
     placement: Placement = Placement.PACKED
@@ -94,6 +96,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
     max_containers: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
     supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
+    preempt_from_priority: Annotated[int, msgspec.Meta(ge=1, le=PRIORITY_MAX)] | None = None
     max_hourly_spend_usd: Price | None = msgspec.field(default=None, name="max_hourly_spend")
     max_hourly_spend_usd_per_project: Spends = msgspec.field(
         default_factory=dict, name="max_hourly_spend_per_project"
@@ -223,7 +226,8 @@ class Attempt:
     """One try of a container on one instance; `outcome` is None until it is known.
 
     Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
-    `ending` is what its outcome will be once it has been told to end, None while it has not.
+    `ending` is what its outcome will be once it has been told to end, None while it has not, and
+    `ending_for` the container that it makes way for, "" for none.
     `resources` is what it was given, None where that is what its container asks for everywhere.
     """
 
@@ -238,6 +242,7 @@ class Attempt:
     finished_at: float | None = None
     outcome: AttemptOutcome | None = None
     ending: AttemptOutcome | None = None
+    ending_for: str = ""
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0

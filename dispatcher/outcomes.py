@@ -26,6 +26,9 @@ FINAL_STATE_AFTER = {
 }
 """What a container is after an attempt that is the last; the other outcomes go on."""
 
+EVICTED = "preempted"
+"""The code of what made way for a container of higher priority."""
+
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
 
@@ -69,7 +72,7 @@ def judge_end(
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
         return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
     if ending is AttemptOutcome.PREEMPTED:
-        return AttemptOutcome.PREEMPTED, Reason(code="held", message="priority set to 0")
+        return ending, _preempted(last, "priority set to 0")
     if ending is AttemptOutcome.FAILED:
         return ending, _over_time(container)
     if interrupted:
@@ -92,13 +95,20 @@ def judge_gone(
     if refused:
         return AttemptOutcome.FAILED, Reason(code="start_refused", message=of.message)
     if attempt.ending is AttemptOutcome.PREEMPTED:
-        return AttemptOutcome.PREEMPTED, Reason(code="held", message=of.message)
+        return AttemptOutcome.PREEMPTED, _preempted(attempt, of.message)
     if attempt.ending is AttemptOutcome.FAILED:
         return AttemptOutcome.FAILED, _over_time(container)
     if of.interrupted:
         return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=of.message)
     code = "lost" if not never or attempt.started_at else never
     return AttemptOutcome.LOST, Reason(code=code, message=of.message)
+
+
+def _preempted(attempt: Attempt, why: str) -> Reason:
+    """Return why an attempt was preempted: it made way for another, or `why`."""
+    if attempt.ending_for:
+        return Reason(code=EVICTED, message=f"it made way for {attempt.ending_for}")
+    return Reason(code="held", message=why)
 
 
 def _over_time(container: Container) -> Reason:
@@ -185,7 +195,8 @@ def _interruptions(container: Container) -> int:
 def was_evicted(container: Container) -> bool:
     """Return whether somebody else needed the room that a container's latest attempt had."""
     last = container.attempts[-1] if container.attempts else None
-    return last is not None and last.reason is not None and last.reason.code == INTERRUPTED
+    reason = last.reason if last is not None else None
+    return reason is not None and reason.code in (EVICTED, INTERRUPTED)
 
 
 def _is_overload(attempt: Attempt) -> bool:

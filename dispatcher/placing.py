@@ -9,6 +9,7 @@ from math import inf
 from dispatcher.accounts import Account, SpendLimits, payer_of
 from dispatcher.concurrency import Concurrency
 from dispatcher.environment import environment
+from dispatcher.evictions import Evictions
 from dispatcher.history import History
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
@@ -65,7 +66,8 @@ class Placing:
         )
         limits = SpendLimits(settings)
         self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
-        self.roster = Roster(pool, self.rules, self.spend)
+        self.evictions = Evictions(pool, ledger, settings)
+        self.roster = self._new_roster()
         self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
         self.passes = 0
@@ -75,6 +77,9 @@ class Placing:
         self._locks: dict[ClassKey, _Locks] = {}
         self._loose: set[str] = set()
         self._last_pass_at = -inf
+
+    def _new_roster(self) -> Roster:
+        return Roster(self.pool, self.rules, self.spend, self.evictions.reserved)
 
     @property
     def locked(self) -> set[str]:
@@ -115,6 +120,7 @@ class Placing:
         self.failure = None
         payers = budget.payers if budget is not None else {}
         self._carry_out(decided, payers, now)
+        self.evictions.evict(decided, self.roster.fleet.slots, now)
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
@@ -124,7 +130,7 @@ class Placing:
         """
         self.failures += 1
         self.failure = error
-        self.roster = Roster(self.pool, self.rules, self.spend)
+        self.roster = self._new_roster()
         self.pool.touched.update(self.pool.workers)
         if self.spend is not None:
             self.pool.touched.update(self.spend.workers)
@@ -171,6 +177,7 @@ class Placing:
 
     def refresh(self, now: float) -> list[RequestClass]:
         """Bring the fleet up to date with the pool and the queue; return who waits, by class."""
+        self.evictions.settle()
         self.roster.update(now)
         classes = self.ledger.queue.classes()
         keys = {request_class.key for request_class in classes}
@@ -285,8 +292,9 @@ class Placing:
         if container.priority == 0:
             return WaitReason(code="held", message="held back: its priority is 0")
         claimed = self.claimed_slot(container_id)
-        if claimed is not None:
-            return _claim(claimed)
+        place = _claim(claimed) if claimed is not None else self.evictions.reason(container_id)
+        if place is not None:
+            return place
         if not self.pool.listed_once:
             return reasons.not_listed(self.pool.listing_problem)
         request_class = self.ledger.queue.class_of(container_id)

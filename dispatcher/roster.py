@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
 from dispatcher.spend import InstanceSpend
@@ -17,8 +19,18 @@ class Roster:
     The latter get no work, and use up a quota.
     """
 
-    def __init__(self, pool: PoolCore, rules: Rules, spend: InstanceSpend | None) -> None:
-        """Make an empty fleet; `spend` is told of what changes too, None without limits of it."""
+    def __init__(
+        self,
+        pool: PoolCore,
+        rules: Rules,
+        spend: InstanceSpend | None,
+        reserved: Container[str] = (),
+    ) -> None:
+        """Make an empty fleet; `spend` is told of what changes too, None without limits of it.
+
+        What is `reserved` takes no work, whatever else is true of it; who changes that touches it.
+        """
+        self._reserved = reserved
         self.fleet = Fleet(rules)
         self._spend = spend
         self.resting: set[str] = set()
@@ -44,7 +56,7 @@ class Roster:
         for worker in self._pool.workers.values():
             if worker.id in self._pool.touched:
                 expected |= {worker.id} & fleet.slots.keys()
-            elif probing.takes_work(self._pool, worker, now):
+            elif self._takes_work(worker, now):
                 expected.add(worker.id)
                 fleet.expect(slot_of(worker))
         launching = {s.id for s in fleet.slots.values() if s.kind is SlotKind.LAUNCHING}
@@ -58,7 +70,7 @@ class Roster:
             self._spend.see(worker_id)
         worker = self._pool.workers.get(worker_id)
         self.resting.discard(worker_id)
-        if worker is None or not probing.takes_work(self._pool, worker, now):
+        if worker is None or not self._takes_work(worker, now):
             self.fleet.remove(worker_id)
             if worker is not None and self._rests(worker, now):
                 self.resting.add(worker_id)
@@ -69,6 +81,9 @@ class Roster:
             self.fleet.rename(worker.token, slot)
         else:
             self.fleet.put(slot)
+
+    def _takes_work(self, worker: Worker, now: float) -> bool:
+        return worker.id not in self._reserved and probing.takes_work(self._pool, worker, now)
 
     def _rests(self, worker: Worker, now: float) -> bool:
         offline = probing.is_offline(self._pool, worker, now)

@@ -137,6 +137,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
         "ending": None if attempt.ending is None else attempt.ending.value,
+        "ending_for": attempt.ending_for,
         "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
     }
 
@@ -160,6 +161,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
         ending=None if row.ending is None else _OUTCOMES[row.ending],
+        ending_for=row.ending_for,
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),
     )
 

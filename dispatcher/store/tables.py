@@ -118,6 +118,7 @@ attempts = Table(
     Column("stderr_bytes", BigInteger, nullable=False),
     Column("log_complete", Boolean, nullable=False),
     Column("ending", Text),
+    Column("ending_for", Text, nullable=False),
     Column("resources", LargeBinary),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )

@@ -1,0 +1,175 @@
+"""Room for containers that matter more, where a limit lets no instance be created for them.
+
+An instance on which somebody makes way takes nothing else until all who were evicted have ended:
+what becomes free bit by bit would else go to small ones, and who needs all of it would evict again.
+Then the next pass gives it to who comes first, which is the one that it was made for, or a higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dispatcher.ledger import Ledger
+from dispatcher.model import AttemptOutcome, Container, SchedulerSettings, WaitReason
+from dispatcher.planner.limits import Line, Plan
+from dispatcher.planner.preemption import (
+    Eviction,
+    Occupied,
+    PreemptionSettings,
+    Tenant,
+    TenantKind,
+    choose,
+    may_evict,
+    victims,
+)
+from dispatcher.planner.room import Slot, SlotKind
+from pool import attempts
+from pool.core import PoolCore
+from pool.model import Worker
+
+_LIMITED = frozenset({"at_quota", "at_capacity"})
+"""The codes of waits that no create ends soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Somebody makes way: the attempts that are to end, and the container that it is for."""
+
+    attempt_ids: frozenset[str]
+    container_id: str
+
+
+class Evictions:
+    """Evicts, and knows on which instances room is being made for whom."""
+
+    def __init__(self, pool: PoolCore, ledger: Ledger, settings: SchedulerSettings) -> None:
+        """Evict nobody yet; open attempts that were told to make way are found by `restore`."""
+        self._pool = pool
+        self._ledger = ledger
+        self._settings = PreemptionSettings(batch=settings.preempt_from_priority)
+        self._most_containers = settings.max_containers_per_instance
+        self._ways: dict[str, _Way] = {}
+
+    @property
+    def reserved(self) -> Mapping[str, _Way]:
+        """Return the instances that take nothing else, by id; not a copy."""
+        return self._ways
+
+    def restore(self) -> None:
+        """Find who was told by an earlier process to make way and has not ended yet."""
+        for attempt_id, container_id in sorted(self._ledger.open_attempts.items()):
+            attempt = self._ledger.containers[container_id].attempts[-1]
+            if attempt.ending_for:
+                way = self._ways.get(attempt.instance_id)
+                others = way.attempt_ids if way is not None else frozenset()
+                self._ways[attempt.instance_id] = _Way(
+                    attempt_ids=others | {attempt_id}, container_id=attempt.ending_for
+                )
+
+    def settle(self) -> None:
+        """Let instances take work again on which nobody makes way any more, or for nobody."""
+        for worker_id, way in sorted(self._ways.items()):
+            going = any(each in self._ledger.open_attempts for each in way.attempt_ids)
+            if not going or worker_id not in self._pool.workers:
+                del self._ways[worker_id]
+                self._pool.touch(worker_id)
+
+    def evict(self, decided: Plan, slots: Mapping[str, Slot], now: float) -> bool:
+        """Make room for the first container that needs it; return whether anybody is evicted.
+
+        `decided` is what a pass came to, `slots` what there is; one such a pass, since what is
+        being made free may serve the next.
+        """
+        if self._settings.batch is None:
+            return False
+        helped = {way.container_id for way in self._ways.values()}
+        for container, line in self._heads(decided):
+            if container.id in helped:
+                continue
+            eviction = choose(self._evictions(container, line, slots), now)
+            if eviction is not None and eviction.victims:
+                self._begin(container, eviction, now)
+                return True
+        return False
+
+    def _heads(self, decided: Plan) -> list[tuple[Container, Line]]:
+        """Return the first of each class that waits at a limit and may evict, in order."""
+        found = []
+        for line in decided.lines:
+            head = line.request_class.at(line.position)
+            why = decided.waiting.get(line.key)
+            if head is None or why is None or (why.behind_code or why.code) not in _LIMITED:
+                continue
+            container = self._ledger.containers[head[1]]
+            if self._settings.allows(_kind(container), container.priority):
+                found.append((head[0], container, line))
+        return [(container, line) for _, container, line in sorted(found, key=lambda f: f[0])]
+
+    def _evictions(
+        self, container: Container, line: Line, slots: Mapping[str, Slot]
+    ) -> list[Eviction]:
+        names = {type_.name for type_ in line.request_class.types}
+        found = []
+        for slot_id in sorted(slots):
+            slot = slots[slot_id]
+            worker = self._pool.workers.get(slot_id)
+            if slot.kind is not SlotKind.READY or slot.type.name not in names or worker is None:
+                continue
+            occupied = Occupied(
+                slot=slot,
+                tenants=self._tenants(worker, _kind(container)),
+                most_containers=self._most_containers,
+            )
+            asked = line.request_class.need(slot.type)
+            answer = victims(asked, container.priority, occupied)
+            if isinstance(answer, Eviction):
+                found.append(answer)
+        return found
+
+    def _tenants(self, worker: Worker, by: TenantKind) -> tuple[Tenant, ...]:
+        found = []
+        for attempt_id, resources in sorted(worker.attempts.items()):
+            container_id = self._ledger.open_attempts.get(attempt_id)
+            if container_id is None:
+                continue
+            container = self._ledger.containers[container_id]
+            attempt = container.attempts[-1]
+            ending = attempt.ending is not None or container.cancel_requested
+            found.append(
+                Tenant(
+                    attempt_id=attempt_id,
+                    priority=container.priority,
+                    resources=resources,
+                    began_at=attempt.started_at,
+                    is_ending=ending,
+                    may_be_evicted=may_evict(by, _kind(container)),
+                )
+            )
+        return tuple(found)
+
+    def _begin(self, container: Container, eviction: Eviction, now: float) -> None:
+        self._ways[eviction.slot_id] = _Way(
+            attempt_ids=frozenset(victim.attempt_id for victim in eviction.victims),
+            container_id=container.id,
+        )
+        self._pool.touch(eviction.slot_id)
+        for victim in eviction.victims:
+            victim_id = self._ledger.open_attempts[victim.attempt_id]
+            self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=container.id)
+            attempts.kill(self._pool, victim.attempt_id, now)
+
+    def reason(self, container_id: str) -> WaitReason | None:
+        """Return what a container waits for that others make way for, None when none do."""
+        for worker_id, way in sorted(self._ways.items()):
+            if way.container_id == container_id:
+                message = (
+                    f"{len(way.attempt_ids)} containers of lower priority make way for it"
+                    f" on {worker_id}"
+                )
+                return WaitReason(code="evicting", message=message)
+        return None
+
+
+def _kind(container: Container) -> TenantKind:
+    return TenantKind.SUPERVISOR if container.spec.supervisor else TenantKind.BATCH
