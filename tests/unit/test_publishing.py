@@ -1,0 +1,124 @@
+"""What the engine publishes of jobs and containers becomes events, lines of the log, and wakes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from dispatcher.broker import Broker, Watchers
+from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.messages import Publication, PublishContainer, PublishJob
+from dispatcher.model import Dependency, Reason
+from dispatcher.publishing import publish_event
+from tests.engine_rig import Rig
+from tests.job_samples import make_job, make_task
+from tests.samples import make_container
+
+
+def publish(what: Publication, broker: Broker, watchers: Watchers | None = None) -> None:
+    publish_event(
+        what,
+        engine=Rig().engine,
+        broker=broker,
+        watchers=watchers or Watchers(),
+        heard_at=lambda _worker_id: 0.0,
+    )
+
+
+async def first_event(broker: Broker) -> tuple[str, str, dict[str, object]]:
+    async for event in broker.follow(0):
+        return event.kind, event.id, event.data
+    raise AssertionError("the broker is closed")
+
+
+@pytest.fixture
+def job() -> Job:
+    made, _ = make_job(3, make_task("a", size=3), make_task("b", after=("j-3/a",)))
+    return replace(
+        made,
+        labels=(("team", "x"),),
+        state=JobState.FAILED,
+        created_at=1_700_000_000.0,
+        finished_at=1_700_000_001.5,
+        exit_code=7,
+        reason=Reason(code="failed", message="1 of its 4 containers failed"),
+        tallies=(Tally(succeeded=2, failed=1), Tally(cancelled=1)),
+    )
+
+
+async def test_a_job_becomes_an_event_without_its_tasks(job: Job) -> None:
+    broker = Broker()
+    publish(PublishJob(job=job), broker)
+    kind, identifier, data = await first_event(broker)
+    assert (kind, identifier) == ("job", "j-3")
+    assert data == {
+        "id": "j-3",
+        "name": job.name,
+        "type": "batch",
+        "user": job.user,
+        "project": job.project,
+        "priority": 500,
+        "labels": {"team": "x"},
+        "state": "failed",
+        "held": False,
+        "exit_code": 7,
+        "reason": {"code": "failed", "message": "1 of its 4 containers failed"},
+        "created_at": "2023-11-14T22:13:20.000Z",
+        "started_at": None,
+        "finished_at": "2023-11-14T22:13:21.500Z",
+        "counts": {
+            "queued": 0,
+            "locked": 0,
+            "running": 0,
+            "succeeded": 2,
+            "failed": 1,
+            "cancelled": 1,
+            "total": 4,
+        },
+    }
+
+
+def test_a_job_is_one_line_in_the_log(job: Job) -> None:
+    with structlog.testing.capture_logs() as lines:
+        publish(PublishJob(job=job), Broker())
+    assert lines == [
+        {
+            "event": "job failed",
+            "log_level": "info",
+            "job": "j-3",
+            "name": job.name,
+            "containers": 4,
+            "ended": 4,
+            "held": False,
+            "exit_code": 7,
+            "why": "1 of its 4 containers failed",
+        }
+    ]
+
+
+async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
+    watchers = Watchers()
+    waiting = asyncio.create_task(watchers.wait("j-3", timeout_s=60))
+    others = asyncio.create_task(watchers.wait("j-4", timeout_s=60))
+    await asyncio.sleep(0)
+    publish(PublishJob(job=job), Broker(), watchers)
+    async with asyncio.timeout(30):
+        await waiting
+    assert not others.done()
+    watchers.notify_all()
+    await others
+
+
+async def test_the_event_of_a_container_is_small_whatever_it_was_sent_with() -> None:
+    after = tuple(Dependency(of=f"c-{number}") for number in range(1000))
+    container = make_container(1, after=after)
+    secret = replace(container.spec, command=("x" * 9999,), env=(("KEY", "hidden"),))
+    broker = Broker()
+    publish(PublishContainer(container=replace(container, spec=secret, task="t")), broker)
+    _, identifier, data = await first_event(broker)
+    assert (identifier, data["task"], data["name"]) == ("c-1", "t", "n1")
+    assert not {"command", "env", "after"} & data.keys()
+    assert len(str(data)) < 2000
