@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, Failure
 from dispatcher.cli.output import say
@@ -323,13 +323,3 @@ def checked_token(token: str) -> str:
             exit_code=USAGE,
         )
     return token
-
-
-def container_path(container_id: str, tail: str = "") -> str:
-    """Return the path of a container, or of something of it."""
-    return f"/v1/containers/{quote(container_id, safe='')}{tail}"
-
-
-def instance_path(instance_id: str, tail: str = "") -> str:
-    """Return the path of an instance, or of something of it."""
-    return f"/v1/instances/{quote(instance_id, safe='')}{tail}"

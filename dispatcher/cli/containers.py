@@ -1,4 +1,4 @@
-"""`longshore ps`, `show`, `wait`, `cancel`, `priority`: look at containers and steer them."""
+"""`longshore ps` and `show`: look at containers, and at one job."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client, container_path
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
-from dispatcher.cli.progress import outcome_line
+from dispatcher.cli.client import Client
+from dispatcher.cli.job_lines import print_job
+from dispatcher.cli.job_views import JobView, awaited_view
+from dispatcher.cli.options import WholeNumber, json_option, server_command
+from dispatcher.cli.references import path_of
 from dispatcher.cli.views import (
     CONTAINER_STATES,
     UNFINISHED_STATES,
@@ -22,7 +23,6 @@ from dispatcher.cli.views import (
     RetriesView,
     view,
 )
-from dispatcher.cli.waiting import await_containers, status_of
 
 PS_LIMIT = 500
 PS_LIMIT_MAX = 1_000_000
@@ -39,6 +39,15 @@ PS_LIMIT_MAX = 1_000_000
 )
 @click.option("--user", default="", metavar="USER", help="Only of this user.")
 @click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Of this job, also what has ended.")
+@click.option("--task", default="", metavar="NAME", help="With --job: only of this task.")
+@click.option(
+    "--index",
+    "array_index",
+    type=WholeNumber(0),
+    metavar="N",
+    help="With --job: only with this place in its array.",
+)
 @click.option(
     "--limit",
     type=WholeNumber(1, PS_LIMIT_MAX),
@@ -56,13 +65,21 @@ def ps(
     states: tuple[str, ...],
     user: str,
     project: str,
+    job_id: str,
+    task: str,
+    array_index: int | None,
     limit: int,
     as_json: bool,
 ) -> None:
-    """List containers that have not ended yet, newest first."""
-    wanted = states or (() if everything else UNFINISHED_STATES)
+    """List containers that have not ended yet, newest first; all of a job with --job."""
+    if not job_id and (task or array_index is not None):
+        raise click.UsageError("--task and --index choose containers of a job: name it by --job.")
+    wanted = states or (() if everything or job_id else UNFINISHED_STATES)
+    filters = (("user", user), ("project", project), ("job", job_id), ("task", task))
     query = [("state", state) for state in wanted]
-    query += [(name, value) for name, value in (("user", user), ("project", project)) if value]
+    query += [(name, value) for name, value in filters if value]
+    if array_index is not None:
+        query.append(("array_index", str(array_index)))
     items = list(client.pages("/v1/containers", query, limit + 1))
     shown, more = items[:limit], len(items) > limit
     output.listing(
@@ -82,7 +99,7 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
     """Return a container's cells in the listing."""
     return (
         seen.id,
-        seen.name,
+        seen.title,
         seen.state,
         str(seen.priority),
         f"{seen.cpus:g}",
@@ -95,16 +112,24 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("container_id", metavar="ID")
+@click.argument("identifier", metavar="ID")
 @json_option
 @server_command
-def show(*, client: Client, container_id: str, as_json: bool) -> None:
-    """Show everything about container ID, with all its attempts."""
-    raw = client.get(container_path(container_id))
+def show(*, client: Client, identifier: str, as_json: bool) -> None:
+    """Show everything about a container, with its attempts, or about a job, with its tasks."""
+    raw = client.get(path_of(identifier))
     if as_json:
         output.print_json(raw)
         return
-    seen = view(raw, ContainerView)
+    seen = awaited_view(identifier, raw)
+    if isinstance(seen, JobView):
+        print_job(seen)
+    else:
+        print_container(seen)
+
+
+def print_container(seen: ContainerView) -> None:
+    """Write everything about a container."""
     output.print_fields(show_fields(seen))
     if seen.attempts:
         click.echo()
@@ -126,6 +151,9 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("state", seen.state),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
+        ("job", seen.job or ""),
+        ("task", seen.task or ""),
+        ("array index", "" if seen.array_index is None else str(seen.array_index)),
         ("waiting", seen.waiting or ""),
         ("in doubt", seen.doubt or ""),
         ("command", shlex.join(seen.command)),
@@ -137,6 +165,10 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("resources", _pairs(seen.resources)),
         ("runs only on", _constraints(seen.constraints)),
         ("retries", _retries(seen.retries)),
+        ("after", ", ".join(each.phrase(seen.job or "") for each in seen.after)),
+        ("not before", output.moment(seen.not_before)),
+        ("time limit", output.duration(seen.time_limit_s)),
+        ("grace period", output.duration(seen.grace_period_s)),
         ("supervisor", "yes" if seen.supervisor else ""),
         ("labels", _pairs(seen.labels)),
         ("priority", str(seen.priority)),
@@ -192,62 +224,3 @@ def attempt_row(attempt: AttemptView) -> tuple[str, ...]:
         output.duration(ran_s),
         attempt.reason.message if attempt.reason else "",
     )
-
-
-@click.command()
-@click.argument("container_ids", metavar="ID...", nargs=-1, required=True)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=Number(least=0),
-    metavar="SECONDS",
-    help="Give up after this long, with exit code 124; the containers go on.",
-)
-@json_option
-@server_command
-def wait(
-    *, client: Client, container_ids: tuple[str, ...], timeout_s: float | None, as_json: bool
-) -> int:
-    """Wait until containers have ended, and exit with the container's code.
-
-    Of several, the first code that is not 0 in the order given. A container that ended without a
-    code and did not succeed counts as 1.
-    """
-    ended, raw = await_containers(client, container_ids, timeout_s)
-    if as_json:
-        output.print_json({"items": raw})
-    else:
-        for each in ended:
-            click.echo(outcome_line(each))
-    return status_of(ended)
-
-
-@click.command()
-@click.argument("container_ids", metavar="ID...", nargs=-1, required=True)
-@server_command
-def cancel(*, client: Client, container_ids: tuple[str, ...]) -> int:
-    """Cancel containers; one that runs gets TERM, and KILL if it does not end."""
-    status = 0
-    for container_id in dict.fromkeys(container_ids):
-        try:
-            client.send("POST", container_path(container_id, "/cancel"), {})
-        except Failure as failure:
-            if not 400 <= failure.status < 500 or failure.status in {401, 403}:
-                raise
-            # One that has ended already must not keep the others alive.
-            click.echo("\n".join(failure.lines()), err=True)
-            status = failure.exit_code
-        else:
-            click.echo(output.safe(f"{container_id} is being cancelled"))
-    return status
-
-
-@click.command()
-@click.argument("container_id", metavar="ID")
-@click.argument("value", metavar="N", type=WholeNumber(0, PRIORITY_MAX))
-@server_command
-def priority(*, client: Client, container_id: str, value: int) -> None:
-    """Give container ID priority N: 1000 goes first, 0 is held back (a running one stops)."""
-    answer = client.send("PATCH", container_path(container_id), {"priority": value})
-    seen = view(answer, ContainerView)
-    click.echo(output.safe(f"{seen.id} has priority {seen.priority}"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client, container_path, instance_path
+from dispatcher.cli.client import Client
 from dispatcher.cli.configuration import config_failure
 from dispatcher.cli.demo_report import LineScreen, LiveScreen, print_tables
 from dispatcher.cli.demo_scenario import (
@@ -31,6 +31,7 @@ from dispatcher.cli.demo_story import Story
 from dispatcher.cli.failure import INTERRUPTED, Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
 from dispatcher.cli.logs import Tail
+from dispatcher.cli.references import container_path, instance_path
 from dispatcher.cli.views import UNFINISHED_STATES
 from drivers.errors import ConfigError, LongshoreError
 

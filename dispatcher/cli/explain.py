@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,11 +9,11 @@ import click
 import msgspec
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client, container_path
+from dispatcher.cli.client import Client
+from dispatcher.cli.explain_job import explain_job
 from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.references import container_path, is_job
 from dispatcher.cli.views import ReasonView, view
-
-WIDTH = 100
 
 
 class TypeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,26 +115,34 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.argument("container_id", metavar="ID")
+@click.argument("identifier", metavar="ID")
 @json_option
 @server_command
-def explain(*, client: Client, container_id: str, as_json: bool) -> None:
-    """Explain why container ID waits, or what became of it."""
-    document = client.get(container_path(container_id, "/explain"))
+def explain(*, client: Client, identifier: str, as_json: bool) -> None:
+    """Explain why container ID waits, or what became of it.
+
+    Of a job, what those of its containers wait for that are queued, by reason.
+    """
+    if is_job(identifier):
+        explain_job(client, identifier, as_json=as_json)
+        return
+    document = client.get(container_path(identifier, "/explain"))
     if as_json:
         output.print_json(document)
         return
     seen = view(document, ExplanationView)
-    _say(seen.sentence)
+    output.print_wrapped(seen.sentence)
     if seen.waiting is not None:
         _print_waiting(seen.waiting)
-    _print_block("what happened", [(output.moment(each.at), each.message) for each in seen.history])
+    output.print_block(
+        "what happened", [(output.moment(each.at), each.message) for each in seen.history]
+    )
 
 
 def _print_waiting(waiting: WaitingView) -> None:
     click.echo()
-    _print_pairs(summary(waiting))
-    _print_block(
+    output.print_pairs(summary(waiting))
+    output.print_block(
         "instance types, cheapest first",
         [
             (f"{each.name}  {output.price(each.price_usd_per_hour)}".rstrip(), _verdict(each))
@@ -143,8 +150,8 @@ def _print_waiting(waiting: WaitingView) -> None:
         ],
     )
     instances = waiting.instances
-    _print_block(f"instances ({instances.total})", _instances(instances))
-    _print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
+    output.print_block(f"instances ({instances.total})", _instances(instances))
+    output.print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
 
 
 def summary(waiting: WaitingView) -> list[tuple[str, str]]:
@@ -217,31 +224,3 @@ def _scope(hold: HoldView) -> str:
 
 def _hold(hold: HoldView) -> str:
     return f"until {output.moment(hold.until)} ({hold.cause}): {hold.message}"
-
-
-def _print_block(title: str, rows: list[tuple[str, str]]) -> None:
-    """Write rows below a title, none for no rows."""
-    if rows:
-        click.echo(f"\n{title}")
-        _print_pairs(rows, indent="  ")
-
-
-def _print_pairs(rows: list[tuple[str, str]], indent: str = "") -> None:
-    """Write name and text a row, the text wrapped below itself; one without text is left out."""
-    shown = [(output.safe(name), output.safe(text)) for name, text in rows if text]
-    width = max((len(name) for name, _ in shown), default=0)
-    for name, text in shown:
-        first = f"{indent}{name.ljust(width)}  "
-        _say(text, first=first, rest=" " * len(first))
-
-
-def _say(text: str, *, first: str = "", rest: str = "") -> None:
-    lines = textwrap.wrap(
-        output.safe(text),
-        max(WIDTH, len(first) + 40),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    click.echo("\n".join(lines))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client, instance_path
+from dispatcher.cli.client import Client
 from dispatcher.cli.options import PlainGroup, json_option, server_command
+from dispatcher.cli.references import instance_path
 from dispatcher.cli.views import InstanceView, view
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 import click
 
-from dispatcher.cli.client import Client, container_path
+from dispatcher.cli.client import Client
 from dispatcher.cli.failure import INTERRUPTED, Failure
 from dispatcher.cli.feed import shut_down
-from dispatcher.cli.options import server_command
+from dispatcher.cli.job_elements import chosen_container
+from dispatcher.cli.options import WholeNumber, server_command
 from dispatcher.cli.output import say
+from dispatcher.cli.references import container_path, is_job
 from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import goes_on
 
@@ -32,7 +34,15 @@ LOOK_INTERVAL_S = 2.0
 
 
 @click.command()
-@click.argument("container_id", metavar="ID")
+@click.argument("identifier", metavar="ID")
+@click.option("--task", metavar="NAME", help="Of a job: the task whose container is meant.")
+@click.option(
+    "--index",
+    "array_index",
+    type=WholeNumber(0),
+    metavar="N",
+    help="Of a job: the place of the container in its array.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the container has ended.")
 @click.option(
     "--stream",
@@ -40,11 +50,25 @@ LOOK_INTERVAL_S = 2.0
     help="Only this stream, to stdout. Without it: stdout to stdout, stderr to stderr.",
 )
 @server_command
-def logs(*, client: Client, container_id: str, follow: bool, stream: str | None) -> int:
+def logs(
+    *,
+    client: Client,
+    identifier: str,
+    task: str | None,
+    array_index: int | None,
+    follow: bool,
+    stream: str | None,
+) -> int:
     """Write what container ID has written (its last attempt).
 
-    Once the container has ended, to the last byte: the exit is known before all bytes are here.
+    Of a job's it is that of its only container, or of the one that --task and --index choose. Once
+    the container has ended, to the last byte: the exit is known before all bytes are here.
     """
+    container_id = identifier
+    if is_job(identifier):
+        container_id = chosen_container(client, identifier, task, array_index)
+    elif task is not None or array_index is not None:
+        raise click.UsageError("--task and --index choose a container of a job: give a job's id.")
     streams = (stream,) if stream else BOTH_STREAMS
     seen = None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -34,6 +35,7 @@ CENT = Decimal("0.01")
 NAME_WIDTH = 24
 WIDEST = 10_000
 WRAPPED_WIDTH = 24
+TEXT_WIDTH = 100
 
 
 def on_terminal() -> bool:
@@ -134,6 +136,36 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         click.echo(f"{name.ljust(width)}  {safe(value)}")
+
+
+def print_block(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write rows below a title, none for no rows."""
+    if rows:
+        click.echo(f"\n{title}")
+        print_pairs(rows, indent="  ")
+
+
+def print_pairs(rows: Sequence[tuple[str, str]], indent: str = "") -> None:
+    """Write name and text a row, the text wrapped below itself; one without text is left out."""
+    shown = [(safe(name), safe(text)) for name, text in rows if text]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, text in shown:
+        first = f"{indent}{name.ljust(width)}  "
+        print_wrapped(text, first=first, rest=" " * len(first))
+
+
+def print_wrapped(text: str, *, first: str = "", rest: str = "") -> None:
+    """Write a text in lines of at most `TEXT_WIDTH`, `first` before the first, `rest` before all
+    others."""
+    lines = textwrap.wrap(
+        safe(text),
+        max(TEXT_WIDTH, len(first) + 40),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    click.echo("\n".join(lines))
 
 
 def listing(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.cli.failure import USAGE, Failure
+from dispatcher.cli.file_lines import Source
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
@@ -74,31 +75,54 @@ def _whole(option: str, text: str, example: str) -> int:
 
 
 def read_files(paths: Sequence[str]) -> object:
-    """Return what the files ask for: one object, or the list of all objects in all of them.
+    """Return what the files ask for, as `content` tells it; raises `Failure`."""
+    return content(read_sources(paths))
 
-    A file holds an object or a list, as JSON or YAML; `-` is stdin. Raises `Failure` for what
-    cannot be read.
-    """
+
+def read_sources(paths: Sequence[str]) -> list[Source]:
+    """Return files as text; `-` is stdin. Raises `Failure` for what cannot be read."""
     if paths.count("-") > 1:
         raise Failure("'-f -' is given twice", remedy="Stdin can be read once", exit_code=USAGE)
-    documents = [document for path in paths for document in _documents(path)]
+    names = [(path, "stdin" if path == "-" else path) for path in paths]
+    return [Source(name=name, path=path, text=_text(path, name)) for path, name in names]
+
+
+def content(sources: Sequence[Source]) -> object:
+    """Return what files ask for: one object, or the list of all objects in all of them.
+
+    A file holds an object or a list, as JSON or YAML. Raises `Failure` for what cannot be read,
+    and for a job that is not alone: several cannot be submitted all or nothing.
+    """
+    documents = [document for source in sources for document in _documents(source)]
     if len(documents) == 1:
-        return documents[0]
-    items: list[object] = []
-    for document in documents:
-        items += document if isinstance(document, list) else [document]
-    return items
+        items: list[object] = documents[0] if isinstance(documents[0], list) else []
+    else:
+        items = []
+        for document in documents:
+            items += document if isinstance(document, list) else [document]
+    for number, item in enumerate(items, 1):
+        if is_job_body(item):
+            raise Failure(
+                f"number {number} of {len(items)} is a job, and a job is submitted alone",
+                remedy="Give one file with one object that has tasks",
+                exit_code=USAGE,
+            )
+    return documents[0] if len(documents) == 1 else items
 
 
-def _documents(path: str) -> list[object]:
-    name = "stdin" if path == "-" else path
-    text = _text(path, name)
+def is_job_body(body: object) -> bool:
+    """Return whether an object describes a job: it has tasks, or names its type."""
+    return isinstance(body, dict) and ("tasks" in body or "type" in body)
+
+
+def _documents(source: Source) -> list[object]:
+    text, name = source.text, source.name
     stripped = text.lstrip()
-    if path.endswith(".json") or stripped.startswith(("{", "[")):
+    if source.path.endswith(".json") or stripped.startswith(("{", "[")):
         try:
             return [json.loads(text)]
         except ValueError as error:
-            if path.endswith(".json"):
+            if source.path.endswith(".json"):
                 raise _unreadable(name, f"not JSON: {error}") from error
     documents = _yaml_documents(text, name)
     if not documents:
@@ -162,6 +186,6 @@ def _key(key: object) -> str:
 def _unreadable(name: str, why: str) -> Failure:
     return Failure(
         f"cannot read {name}: {why}",
-        remedy="It must hold one container or a list of them, as YAML or JSON",
+        remedy="It must hold one job, one container or a list of containers, as YAML or JSON",
         exit_code=USAGE,
     )

@@ -9,82 +9,17 @@ import click
 
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
+from dispatcher.cli.described import container_options, described_body
 from dispatcher.cli.failure import Failure
+from dispatcher.cli.file_lines import Source, located
+from dispatcher.cli.job_elements import only_container
+from dispatcher.cli.job_views import Awaited, JobView
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
-from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
+from dispatcher.cli.options import json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcomes
-from dispatcher.cli.submission import amounts, gpus, pairs, read_files
+from dispatcher.cli.submission import content, is_job_body, read_sources
 from dispatcher.cli.views import ContainerView, view
-from dispatcher.cli.waiting import await_containers, goes_on, named, status_of
-
-CONTAINER_OPTIONS = (
-    click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),
-    click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
-    click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
-    click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
-    click.option(
-        "--gpus",
-        metavar="N[,model=MODEL][,memory=SIZE]",
-        help="Number of GPUs, and what each of them is, like 2,model=a100,memory=40GiB.",
-    ),
-    click.option(
-        "--resource",
-        multiple=True,
-        metavar="NAME=N",
-        help="An amount of a resource of your own, like licence=1, repeated.",
-    ),
-    click.option(
-        "--priority",
-        type=WholeNumber(0, PRIORITY_MAX),
-        metavar="N",
-        help=f"From 0 (held back) to {PRIORITY_MAX} (goes first).",
-    ),
-    click.option(
-        "--env", "-e", multiple=True, metavar="NAME[=VALUE]", help="A variable (or ours), repeated."
-    ),
-    click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label, repeated."),
-    click.option(
-        "--retries",
-        type=WholeNumber(0),
-        metavar="N",
-        help="Try again up to N times when the program fails.",
-    ),
-    click.option(
-        "--supervisor",
-        is_flag=True,
-        default=None,
-        help="It submits others: keep it from taking all places.",
-    ),
-    click.option("--name", metavar="NAME", help="A name for people."),
-    click.option("--project", metavar="PROJECT", help="The project that pays."),
-    click.option(
-        "--instance-type", multiple=True, metavar="TYPE", help="Run on this type only, repeated."
-    ),
-    click.option(
-        "--constraint-label",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Run on instances with this label, repeated.",
-    ),
-    click.option(
-        "--preemptible",
-        type=click.Choice(["allowed", "required", "forbidden"]),
-        help="Whether on instances that the cloud can take back.",
-    ),
-    click.option(
-        "--max-price",
-        type=Number(above=0),
-        metavar="USD",
-        help="The dearest instance that is accepted, in dollars per hour.",
-    ),
-)
-
-
-def container_options(function: Any) -> Any:
-    """Add all options that describe one container, in the order of the table."""
-    for option in reversed(CONTAINER_OPTIONS):
-        function = option(function)
-    return function
+from dispatcher.cli.waiting import await_ended, goes_on, named, status_of
 
 
 @click.command()
@@ -94,7 +29,8 @@ def container_options(function: Any) -> Any:
     "files",
     multiple=True,
     metavar="FILE",
-    help="One container or a list, as YAML or JSON; - is stdin; repeated: all or nothing.",
+    help="One job, or one container or a list, as YAML or JSON; - is stdin; repeated (containers "
+    "only): all or nothing.",
 )
 @container_options
 @click.option("--wait", "-w", "wait", is_flag=True, help="Wait, and exit with the code.")
@@ -112,21 +48,21 @@ def submit(
     command: tuple[str, ...],
     **described: Any,
 ) -> int:
-    """Queue a container that runs CMD, or the containers of files, and print their ids.
+    """Queue a container that runs CMD, or the job or the containers of files, and print their ids.
 
     \b
     Examples:
       longshore submit --cpus 2 --memory 4GiB -- python3 train.py
-      longshore submit -f containers.yml --wait
+      longshore submit --array 100%10 -- sh -c 'process part-$LONGSHORE_ARRAY_INDEX'
+      longshore submit -f job.yml --wait
     """
     if follow and as_json:
         raise click.UsageError("--follow writes the container's output, so --json cannot be used.")
-    body = body_of(files, command, described)
+    sources = sources_of(files, command, described)
+    body = content(sources) if files else described_body(command, described)
     if follow and isinstance(body, list) and len(body) != 1:
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
-    answer = client.send("POST", "/v1/containers", body, idempotency_key=uuid.uuid4().hex)
-    created = created_items(answer)
-    views = [view(each, ContainerView) for each in created]
+    created, views = send(client, body, sources)
     if not as_json:
         for each in views:
             click.echo(output.safe(each.id), err=follow)
@@ -134,11 +70,9 @@ def submit(
         if as_json:
             print_created(created, body)
         return 0
-    ids = [each.id for each in views]
-    received = follow_output(client, ids[0]) if follow else {}
-    ended, raw = await_containers(client, ids, None)
-    if missing := shortage(ended[0], received):
-        output.say(missing)
+    received = follow_output(client, views[0]) if follow else {}
+    ended, raw = await_ended(client, [each.id for each in views], None)
+    tell_shortage(ended[0], received)
     if as_json:
         print_created(raw, body)
     else:
@@ -147,59 +81,34 @@ def submit(
     return status_of(ended)
 
 
-def body_of(files: tuple[str, ...], command: tuple[str, ...], described: dict[str, Any]) -> object:
-    """Return what is sent; raises `UsageError` unless it comes from files or from options alone."""
+def sources_of(
+    files: tuple[str, ...], command: tuple[str, ...], described: dict[str, Any]
+) -> list[Source]:
+    """Return the files, read; raises `UsageError` unless there are files or options alone."""
     given = sorted(name for name, value in described.items() if value not in (None, (), ""))
-    if files:
-        if command or given:
-            what = f"--{given[0].replace('_', '-')}" if given else "a command"
-            raise click.UsageError(f"-f and {what} exclude each other: write it into the file.")
-        return read_files(files)
-    if not command:
+    if files and (command or given):
+        what = f"--{given[0].replace('_', '-')}" if given else "a command"
+        raise click.UsageError(f"-f and {what} exclude each other: write it into the file.")
+    if not files and not command:
         raise click.UsageError("Nothing to run: give '-- CMD...' or '-f FILE'.")
-    return described_container(command, described)
+    return read_sources(files)
 
 
-def described_container(command: tuple[str, ...], described: dict[str, Any]) -> Json:
-    """Return one container as JSON, with nothing in it that was not asked for."""
-    body: Json = {"command": list(command)}
-    for field in ("name", "image", "memory", "disk", "priority", "project", "supervisor"):
-        if described[field] is not None:
-            body[field] = described[field]
-    if described["cpus"] is not None:
-        cpus = described["cpus"]
-        body["cpus"] = int(cpus) if cpus == int(cpus) else cpus
-    if described["gpus"] is not None:
-        body["gpus"] = gpus(described["gpus"])
-    if described["resource"]:
-        body["resources"] = amounts("--resource", described["resource"])
-    if described["retries"] is not None:
-        body["retries"] = {"max": described["retries"]}
-    if described["env"]:
-        body["env"] = pairs("--env", described["env"], from_environment=True)
-    if described["label"]:
-        body["labels"] = pairs("--label", described["label"])
-    if constraints := described_constraints(described):
-        body["constraints"] = constraints
-    return body
-
-
-def described_constraints(described: dict[str, Any]) -> Json:
-    """Return what the options demand of the instance."""
-    constraints: Json = {}
-    if described["constraint_label"]:
-        constraints["labels"] = pairs("--constraint-label", described["constraint_label"])
-    if described["instance_type"]:
-        constraints["instance_types"] = list(described["instance_type"])
-    if described["preemptible"] is not None:
-        constraints["preemptible"] = described["preemptible"]
-    if described["max_price"] is not None:
-        constraints["max_price_per_hour"] = described["max_price"]
-    return constraints
+def send(client: Client, body: object, sources: list[Source]) -> tuple[list[Json], list[Awaited]]:
+    """Submit a job or containers; return what was created, as JSON and as views."""
+    job = is_job_body(body)
+    path = "/v1/jobs" if job else "/v1/containers"
+    try:
+        answer = client.send("POST", path, body, idempotency_key=uuid.uuid4().hex)
+    except Failure as failure:
+        raise located(failure, sources) from failure
+    created = created_items(answer)
+    kind: type[Awaited] = JobView if job else ContainerView
+    return created, [view(each, kind) for each in created]
 
 
 def created_items(answer: object) -> list[Json]:
-    """Return the created containers, however the server wraps them."""
+    """Return what was created, however the server wraps them."""
     if isinstance(answer, dict):
         items = answer["items"] if isinstance(answer.get("items"), list) else [answer]
     else:
@@ -237,16 +146,30 @@ class FirstLooks:
         self._over = not seen.waits
 
 
-def follow_output(client: Client, container_id: str) -> dict[str, int]:
-    """Copy the container's output to ours until it has ended, saying meanwhile why it waits.
+def follow_output(client: Client, created: Awaited) -> dict[str, int]:
+    """Copy a container's output to ours until it has ended, saying meanwhile why it waits.
 
-    Returns how many bytes of each stream came, nothing when the log could not be read.
+    Of a job that is its only container's; of one with several it says how to see one's. Returns
+    how many bytes of each stream came, nothing when the log could not be read.
     """
+    container_id = only_container(client, created) if isinstance(created, JobView) else created.id
+    if container_id is None:
+        output.say(
+            f"{created.id} has several containers; see the output of one with "
+            f"'longshore logs -f {created.id} --index N', or --task NAME"
+        )
+        return {}
     looks = FirstLooks(client, container_id)
     try:
         return copy_logs(client, container_id, BOTH_STREAMS, follow=True, quiet=looks)
     except KeyboardInterrupt:
-        raise goes_on([container_id]) from None
+        raise goes_on([created.id]) from None
     except Failure as failure:
-        output.say(f"{failure.sentence}; waiting for {named([container_id])}")
+        output.say(f"{failure.sentence}; waiting for {named([created.id])}")
         return {}
+
+
+def tell_shortage(ended: Awaited, received: dict[str, int]) -> None:
+    """Say what is missing of a container's output."""
+    if isinstance(ended, ContainerView) and (missing := shortage(ended, received)):
+        output.say(missing)

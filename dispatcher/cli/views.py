@@ -27,9 +27,13 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitView(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a container waits: `behind` is who is next in line, and `behind_code` why that waits."""
+    """Why a container waits: `limit` is the setting that is reached, `behind` who is next in line.
+
+    `behind_code` says why that one waits.
+    """
 
     code: str = ""
+    limit: str | None = None
     behind: str | None = None
     behind_code: str | None = None
 
@@ -75,6 +79,21 @@ class RetriesView(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[str, ...] = ()
 
 
+class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
+    """What something waits for, and which end of it counts."""
+
+    of: str
+    on: str = "success"
+    each: bool = False
+
+    def phrase(self, job_id: str = "") -> str:
+        """Return it for people; what belongs to the same job by its task alone."""
+        of = self.of.removeprefix(f"{job_id}/") if job_id else self.of
+        how = ("any end" if self.on == "end" else "", "element by element" if self.each else "")
+        parts = [part for part in how if part]
+        return f"{of} ({', '.join(parts)})" if parts else of
+
+
 class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     """A container as the server answers it, or as far as an event tells of it."""
 
@@ -102,6 +121,13 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     queue_length: int | None = None
     doubt: str | None = None
+    job: str | None = None
+    task: str | None = None
+    array_index: int | None = None
+    after: tuple[DependencyView, ...] = ()
+    time_limit_s: float | None = None
+    grace_period_s: float | None = None
+    not_before: datetime | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -121,6 +147,12 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         if self.state == "succeeded":
             return 0
         return ((self.exit_code or 0) & 0xFF) or 1
+
+    @property
+    def title(self) -> str:
+        """Return its name, or else its task's, with its place in an array: "align[7]"."""
+        place = "" if self.array_index is None else f"[{self.array_index}]"
+        return f"{self.name or self.task or ''}{place}"
 
     @property
     def waits(self) -> bool:

@@ -6,25 +6,26 @@ from collections.abc import Iterable, Sequence
 
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, Failure
+from dispatcher.cli.job_views import Awaited
 from dispatcher.cli.progress import progress_for
-from dispatcher.cli.views import ContainerView
+from dispatcher.cli.references import what_goes_on
 from dispatcher.cli.watching import Watch
 
 
-def await_containers(
-    client: Client, container_ids: Sequence[str], timeout_s: float | None
-) -> tuple[list[ContainerView], list[Json]]:
-    """Wait until all have ended and return them, as views and as JSON, in the order given.
+def await_ended(
+    client: Client, identifiers: Sequence[str], timeout_s: float | None
+) -> tuple[list[Awaited], list[Json]]:
+    """Wait until containers and jobs have ended; return them as views and as JSON, in their order.
 
     Raises `Failure`: exit code 124 when `timeout_s` passes (None: never), 130 when interrupted.
     """
-    progress = progress_for(container_ids)
-    watch = Watch(client, container_ids, changed=progress.changed, say=progress.say)
+    progress = progress_for(identifiers)
+    watch = Watch(client, identifiers, changed=progress.changed, say=progress.say)
     try:
         with progress.shown():
             ended = watch.run(timeout_s)
     except KeyboardInterrupt:
-        raise goes_on(container_ids) from None
+        raise goes_on(identifiers) from None
     if not ended:
         waited_for = [each for each in watch.ids if not watch.views[each].final]
         raise Failure(
@@ -35,23 +36,22 @@ def await_containers(
     return [watch.views[each] for each in watch.ids], [watch.raw[each] for each in watch.ids]
 
 
-def goes_on(container_ids: Sequence[str]) -> Failure:
-    """Return what is said after Ctrl-C: waiting ends, the containers do not."""
-    who = "the container goes on" if len(container_ids) == 1 else "the containers go on"
-    first = container_ids[0]
+def goes_on(identifiers: Sequence[str]) -> Failure:
+    """Return what is said after Ctrl-C: waiting ends, what was waited for does not."""
+    first = identifiers[0]
     return Failure(
-        f"interrupted; {who} ({named(container_ids)})",
+        f"interrupted; {what_goes_on(identifiers)} ({named(identifiers)})",
         remedy=f"See 'longshore wait {first}', end with 'longshore cancel {first}'",
         exit_code=INTERRUPTED,
     )
 
 
-def named(container_ids: Sequence[str], at_most: int = 5) -> str:
+def named(identifiers: Sequence[str], at_most: int = 5) -> str:
     """Return ids as a phrase, the first few by name."""
-    rest = len(container_ids) - at_most
-    return ", ".join(container_ids[:at_most]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(identifiers) - at_most
+    return ", ".join(identifiers[:at_most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def status_of(ended: Iterable[ContainerView]) -> int:
+def status_of(ended: Iterable[Awaited]) -> int:
     """Return the first exit code that is not 0, in the order given."""
     return next((each.status for each in ended if each.status), 0)

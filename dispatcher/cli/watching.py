@@ -1,4 +1,4 @@
-"""Waiting for containers: from the server's events, and by asking while there are none."""
+"""Waiting for containers and jobs: from the server's events, and by asking while there are none."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dispatcher.cli.client import Client, Json, container_path
+from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
-from dispatcher.cli.views import ContainerView, view
+from dispatcher.cli.job_views import Awaited, JobView, awaited_view
+from dispatcher.cli.references import path_of
+from dispatcher.cli.views import FINAL_STATES
 
 ASK_INTERVAL_S = 2.0
 GLANCE_INTERVAL_S = 5.0
@@ -18,7 +20,7 @@ PATIENCE_S = 600.0
 
 
 class Watch:
-    """Follows containers until all have ended; `raw` and `views` hold what is known of each.
+    """Follows containers and jobs until all have ended; `raw` and `views` hold what is known.
 
     `changed` is called for every change a person may want to see, `say` with a sentence about the
     connection. An absent server is an error at first and a nuisance later: once there was contact,
@@ -28,14 +30,14 @@ class Watch:
     def __init__(
         self,
         client: Client,
-        container_ids: Sequence[str],
+        identifiers: Sequence[str],
         *,
-        changed: Callable[[ContainerView], None],
+        changed: Callable[[Awaited], None],
         say: Callable[[str], None],
     ) -> None:
-        self.ids = list(dict.fromkeys(container_ids))
+        self.ids = list(dict.fromkeys(identifiers))
         self.raw: dict[str, Json] = {}
-        self.views: dict[str, ContainerView] = {}
+        self.views: dict[str, Awaited] = {}
         self._client = client
         self._changed = changed
         self._say = say
@@ -47,11 +49,11 @@ class Watch:
     def run(self, timeout_s: float | None) -> bool:
         """Return when all have ended, or False after `timeout_s` (None: no limit).
 
-        Raises `Failure` when a container does not exist or the server stays away.
+        Raises `Failure` when one does not exist or the server stays away.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for container_id in self.ids:
-            self._ask(container_id)
+        for identifier in self.ids:
+            self._ask(identifier)
         if not self._open():
             return True
         with EventFeed(self._client) as feed:
@@ -75,6 +77,8 @@ class Watch:
                 self._connected = True
             case Changed(kind="container", data=data):
                 self._hear(data)
+            case Changed(kind="job", data=data):
+                self._hear_job(data)
             case Changed(kind="gap"):
                 self._look(self._open())
             case Disconnected(failure=failure):
@@ -88,10 +92,22 @@ class Watch:
 
     def _hear(self, data: Mapping[str, Any]) -> None:
         """Ask for a container that changed state: an event may tell less than the whole."""
-        container_id = str(data.get("id"))
-        known = self.views.get(container_id)
+        identifier = str(data.get("id"))
+        known = self.views.get(identifier)
         if known is not None and not known.final and known.state != data.get("state"):
-            self._look([container_id])
+            self._look([identifier])
+
+    def _hear_job(self, data: Mapping[str, Any]) -> None:
+        """Take how far a job is from its event, and ask for one that has ended."""
+        job_id = str(data.get("id"))
+        known = self.views.get(job_id)
+        if not isinstance(known, JobView) or known.final:
+            return
+        if data.get("state") in FINAL_STATES or "counts" not in data:
+            self._look([job_id])
+        else:
+            # Many a second, where thousands of containers are short: none is worth a question.
+            self._note(job_id, {**self.raw[job_id], **data})
 
     def _glance(self) -> None:
         """Look at some of the open ones in turn: why they wait changes without an event."""
@@ -102,25 +118,25 @@ class Watch:
             self._glanced += GLANCE_CONTAINERS
             self._look(list(dict.fromkeys(chosen)))
 
-    def _look(self, container_ids: Sequence[str]) -> None:
-        for container_id in container_ids:
+    def _look(self, identifiers: Sequence[str]) -> None:
+        for identifier in identifiers:
             try:
-                self._ask(container_id)
+                self._ask(identifier)
             except Failure as failure:
                 if not failure.passing or time.monotonic() - self._last_contact > PATIENCE_S:
                     raise
                 return
 
-    def _ask(self, container_id: str) -> None:
-        answer = self._client.get(container_path(container_id))
+    def _ask(self, identifier: str) -> None:
+        answer = self._client.get(path_of(identifier))
         self._last_contact = time.monotonic()
-        self._note(container_id, answer)
+        self._note(identifier, answer)
 
-    def _note(self, container_id: str, raw: Json) -> None:
-        seen = view(raw, ContainerView)
+    def _note(self, identifier: str, raw: Json) -> None:
+        seen = awaited_view(identifier, raw)
         # Under the id that was asked for, whatever a server says its id is.
-        before = self.views.get(container_id)
-        self.raw[container_id] = raw
-        self.views[container_id] = seen
+        before = self.views.get(identifier)
+        self.raw[identifier] = raw
+        self.views[identifier] = seen
         if before is None or (before.state, before.note()) != (seen.state, seen.note()):
             self._changed(seen)

@@ -39,6 +39,23 @@ CONTAINER: dict[str, Any] = {
     "instance": EVIL,
     "instance_type": EVIL,
     "attempts": [{**ATTEMPT, "outcome": EVIL}],
+    "job": EVIL,
+    "task": EVIL,
+    "after": [{"of": EVIL}],
+    "exit_code": 3,
+}
+DEPENDENCY = {"of": EVIL, "on": "end", "each": True}
+JOB: dict[str, Any] = {
+    "id": EVIL,
+    "state": "failed",
+    "name": EVIL,
+    "type": EVIL,
+    "user": EVIL,
+    "project": EVIL,
+    "labels": {EVIL: EVIL},
+    "reason": {"code": EVIL, "message": EVIL},
+    "counts": {"failed": 1, "total": 1},
+    "tasks": [{"name": EVIL, "after": [DEPENDENCY]}],
     "exit_code": 3,
 }
 INSTANCE = {
@@ -67,13 +84,23 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("instances",),
     ("instance", "hold", "i-1"),
     ("instance", "kill", "i-1"),
+    ("jobs",),
+    ("show", "j-1"),
+    ("wait", "j-1"),
+    ("explain", "j-1"),
+    ("priority", "j-1", "5"),
+    ("hold", "j-1"),
+    ("logs", "j-1", "--task", "x"),
+    ("submit", "--array", "2", "--wait", "--", "true"),
 )
-SAYING_NOTHING = (("cancel", "c-1"), ("instance", "kill", "i-1"))
+SAYING_NOTHING = (("cancel", "c-1"), ("instance", "kill", "i-1"), ("hold", "j-1"))
 JSON_COMMANDS = (
     ("ps", "-a", "--json"),
     ("show", "c-1", "--json"),
     ("wait", "c-1", "--json"),
     ("instances", "--json"),
+    ("jobs", "--json"),
+    ("explain", "j-1", "--json"),
 )
 
 
@@ -94,7 +121,8 @@ class Liar(BaseHTTPRequestHandler):
     def document(self) -> object:
         if self.status != 200:
             return PROBLEM
-        one = INSTANCE if "/instances" in self.path else CONTAINER
+        kinds = {"instances": INSTANCE, "jobs": JOB}
+        one = kinds.get(self.path.partition("?")[0].split("/")[2], CONTAINER)
         listed = self.command == "GET" and self.path.partition("?")[0].count("/") == 2
         return {"items": [one]} if listed else one
 

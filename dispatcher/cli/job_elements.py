@@ -1,0 +1,91 @@
+"""Which container of a job is meant: the only one, or the one that a task and an index choose."""
+
+from __future__ import annotations
+
+from dispatcher.cli.client import Client, Query
+from dispatcher.cli.failure import USAGE, Failure
+from dispatcher.cli.job_views import JobView, TaskView
+from dispatcher.cli.references import job_path
+from dispatcher.cli.views import ContainerView, view
+from dispatcher.problems import did_you_mean, listing
+
+NAMES_SHOWN = 5
+
+
+def chosen_container(client: Client, job_id: str, task: str | None, index: int | None) -> str:
+    """Return the id of one container of a job.
+
+    Without `task` and `index` that is its only one. Raises `Failure` when several or none are
+    meant, with how to choose.
+    """
+    job = view(client.get(job_path(job_id)), JobView)
+    chosen = _task(job, task, index)
+    query = [("job", job_id)]
+    if chosen.name:
+        query.append(("task", chosen.name))
+    if chosen.array:
+        query.append(("array_index", str(_index(job, chosen, index))))
+    elif index is not None:
+        raise _misfit(f"{_named(job, chosen)} is no array", "Leave --index out")
+    return _found(client, job_id, query)
+
+
+def only_container(client: Client, job: JobView) -> str | None:
+    """Return the id of a job's container when it has just one, else None."""
+    if job.counts.total != 1:
+        return None
+    return _found(client, job.id, [("job", job.id)])
+
+
+def _task(job: JobView, task: str | None, index: int | None) -> TaskView:
+    names = [each.name for each in job.tasks]
+    if task is not None:
+        for each in job.tasks:
+            if each.name == task:
+                return each
+        raise _misfit(f"{job.id} has no task {task!r}", did_you_mean(task, names).capitalize())
+    if len(job.tasks) == 1:
+        return job.tasks[0]
+    arrays = [each for each in job.tasks if each.array]
+    if index is not None and len(arrays) == 1:
+        return arrays[0]
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    raise _misfit(
+        f"{job.id} has {len(names)} tasks",
+        f"Choose one with --task NAME: {listing(names[:NAMES_SHOWN])}{more}",
+    )
+
+
+def _index(job: JobView, task: TaskView, index: int | None) -> int:
+    last = task.size - 1
+    if index is None and task.size == 1:
+        return 0
+    if index is None:
+        raise _misfit(
+            f"{_named(job, task)} has {task.size} containers",
+            f"Choose one with --index N, from 0 to {last}",
+        )
+    if index > last:
+        raise _misfit(
+            f"{_named(job, task)} has no container {index}", f"Its indices go from 0 to {last}"
+        )
+    return index
+
+
+def _named(job: JobView, task: TaskView) -> str:
+    return f"{job.id}/{task.name}" if task.name else job.id
+
+
+def _found(client: Client, job_id: str, query: Query) -> str:
+    items = [view(each, ContainerView) for each in client.pages("/v1/containers", query, 2)]
+    if len(items) != 1:
+        how_many = "several containers are" if items else "no container is"
+        raise Failure(
+            f"{how_many} the one of {job_id} that is meant",
+            remedy=f"See 'longshore ps --job {job_id}' for their ids",
+        )
+    return items[0].id
+
+
+def _misfit(sentence: str, remedy: str) -> Failure:
+    return Failure(sentence, remedy=remedy, exit_code=USAGE)

@@ -1,0 +1,116 @@
+"""What the command line reads of the server's JSON about jobs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from dispatcher.cli.client import Json
+from dispatcher.cli.references import is_job
+from dispatcher.cli.views import FINAL_STATES, ContainerView, DependencyView, ReasonView, view
+
+JOB_STATES = ("pending", "running", *FINAL_STATES)
+
+
+class CountsView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers are in which state."""
+
+    queued: int = 0
+    locked: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    total: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Return how many have reached their final state."""
+        return self.succeeded + self.failed + self.cancelled
+
+    def phrase(self) -> str:
+        """Return how far they are: "37/100 done, 12 running, 1 failed"."""
+        noted = ("running", "failed", "cancelled")
+        parts = [f"{number} {state}" for state in noted if (number := getattr(self, state))]
+        return ", ".join([f"{self.ended}/{self.total} done", *parts])
+
+    def outcome(self) -> str:
+        """Return how many ended how: "99 succeeded, 1 failed"."""
+        return ", ".join(
+            f"{number} {state}" for state in FINAL_STATES if (number := getattr(self, state))
+        )
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a job; without `array` it is one container, and `size` is 1."""
+
+    name: str = ""
+    size: int = 1
+    array: bool = False
+    max_running: int | None = None
+    after: tuple[DependencyView, ...] = ()
+    counts: CountsView = CountsView()
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as the server answers it; listings and events leave its `tasks` out."""
+
+    id: str
+    state: str
+    name: str = ""
+    type: str = ""
+    user: str = ""
+    project: str = ""
+    priority: int = 0
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    held: bool = False
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    counts: CountsView = CountsView()
+    tasks: tuple[TaskView, ...] = ()
+
+    @property
+    def final(self) -> bool:
+        """Return whether nothing follows."""
+        return self.state in FINAL_STATES
+
+    @property
+    def status(self) -> int:
+        """Return what a command that waited for it exits with: 0 only when it succeeded."""
+        if self.state == "succeeded":
+            return 0
+        return ((self.exit_code or 0) & 0xFF) or 1
+
+    @property
+    def title(self) -> str:
+        """Return its id, with its name where it has one."""
+        return f"{self.id} {self.name}".rstrip()
+
+    def ran_for_s(self, now: datetime | None = None) -> float | None:
+        """Return how long it is since its first container started, or was until its end.
+
+        None when none did; 0 when the server's clock is ahead of ours.
+        """
+        if self.started_at is None:
+            return None
+        ended_at = self.finished_at or now or datetime.now(UTC)
+        return max(0.0, (ended_at - self.started_at).total_seconds())
+
+    def note(self) -> str:
+        """Return why it ended as it did, else how far it is."""
+        if self.final and self.reason is not None and self.reason.message:
+            return self.reason.message
+        return f"{self.counts.phrase()}{' (held)' if self.held and not self.final else ''}"
+
+
+Awaited = ContainerView | JobView
+"""What can be waited for."""
+
+
+def awaited_view(identifier: str, raw: Json) -> Awaited:
+    """Return what the server says of a job or a container, told apart by the id."""
+    return view(raw, JobView) if is_job(identifier) else view(raw, ContainerView)

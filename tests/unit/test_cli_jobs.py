@@ -1,0 +1,282 @@
+"""Jobs on the command line against the real API: what is sent, printed, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.cli.main import main
+from dispatcher.model import Dependency, DependencyOn
+from tests.cli_server import CliServer, cli_server
+from tests.job_commands import INSTANCE, diamond, run_through, start, submitted
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server() as running:
+        running.do(lambda backend: backend.add_instance(INSTANCE))
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        yield running
+
+
+def without_times(text: str) -> str:
+    """Return a text without what depends on when it was written."""
+    text = re.sub(r"[0-9]{4}-[0-9-]+T[0-9:]+Z", "WHEN", text)
+    return re.sub(r"(?<= )[0-9]+s(?= )", "AGE", text)
+
+
+# ---- submit -------------------------------------------------------------------------------------
+
+
+def test_an_array_is_a_job_of_one_task(server: CliServer, capsys: Capture) -> None:
+    first = submitted(capsys, "--", "x")
+    job_id = submitted(
+        capsys,
+        *("--array", "4%2", "--name", "align", "--project", "science", "--priority", "700"),
+        *("--label", "team=x", "--cpus", "2", "--retries", "1", "--after", f"{first}:end"),
+        *("--time-limit", "1h30m", "--grace-period", "20", "--not-before", "2020-01-01T00:00:00Z"),
+        *("--", "align", "--help"),
+    )
+    assert job_id == "j-00000001"
+    (job,) = server.do(lambda backend: list(backend._jobs.values()))
+    (task,) = job.tasks
+    assert (job.name, job.project, job.priority) == ("align", "science", 700)
+    assert job.labels == task.spec.labels == (("team", "x"),)
+    assert (task.name, task.size, task.is_array, task.max_running) == ("", 4, True, 2)
+    assert task.spec.command == ("align", "--help")
+    assert task.spec.resources.cpu_millis == 2000
+    assert task.spec.retries.most == 1
+    assert task.spec.after == (Dependency(of=first, on=DependencyOn.END),)
+    assert (task.spec.time_limit_s, task.spec.grace_period_s) == (5400, 20)
+    assert task.spec.not_before == 1_577_836_800.0
+    assert [each.array_index for each in server.containers()[1:]] == [0, 1, 2, 3]
+
+
+def test_one_container_has_the_new_options_too(server: CliServer, capsys: Capture) -> None:
+    job_id = submitted(capsys, "--array", "2", "--", "x")
+    container_id = submitted(
+        capsys, "--after", job_id, "--after", "c-00000001", "--time-limit", "1.5", "--", "y"
+    )
+    made = server.containers()[-1]
+    assert made.id == container_id == "c-00000003"
+    assert made.spec.after == (Dependency(of=job_id), Dependency(of="c-00000001"))
+    assert made.spec.time_limit_s == 1.5
+    assert main(["show", container_id]) == 0
+    text = capsys.readouterr().out
+    assert "after       j-00000001, c-00000001\n" in text
+    assert "time limit  2s\n" in text
+
+
+def test_a_submitted_job_is_one_json_document(server: CliServer, capsys: Capture) -> None:
+    document = json.loads(submitted(capsys, "--json", "--array", "2", "--", "true"))
+    assert (document["id"], document["state"]) == ("j-00000001", "pending")
+    assert document["tasks"][0]["size"] == 2
+    assert len(server.containers()) == 2
+
+
+def test_what_a_server_refuses_of_an_array_is_told_field_by_field(
+    server: CliServer, capsys: Capture
+) -> None:
+    assert main(["submit", "--array", "0", "--memory", "4 potatoes", "--", "x"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("longshore: ")
+    assert sorted(line.split(":")[0] for line in lines[1:]) == [
+        "  tasks[0].array",
+        "  tasks[0].memory",
+    ]
+    assert server.containers() == []
+
+
+# ---- jobs, show, ps -----------------------------------------------------------------------------
+
+
+def test_jobs_are_listed_newest_first(server: CliServer, capsys: Capture) -> None:
+    submitted(capsys, "--array", "3", "--name", "one", "--", "x")
+    submitted(capsys, "--array", "2", "--name", "two", "--priority", "7", "--", "x")
+    run_through(server, "c-00000001")
+    run_through(server, "c-00000002", 9)
+    start(server, "c-00000003")
+    assert main(["hold", "j-00000002"]) == 0
+    capsys.readouterr()
+    assert main(["jobs"]) == 0
+    assert without_times(capsys.readouterr().out).splitlines() == [
+        "ID          NAME  STATE    PRIO  DONE  RUNNING  FAILED  USER       AGE  EXIT  NOTE",
+        "j-00000002  two   pending  7     0/2   0        0       anonymous  AGE   -     held",
+        "j-00000001  one   running  500   2/3   1        1       anonymous  AGE   -     -",
+    ]
+    assert main(["jobs", "--json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert [(each["id"], each["held"]) for each in items] == [
+        ("j-00000002", True),
+        ("j-00000001", False),
+    ]
+
+
+def test_jobs_are_filtered(server: CliServer, capsys: Capture) -> None:
+    submitted(capsys, "--array", "1", "--name", "one", "--project", "science", "--", "x")
+    submitted(capsys, "--array", "1", "--name", "two", "--", "x")
+    run_through(server, "c-00000002")
+    one, two = "j-00000001", "j-00000002"
+    listed: dict[tuple[str, ...], list[str]] = {
+        (): [two, one],
+        ("--state", "succeeded"): [two],
+        ("--state", "pending", "--state", "running"): [one],
+        ("--name", "one"): [one],
+        ("--project", "science"): [one],
+        ("--user", "nobody"): [],
+        ("--limit", "1"): [two],
+    }
+    for options, expected in listed.items():
+        assert main(["jobs", "--json", *options]) == 0
+        captured = capsys.readouterr()
+        assert [each["id"] for each in json.loads(captured.out)["items"]] == expected
+        assert ("there are more; these are the newest 1" in captured.err) == ("--limit" in options)
+
+
+def test_show_tells_of_a_job_with_its_tasks(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = diamond(capsys, monkeypatch)
+    run_through(server, "c-00000001")
+    start(server, "c-00000002")
+    run_through(server, "c-00000003", 4)
+    assert main(["show", job_id]) == 0
+    text = re.sub(r"(?<=ran for   )\S+", "AGE", without_times(capsys.readouterr().out))
+    assert text.splitlines() == [
+        "id        j-00000001",
+        "name      diamond",
+        "type      batch",
+        "state     running",
+        "progress  2/8 done, 1 running, 1 failed",
+        "priority  500",
+        "user      anonymous",
+        "project   default",
+        "created   WHEN",
+        "started   WHEN",
+        "ran for   AGE",
+        "",
+        "TASK   SIZE  AT ONCE  QUEUED  LOCKED  RUNNING  SUCCEEDED  FAILED  CANCELLED  AFTER",
+        "split  -     -        0       0       0        1          0       0          -",
+        "left   3     2        1       0       1        0          1       0          split",
+        (
+            "right  3     -        3       0       0        0          0       0          "
+            "left (element by element)"
+        ),
+        (
+            "join   -     -        1       0       0        0          0       0          "
+            "left, right (any end)"
+        ),
+    ]
+    assert main(["show", job_id, "--json"]) == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert [each["name"] for each in tasks] == ["split", "left", "right", "join"]
+
+
+def test_show_tells_of_a_container_what_it_is_of_a_job(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diamond(capsys, monkeypatch)
+    del server
+    assert main(["show", "c-00000006"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wanted = {
+        "name         right",
+        "job          j-00000001",
+        "task         right",
+        "array index  1",
+        "after        left (element by element)",
+    }
+    assert wanted <= set(lines)
+
+
+def test_ps_lists_a_job_of_all_states(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = diamond(capsys, monkeypatch)
+    submitted(capsys, "--", "x")
+    run_through(server, "c-00000001")
+    listed: dict[tuple[str, ...], list[int]] = {
+        ("--job", job_id): [8, 7, 6, 5, 4, 3, 2, 1],
+        ("--job", job_id, "--state", "queued", "--task", "left"): [4, 3, 2],
+        ("--job", job_id, "--task", "right", "--index", "0"): [5],
+        ("--job", job_id, "--index", "2"): [7, 4],
+        ("--job", job_id, "--limit", "1"): [8],
+    }
+    for options, expected in listed.items():
+        assert main(["ps", "--json", *options]) == 0
+        items = json.loads(capsys.readouterr().out)["items"]
+        assert [each["id"] for each in items] == [f"c-0000000{number}" for number in expected]
+    assert main(["ps", "--job", job_id, "--index", "2"]) == 0
+    _, right, left = capsys.readouterr().out.splitlines()
+    assert (right.split()[1], left.split()[1]) == ("right[2]", "left[2]")
+
+
+# ---- steering -----------------------------------------------------------------------------------
+
+
+def test_jobs_and_containers_are_steered_by_one_command(server: CliServer, capsys: Capture) -> None:
+    job_id = submitted(capsys, "--array", "2", "--", "x")
+    container_id = submitted(capsys, "--", "x")
+    steps: list[tuple[list[str], str]] = [
+        (["hold", job_id], f"{job_id} is held\n"),
+        (["release", job_id], f"{job_id} is released\n"),
+        (["priority", job_id, "9"], f"{job_id} has priority 9\n"),
+        (["priority", container_id, "8"], f"{container_id} has priority 8\n"),
+    ]
+    held = []
+    for arguments, said in steps:
+        assert main(arguments) == 0
+        assert capsys.readouterr() == (said, "")
+        held.append(server.do(lambda backend: backend._jobs[job_id].held))
+    assert held == [True, False, False, False]
+    assert [each.priority for each in server.containers()] == [9, 9, 8]
+    assert main(["cancel", job_id, container_id, job_id]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{job_id} is being cancelled",
+        f"{container_id} is being cancelled",
+    ]
+    assert all(each.cancel_requested for each in server.containers())
+
+
+def test_steering_goes_on_after_what_cannot_be_steered(server: CliServer, capsys: Capture) -> None:
+    ended = submitted(capsys, "--array", "1", "--", "x")
+    run_through(server, "c-00000001")
+    other = submitted(capsys, "--array", "1", "--", "x")
+    for command, said in (("hold", "held"), ("release", "released"), ("cancel", "being cancelled")):
+        assert main([command, ended, "j-9", other]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == f"{other} is {said}\n"
+        assert [line.split(".")[0] for line in captured.err.splitlines()] == [
+            f"longshore: job {ended} has ended: it is succeeded",
+            "longshore: there is no job j-9",
+        ]
+
+
+@pytest.mark.parametrize("command", ["hold", "release"])
+def test_only_jobs_are_held(server: CliServer, capsys: Capture, command: str) -> None:
+    assert main([command, "j-1", "c-1"]) == 2
+    assert capsys.readouterr().err == (
+        "longshore: c-1 is not a job's id, and only jobs are held and released. "
+        "Hold a container back with 'longshore priority ID 0'\n"
+    )
+    assert server.paths == []
+
+
+def test_what_does_not_exist_is_one_sentence(server: CliServer, capsys: Capture) -> None:
+    del server
+    for arguments in (
+        ["show", "j-9"],
+        ["logs", "j-9"],
+        ["wait", "j-9"],
+        ["cancel", "j-9"],
+        ["priority", "j-9", "1"],
+        ["hold", "j-9"],
+        ["explain", "j-9"],
+    ):
+        assert main(arguments) == 1
+        assert capsys.readouterr() == ("", "longshore: there is no job j-9\n")
