@@ -1,0 +1,141 @@
+"""The pass over elastic jobs: who begins, who grows, and who gives back for it; pure.
+
+It goes through the jobs by policy. Elastic members that this pass has placed are set aside for the
+essential members of the next job, and put back in order, as they fit; elastic members of earlier
+passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
+would leave no less free than there was, is undone to the last member and ends the pass, unless
+jobs behind it may go ahead (`backfill`). What can never be, or is not yet due, holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dispatcher.model import WaitReason
+from dispatcher.planner import elastic_reasons as reasons
+from dispatcher.planner.elastic_demand import Remainder
+from dispatcher.planner.elastic_floor import Floor
+from dispatcher.planner.elastic_model import (
+    ElasticJob,
+    ElasticPlan,
+    ElasticView,
+    MemberState,
+    Place,
+)
+from dispatcher.planner.elastic_order import in_order
+from dispatcher.planner.elastic_stage import Stage
+from dispatcher.planner.reasons import behind
+
+
+def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
+    """Return what is to be started and given back, what is wanted, and why the rest waits."""
+    return _Pass(view, now).run()
+
+
+class _Pass:
+    """One pass; all it changes is its own."""
+
+    def __init__(self, view: ElasticView, now: float) -> None:
+        self._now = now
+        self._backfill = view.settings.backfill
+        self._order = in_order(view.jobs, view.settings, now)
+        self._floor = Floor(view)
+        self._stage = Stage(self._floor, self._order, now)
+        self._begun: list[str] = []
+        self._waiting: dict[str, WaitReason] = {}
+
+    def run(self) -> ElasticPlan:
+        """Give each job its turn, then see what instances are wanted."""
+        blocker: tuple[str, WaitReason] | None = None
+        for job in self._order:
+            why = self._not_now(job)
+            if why is None and blocker is not None and not self._backfill:
+                why = None if job.is_running else behind(*blocker)
+            elif why is None and job.is_running:
+                why = self._stage.go_on(job)
+            elif why is None:
+                why = self._stage.begin(job)
+                if why is None:
+                    self._begun.append(job.id)
+                else:
+                    blocker = blocker or (job.id, why)
+            if why is not None:
+                self._waiting[job.id] = why
+        return self._plan()
+
+    def _not_now(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job that waits is no candidate, None for one that is, or that runs."""
+        if job.is_running:
+            return None
+        for component in job.components:
+            if not self._stage.ask(job, component).needs:
+                return reasons.no_type(component)
+        if any(member.state is MemberState.STOPPING for member in job.members):
+            return reasons.ENDING
+        if job.not_before > self._now:
+            return reasons.backing_off(job.not_before, job.failed_starts)
+        return None
+
+    # ---- the plan ----------------------------------------------------------------------------
+
+    def _plan(self) -> ElasticPlan:
+        starts = self._stage.placed()
+        remainder = self._remainder({_by_member(place) for place in starts})
+        return ElasticPlan(
+            begun=tuple(self._begun),
+            starts=tuple(starts),
+            stops=tuple(sorted(self._stage.stops, key=_by_member)),
+            claims=tuple(remainder.claims),
+            demand=tuple(remainder.demand),
+            waiting=tuple(
+                (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
+            ),
+            next_at=self._next_at(),
+        )
+
+    def _remainder(self, placed: Collection[tuple[str, str, int]]) -> Remainder:
+        """See what the floor still has for those that lack something, what is essential first."""
+        remainder = Remainder(self._floor)
+        runs = {job.id for job in self._order if job.is_running}.union(self._begun)
+        for job in self._order:
+            if job.id not in runs and self._is_possible(job):
+                self._waiting[job.id] = remainder.essentials(
+                    job,
+                    self._stage.needed(job),
+                    self._stage.claimed[job.id],
+                    self._waiting[job.id],
+                )
+        for job in self._order:
+            lacking = sum(
+                member.state is MemberState.WAITING
+                and (job.id, component.name, member.index) not in placed
+                for component, member in self._stage.parts(job)
+            )
+            if job.id in runs and lacking:
+                self._waiting.setdefault(job.id, reasons.grows(lacking))
+            if job.scale_up and self._is_possible(job):
+                extras = [
+                    (component, member)
+                    for component, member in self._stage.could_grow(job)
+                    if (job.id, component.name, member.index) not in placed
+                ]
+                remainder.extras(job, extras)
+        return remainder
+
+    def _is_possible(self, job: ElasticJob) -> bool:
+        return all(self._stage.ask(job, component).needs for component in job.components)
+
+    def _next_at(self) -> float | None:
+        """Return when the next delay of a job or a member ends, None without any."""
+        ends = [job.not_before for job in self._order if not job.is_running]
+        ends += [
+            member.not_before
+            for job in self._order
+            for member in job.members
+            if member.state is MemberState.WAITING
+        ]
+        return min((end for end in ends if end > self._now), default=None)
+
+
+def _by_member(place: Place) -> tuple[str, str, int]:
+    return place.job_id, place.component, place.index

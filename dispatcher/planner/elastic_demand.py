@@ -1,0 +1,77 @@
+"""What jobs want of instances that are on their way, or that are to be created; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dispatcher.model import WaitReason
+from dispatcher.planner import elastic_reasons as reasons
+from dispatcher.planner.elastic_floor import Floor, Seat
+from dispatcher.planner.elastic_model import (
+    Component,
+    Demand,
+    ElasticJob,
+    Part,
+    Place,
+)
+from dispatcher.planner.room import SlotKind
+
+
+class Remainder:
+    """What is wanted beyond what a pass has placed, in the order in which it is asked.
+
+    What is left on the floor is counted first, then what is on its way, so that nothing is created
+    twice; `claims` is what is kept on instances that are, or were, on their way.
+    """
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self.claims: list[Place] = []
+        self.demand: list[Demand] = []
+
+    def essentials(
+        self, job: ElasticJob, needed: Sequence[Part], claimed: Sequence[Seat], why: WaitReason
+    ) -> WaitReason:
+        """Find room for what a waiting job needs, and return why it waits: `why`, or for that."""
+        self.claims += [seat.place for seat in claimed]
+        held = {(seat.place.component, seat.place.index) for seat in claimed}
+        coming = {seat.slot.id for seat in claimed if seat.slot.kind is not SlotKind.READY}
+        places, lacking = self._find(
+            job, [part for part in needed if (part[0].name, part[1].index) not in held]
+        )
+        self.claims += places
+        coming |= {place.instance_id for place in places}
+        if lacking or not coming or why.code != "no_room":
+            return why
+        return reasons.on_its_way(len(coming))
+
+    def extras(self, job: ElasticJob, lacking: Sequence[Part]) -> None:
+        """Find room for elastic members of a job that may have instances created for them."""
+        self._find(job, lacking)
+
+    def _find(self, job: ElasticJob, parts: Iterable[Part]) -> tuple[list[Place], bool]:
+        """Return places on instances on their way, and whether some found no room at all."""
+        places = []
+        lacking: dict[str, tuple[Component, int]] = {}
+        for component, member in parts:
+            ask = self._floor.ask(component)
+            slot = None if component.name in lacking else self._floor.find(ask, coming=True)
+            if slot is None:
+                number = lacking.get(component.name, (component, 0))[1]
+                lacking[component.name] = (component, number + 1)
+                continue
+            self._floor.take(slot, ask.needs[slot.type.name])
+            if slot.kind is not SlotKind.READY:
+                places.append(
+                    Place(
+                        job_id=job.id,
+                        component=component.name,
+                        index=member.index,
+                        instance_id=slot.id,
+                    )
+                )
+        self.demand += [
+            Demand(job_id=job.id, component=component.name, role=component.role, count=number)
+            for component, number in lacking.values()
+        ]
+        return places, bool(lacking)

@@ -1,0 +1,248 @@
+"""Elastic jobs as the planner sees them: components, their members, and what a pass decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+
+from dispatcher.model import Constraints, WaitReason
+from dispatcher.planner.room import Rules, SlotKind
+from drivers.interface import InstanceType, Resources
+
+_MIB = 2**20
+_ANYWHERE = Constraints()
+
+
+class Role(Enum):
+    """Whether a job needs all of a component, or as many of it as fit."""
+
+    ESSENTIAL = "essential"
+    ELASTIC = "elastic"
+
+
+class ElasticMode(Enum):
+    """How a job uses room beyond its essential components.
+
+    `rigid` jobs start with all components or not at all; `malleable` ones start with the essential
+    ones, grow, and never give back; `flexible` ones give elastic components back for the essential
+    ones of a job that waits.
+    """
+
+    RIGID = "rigid"
+    MALLEABLE = "malleable"
+    FLEXIBLE = "flexible"
+
+
+class QueuePolicy(Enum):
+    """Which job comes first; `hrrn` is the highest ratio of response to runtime."""
+
+    FIFO = "fifo"
+    SIZE = "size"
+    DYNSIZE = "dynsize"
+    SJF = "sjf"
+    SRPT = "srpt"
+    HRRN = "hrrn"
+
+
+class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How elastic jobs queue.
+
+    With `backfill` a job that cannot start does not keep those behind it waiting. Under `dynsize` a
+    job shrinks by `dynsize_bytes_per_s` for each second that it waited.
+    """
+
+    policy: QueuePolicy = QueuePolicy.FIFO
+    backfill: bool = False
+    dynsize_bytes_per_s: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 256 * _MIB
+
+
+_FIRST_COME = ElasticSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """A part of an elastic job: `count` equal containers.
+
+    What each asks for is said as a container says it: see `ContainerSpec`. Lower `startup_order`
+    starts first.
+    """
+
+    name: str
+    role: Role
+    resources: Resources
+    count: int = 1
+    startup_order: int = 0
+    constraints: Constraints = _ANYWHERE
+    unnamed: tuple[str, ...] = ()
+
+
+class MemberState(Enum):
+    """Where one container of a component is.
+
+    `waiting` has no place; `placed` has one, and has not been seen to run; `stopping` was told to
+    end; `finished` ended with exit code 0 and is not placed again.
+    """
+
+    WAITING = "waiting"
+    PLACED = "placed"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+
+    @property
+    def has_place(self) -> bool:
+        """Return whether room is taken for it."""
+        return self in (MemberState.PLACED, MemberState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One container of a component, by its number from 0.
+
+    `instance_id` is "" while it has no place. `deaths` is how often it ended otherwise than it
+    should; it has no place before `not_before`.
+    """
+
+    component: str
+    index: int
+    state: MemberState = MemberState.WAITING
+    instance_id: str = ""
+    deaths: int = 0
+    not_before: float = 0.0
+
+
+Part = tuple[Component, Member]
+"""A member with its component."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A member and the instance on which it has room, or is to have it."""
+
+    job_id: str
+    component: str
+    index: int
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticJob:
+    """A job that waits or runs; changed by making a new value.
+
+    `sequence` is its place among those that came. It runs from `began_at` on, which is None while
+    it waits. `members` are those of which there is something to say, in any order: the others wait.
+    `size` is what the user gave, None to have it computed; `runtime_s` is how long it would take
+    with all components, None where nobody knows, and `progress` the part of it that is done.
+    Nothing of it starts before `not_before`. `failed_starts` is how often it was queued again since
+    all its essential components ran, `losses` how often in all because an instance was lost.
+    `claims` are what the last plan kept for it. Components have names of their own, and at least
+    one of them is essential.
+    """
+
+    id: str
+    sequence: int
+    submitted_at: float
+    components: tuple[Component, ...]
+    mode: ElasticMode = ElasticMode.FLEXIBLE
+    began_at: float | None = None
+    members: tuple[Member, ...] = ()
+    size: float | None = None
+    runtime_s: float | None = None
+    progress: float = 0.0
+    scale_up: bool = False
+    not_before: float = 0.0
+    failed_starts: int = 0
+    losses: int = 0
+    claims: tuple[Place, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it has begun: whether all its essential components had a place at once."""
+        return self.began_at is not None
+
+    @property
+    def count(self) -> int:
+        """Return how many members it has."""
+        return sum(component.count for component in self.components)
+
+    def all_members(self) -> Iterator[Part]:
+        """Yield every member with its component, in the order of components and numbers."""
+        known = {(member.component, member.index): member for member in self.members}
+        for component in self.components:
+            for index in range(component.count):
+                member = known.get((component.name, index))
+                yield component, member or Member(component=component.name, index=index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """One instance as a pass sees it.
+
+    `free` is what is left there of all that runs or has a place, members of these jobs included;
+    those that are stopping, and what is only claimed, count as gone. `count` is how many containers
+    those are, `sharers` how many of them share a cpu.
+    """
+
+    id: str
+    type: InstanceType
+    free: Resources
+    kind: SlotKind = SlotKind.READY
+    count: int = 0
+    sharers: int = 0
+    last_busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticView:
+    """What a pass decides from; it changes nothing of it.
+
+    `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
+    on their way included; `types` those that are configured.
+    """
+
+    jobs: tuple[ElasticJob, ...]
+    rooms: tuple[Room, ...]
+    types: tuple[InstanceType, ...]
+    rules: Rules
+    settings: ElasticSettings = _FIRST_COME
+    max_price_factor: float = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Members of a component for which there is no room, and instances are to be created."""
+
+    job_id: str
+    component: str
+    role: Role
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticPlan:
+    """What a pass decided.
+
+    The jobs `begun` run from now on. `starts` are new places, of which `may_start` tells who is
+    next; one on an instance of `stops` waits until what is stopped there has ended. `stops` are
+    elastic members that give their room back. `claims` is room kept for essential members of jobs
+    that wait, on instances that were on their way. `demand` is in the order in which it counts: all
+    that is essential first. `waiting` says of each job that lacks something what it waits for, by
+    id in policy order. `next_at` is when waiting alone may change the plan, None for never.
+    """
+
+    begun: tuple[str, ...] = ()
+    starts: tuple[Place, ...] = ()
+    stops: tuple[Place, ...] = ()
+    claims: tuple[Place, ...] = ()
+    demand: tuple[Demand, ...] = ()
+    waiting: tuple[tuple[str, WaitReason], ...] = ()
+    next_at: float | None = None
+
+    @property
+    def changes_something(self) -> bool:
+        """Return whether anything starts or stops."""
+        return bool(self.begun or self.starts or self.stops)

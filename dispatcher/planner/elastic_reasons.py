@@ -1,0 +1,82 @@
+"""Why elastic jobs wait, or have less than they could: the sentences of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dispatcher.model import WaitReason
+from dispatcher.moments import moment
+from dispatcher.planner.elastic_floor import Ask, Floor
+from dispatcher.planner.elastic_model import Component, ElasticMode
+from dispatcher.planner.room import SlotKind
+from pool.room import charge
+
+
+def no_type(component: Component) -> WaitReason:
+    """Return why a job waits one of whose components no configured type serves."""
+    return WaitReason(
+        code="no_type",
+        message=f"no configured instance type would do for its component {component.name}",
+        is_final=True,
+    )
+
+
+def no_room(
+    component: Component, *, seated: int, wanted: int, mode: ElasticMode, short: Sequence[str]
+) -> WaitReason:
+    """Return why a job waits that has room for `seated` of the `wanted` members that it needs.
+
+    `component` is the first without room, `short` what the nearest instance lacks for it; nothing
+    of that when no instance that would do is ready.
+    """
+    kind = "components" if mode is ElasticMode.RIGID else "essential components"
+    message = f"room for {seated} of its {wanted} {kind}; the next is {component.name}"
+    message += (
+        f", and the nearest instance is short of {' and '.join(short)}"
+        if short
+        else ", and no instance that would do is ready with a place left"
+    )
+    return WaitReason(code="no_room", message=message, topic=",".join(short))
+
+
+def shortages(floor: Floor, ask: Ask) -> tuple[str, ...]:
+    """Return what the nearest ready instance lacks for one more member, () if there is none."""
+    found = []
+    for slot in floor.slots():
+        need = ask.needs.get(slot.type.name)
+        if need is not None and slot.kind is SlotKind.READY:
+            lack = charge(need, sharers=slot.sharers).shortages(slot.free)
+            found.append((len(lack), tuple(lack)))
+    return min(((number, lack) for number, lack in found if number), default=(0, ()))[1]
+
+
+NO_LESS_FREE = WaitReason(
+    code="no_less_free",
+    message="all that it could take is put to use by elastic components of jobs before it",
+)
+
+
+def on_its_way(instances: int) -> WaitReason:
+    """Return why a job waits whose room is on instances that are not ready."""
+    ones = "instance that is" if instances == 1 else f"{instances} instances that are"
+    return WaitReason(code="booting", message=f"has its room on {ones} on their way")
+
+
+def backing_off(until: float, failed_starts: int) -> WaitReason:
+    """Return why a job waits that could not be started and is tried again later."""
+    times = "once" if failed_starts == 1 else f"{failed_starts} times"
+    message = f"it was started {times} in vain; tried again at {moment(until)}"
+    return WaitReason(code="backoff", message=message, until=until)
+
+
+ENDING = WaitReason(
+    code="ending",
+    message="containers of its last start have not ended yet",
+)
+
+
+def grows(lacking: int) -> WaitReason:
+    """Return what a running job waits for that lacks some members."""
+    ones = "component" if lacking == 1 else "components"
+    message = f"runs, and has a use for {lacking} {ones} more when there is room"
+    return WaitReason(code="grows", message=message)

@@ -1,0 +1,337 @@
+"""What a pass over elastic jobs has placed so far, and how one more job gets its turn; pure.
+
+A turn that fails leaves everything as if it had never been tried: room is undone on the floor, and
+the rest of what is known here changes only once a turn has succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dispatcher.model import WaitReason
+from dispatcher.planner import elastic_reasons as reasons
+from dispatcher.planner.elastic_floor import Ask, Floor, Seat
+from dispatcher.planner.elastic_model import (
+    Component,
+    ElasticJob,
+    ElasticMode,
+    Member,
+    MemberState,
+    Part,
+    Place,
+    Role,
+)
+from dispatcher.planner.fit import need
+from dispatcher.planner.room import Slot
+from dispatcher.queue import ClassKey
+from drivers.interface import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What a turn comes to: seats of essential members, who gave way, who is elastic beside."""
+
+    seats: list[Seat]
+    gone: frozenset[Place]
+    fresh: dict[str, list[Seat]]
+
+
+class Stage:
+    """The floor, and who sits there.
+
+    `starts` are the essential members that were placed, `fresh` the elastic ones by job, in the
+    order in which the jobs had their turn; `stops` have given way. `claimed` is the room that is
+    kept for jobs that wait.
+    """
+
+    def __init__(self, floor: Floor, order: Sequence[ElasticJob], now: float) -> None:
+        self._floor = floor
+        self._order = order
+        self._now = now
+        self._parts = {job.id: list(job.all_members()) for job in order}
+        self._asks = {
+            (job.id, component.name): floor.ask(component)
+            for job in order
+            for component in job.components
+        }
+        self._positions = {job.id: number for number, job in enumerate(order)}
+        self._growth = {job.id: self._may_grow(job) for job in order}
+        self._turns: list[ElasticJob] = []
+        self._hopeless: set[tuple[ClassKey, ...]] = set()
+        self._kept = {job.id: self._giveable(job) for job in order}
+        self.starts: list[Seat] = []
+        self.fresh: dict[str, list[Seat]] = {}
+        self.stops: list[Place] = []
+        self.claimed = {job.id: self._claims_of(job) for job in order}
+
+    def parts(self, job: ElasticJob) -> list[Part]:
+        """Return all members of a job, each with its component; not a copy."""
+        return self._parts[job.id]
+
+    def ask(self, job: ElasticJob, component: Component) -> Ask:
+        """Return what a member of a component asks for."""
+        return self._asks[job.id, component.name]
+
+    def needed(self, job: ElasticJob) -> list[Part]:
+        """Return the members without which a job does not begin, or go on, and that have no place.
+
+        Those are the essential ones, and of a rigid job that waits all.
+        """
+        all_of_it = job.mode is ElasticMode.RIGID and not job.is_running
+        return [
+            (component, member)
+            for component, member in self._parts[job.id]
+            if (all_of_it or component.role is Role.ESSENTIAL)
+            and member.state is MemberState.WAITING
+        ]
+
+    def could_grow(self, job: ElasticJob) -> list[Part]:
+        """Return the elastic members that may have a place beside what the job needs; no copy."""
+        return self._growth[job.id]
+
+    def placed(self) -> list[Place]:
+        """Return the new places: those of essential members first."""
+        elastic = [seat for seats in self.fresh.values() for seat in seats]
+        return [seat.place for seat in (*self.starts, *elastic)]
+
+    # ---- turns -------------------------------------------------------------------------------
+
+    def begin(self, job: ElasticJob) -> WaitReason | None:
+        """Place the essential members of a job that waits, or return why that cannot be."""
+        mark = self._floor.mark()
+        self._free_claims(job)
+        before = self._floor.free
+        turn = self._take_turn(job)
+        if turn is None:
+            why = self._no_room(job)
+        elif self._takes_from_others(turn) and not _is_less(self._floor.free, before):
+            why = reasons.NO_LESS_FREE
+        else:
+            self._commit(job, turn)
+            return None
+        self._floor.undo(mark)
+        return why
+
+    def go_on(self, job: ElasticJob) -> WaitReason | None:
+        """Let a job that runs have what it lacks, as it fits; or return why it cannot.
+
+        Without its missing essential members it has no more elastic ones either.
+        """
+        if not self.needed(job):
+            self._turns.append(job)
+            self.fresh[job.id] = self._grow(job)
+            return None
+        mark = self._floor.mark()
+        self._free_claims(job)
+        turn = self._take_turn(job)
+        if turn is not None:
+            self._commit(job, turn)
+            return None
+        why = self._no_room(job)
+        self._floor.undo(mark)
+        return why
+
+    def _take_turn(self, job: ElasticJob) -> _Turn | None:
+        """Seat a job's essential members, then all elastic ones again; undone if it cannot be."""
+        mark = self._floor.mark()
+        for seats in self.fresh.values():
+            self._give_all(seats)
+        needed = self.needed(job)
+        asks = tuple(self.ask(job, component).key for component, _ in needed)
+        found = None if asks in self._hopeless else self._seat_all(job, needed)
+        if found is None:
+            self._hopeless.add(asks)
+            self._floor.undo(mark)
+            return None
+        seats, displaced = found
+        back = {seat.place for seat in displaced if self._sits_again(seat)}
+        gone = frozenset(seat.place for seat in displaced) - back
+        fresh = {each.id: self._grow(each) for each in (*self._turns, job)}
+        return _Turn(seats=seats, gone=gone, fresh=fresh)
+
+    def _commit(self, job: ElasticJob, turn: _Turn) -> None:
+        self._turns.append(job)
+        self.starts += turn.seats
+        self.fresh = turn.fresh
+        self.stops += turn.gone
+        for job_id, seats in self._kept.items():
+            self._kept[job_id] = [seat for seat in seats if seat.place not in turn.gone]
+        self.claimed[job.id] = []
+        for each in self._from(job):
+            self.claimed[each.id] = [
+                seat for seat in self.claimed[each.id] if self._sits_again(seat)
+            ]
+
+    # ---- essential members -------------------------------------------------------------------
+
+    def _seat_all(
+        self, job: ElasticJob, needed: Sequence[Part]
+    ) -> tuple[list[Seat], list[Seat]] | None:
+        """Return seats for all, and the elastic ones displaced for them, None if that cannot be.
+
+        They give way one by one, the last job's first. Where that leaves gaps that are too small,
+        all give way and it is tried once more.
+        """
+        largest_first = sorted(needed, key=lambda part: _by_size(part[0]))
+        mark = self._floor.mark()
+        victims = [seat for each in reversed(self._order) for seat in reversed(self._kept[each.id])]
+        waiting, displaced = iter(victims), list[Seat]()
+        seats = self._seat(job, largest_first, waiting, displaced)
+        if seats is None and displaced:
+            self._floor.undo(mark)
+            self._give_all(victims)
+            displaced = victims
+            seats = self._seat(job, largest_first, iter(()), [])
+        if seats is None:
+            return None
+        # From the first job on, as they are to be put back.
+        return _as_listed(seats, needed), displaced[::-1]
+
+    def _seat(
+        self,
+        job: ElasticJob,
+        members: Sequence[Part],
+        victims: Iterator[Seat],
+        displaced: list[Seat],
+    ) -> list[Seat] | None:
+        seats = []
+        for component, member in members:
+            ask = self.ask(job, component)
+            while (slot := self._floor.find(ask)) is None:
+                victim = next(victims, None)
+                if victim is None:
+                    return None
+                self._floor.give(victim.slot, victim.need)
+                displaced.append(victim)
+            seats.append(self._sit(job, component, member, slot))
+        return seats
+
+    def _no_room(self, job: ElasticJob) -> WaitReason:
+        """Return why a job's essential members have no room, as things are."""
+        needed = self.needed(job)
+        mark = self._floor.mark()
+        for seats in (*self.fresh.values(), *self._kept.values()):
+            self._give_all(seats)
+        seated = 0
+        for component, member in needed:
+            slot = self._floor.find(self.ask(job, component))
+            if slot is None:
+                break
+            self._sit(job, component, member, slot)
+            seated += 1
+        component = needed[min(seated, len(needed) - 1)][0]
+        short = reasons.shortages(self._floor, self.ask(job, component))
+        self._floor.undo(mark)
+        return reasons.no_room(
+            component, seated=seated, wanted=len(needed), mode=job.mode, short=short
+        )
+
+    # ---- elastic members ---------------------------------------------------------------------
+
+    def _may_grow(self, job: ElasticJob) -> list[Part]:
+        if job.mode is ElasticMode.RIGID and not job.is_running:
+            return []
+        return [
+            (component, member)
+            for component, member in self._parts[job.id]
+            if component.role is Role.ELASTIC
+            and member.state is MemberState.WAITING
+            and member.not_before <= self._now
+        ]
+
+    def _grow(self, job: ElasticJob) -> list[Seat]:
+        """Place as many elastic members of a job as fit, in order."""
+        seats: list[Seat] = []
+        full: set[str] = set()
+        for component, member in self._growth[job.id]:
+            if component.name in full:
+                continue
+            slot = self._floor.find(self.ask(job, component))
+            if slot is None:
+                full.add(component.name)
+            else:
+                seats.append(self._sit(job, component, member, slot))
+        return seats
+
+    def _giveable(self, job: ElasticJob) -> list[Seat]:
+        """Return the elastic members of earlier passes that may give way."""
+        if job.mode is not ElasticMode.FLEXIBLE or not job.is_running:
+            return []
+        seats = []
+        for component, member in self._parts[job.id]:
+            slot = self._floor.slot(member.instance_id) if member.state.has_place else None
+            if component.role is Role.ELASTIC and slot is not None:
+                seats.append(_seat_of(job.id, component, member.index, slot))
+        return seats
+
+    def _takes_from_others(self, turn: _Turn) -> bool:
+        """Return whether anybody has fewer elastic members after a turn."""
+        if turn.gone:
+            return True
+        return any(len(turn.fresh[job_id]) < len(seats) for job_id, seats in self.fresh.items())
+
+    # ---- claims ------------------------------------------------------------------------------
+
+    def _claims_of(self, job: ElasticJob) -> list[Seat]:
+        """Return what the last plan kept for a job that waits, where it is still to be had."""
+        components = {component.name: component for component in job.components}
+        waiting = {(component.name, member.index) for component, member in self.needed(job)}
+        seats = []
+        for place in job.claims if not job.is_running else ():
+            slot = self._floor.slot(place.instance_id)
+            if slot is None or (place.component, place.index) not in waiting:
+                continue
+            seat = _seat_of(job.id, components[place.component], place.index, slot)
+            if self._sits_again(seat):
+                seats.append(seat)
+        return seats
+
+    def _free_claims(self, job: ElasticJob) -> None:
+        """Give back what is kept for a job and for those after it."""
+        for each in self._from(job):
+            self._give_all(self.claimed[each.id])
+
+    def _from(self, job: ElasticJob) -> Sequence[ElasticJob]:
+        return self._order[self._positions[job.id] :]
+
+    # ---- seats -------------------------------------------------------------------------------
+
+    def _sit(self, job: ElasticJob, component: Component, member: Member, slot: Slot) -> Seat:
+        seat = _seat_of(job.id, component, member.index, slot)
+        self._floor.take(slot, seat.need)
+        return seat
+
+    def _sits_again(self, seat: Seat) -> bool:
+        """Take a seat's room, and return whether there was enough."""
+        if not self._floor.has_room(seat.slot, seat.need):
+            return False
+        self._floor.take(seat.slot, seat.need)
+        return True
+
+    def _give_all(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            self._floor.give(seat.slot, seat.need)
+
+
+def _seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:
+    place = Place(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
+    wanted = need(slot.type, component.resources, component.unnamed)
+    return Seat(place=place, slot=slot, need=wanted)
+
+
+def _as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
+    """Return seats in the order of their members."""
+    known = {(seat.place.component, seat.place.index): seat for seat in seats}
+    return [known[component.name, member.index] for component, member in parts]
+
+
+def _by_size(component: Component) -> tuple[int, int, int, int]:
+    """Return the sort key by which what is hard to place comes first."""
+    wanted = component.resources
+    return (-wanted.gpus, -wanted.cpu_millis, -wanted.memory_bytes, -wanted.disk_bytes)
+
+
+def _is_less(now: Resources, before: Resources) -> bool:
+    """Return whether there is less than before in some dimension."""
+    return not before.fits_in(now)
