@@ -70,9 +70,27 @@ JUNK = st.one_of(
     ),
 )
 KEYS = st.sampled_from(
-    (*FULL, "time_limit_s", "after", "max", "lost", "user", "id", "nam", "A", *ODD_TEXTS)
+    (*FULL, "after", "array", "tasks", "size", "max", "lost", "user", "id", "nam", "A", *ODD_TEXTS)
 )
-BASES = (MINIMAL, FULL, [MINIMAL], [FULL, MINIMAL, FULL], {"priority": 3}, {"reason": "x"})
+BASES: tuple[Any, ...] = (
+    *(MINIMAL, FULL, [MINIMAL], [FULL, MINIMAL, FULL]),
+    *({"priority": 3}, {"reason": "x"}, {"priority": 5, "held": True}),
+)
+OF_A_TASK = {key: value for key, value in FULL.items() if key not in {"priority", "project"}}
+JOB: dict[str, Any] = {
+    "name": "pipeline",
+    "type": "batch",
+    "priority": 3,
+    "project": "p",
+    "labels": {"a": "b"},
+    "tasks": [
+        {**OF_A_TASK, "name": "a", "array": 3},
+        {**MINIMAL, "name": "b", "array": {"size": 3, "max_running": 2}, "after": ["a"]},
+        {**MINIMAL, "name": "c", "array": 3, "after": [{"of": "b", "on": "end", "each": True}]},
+        {**MINIMAL, "name": "d", "after": ["a", {"of": "c"}]},
+    ],
+}
+JOBS: tuple[Any, ...] = (JOB, {"tasks": [MINIMAL]}, {"tasks": [{**OF_A_TASK, "array": 2}]})
 PATHS = (
     "/v1/containers",
     "/v1/containers/c-00000001",
@@ -82,6 +100,10 @@ PATHS = (
     "/v1/containers/c-00000003/cancel",
     "/v1/containers/c-00000001/logs",
     "/v1/containers/c-00000002/logs",
+    "/v1/jobs",
+    "/v1/jobs/j-00000001",
+    "/v1/jobs/j-00000002",
+    "/v1/jobs/j-00000002/cancel",
     "/v1/instances",
     "/v1/instances/i-1",
     "/v1/instances/i-1/idle-behavior",
@@ -98,7 +120,10 @@ PATHS = (
 METHODS = st.sampled_from(
     ("GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "MKCOL")
 )
-NAMES = ("state", "user", "project", "name", "instance", "limit", "cursor", "stream", "offset")
+NAMES = (
+    *("state", "user", "project", "name", "instance", "limit", "cursor", "stream", "offset"),
+    *("job", "task", "array_index"),
+)
 QUERY_VALUES = (
     *("queued", "running,failed", "stdout", "stderr", "0", "-1", "1000", "true", "before-2"),
     *("before-", "%00", "%ff", "%ed%a0%80", "%", "+", "", "9" * 30, "a&b=c", ";", "%F0%9F%98%80"),
@@ -133,9 +158,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """A valid body with one to three pieces replaced, removed or added."""
-    value: Any = deepcopy(draw(st.sampled_from(BASES)))
+def mutated(draw: st.DrawFn, bases: tuple[Any, ...] = BASES) -> Any:
+    """A valid body with none to three pieces replaced, removed or added."""
+    value: Any = deepcopy(draw(st.sampled_from(bases)))
     for _ in range(draw(st.integers(0, 3))):
         path = draw(st.sampled_from(places(value)))
         new = draw(JUNK)
@@ -190,9 +215,16 @@ TARGETS = st.one_of(
     st.lists(SEGMENTS, max_size=5).map(lambda parts: "/" + "/".join(parts)),
 )
 SUBMISSIONS = st.builds(Sent, method=st.just("POST"), target=st.just("/v1/containers"), body=BODIES)
+JOB_SUBMISSIONS = st.builds(
+    Sent,
+    method=st.just("POST"),
+    target=st.just("/v1/jobs"),
+    body=mutated(JOBS).map(as_json) | BODIES,
+)
 ODD_HEADERS = st.lists(st.tuples(HEADERS, HEADER_VALUES), max_size=3).map(tuple)
 REQUESTS = st.one_of(
     SUBMISSIONS,
+    JOB_SUBMISSIONS,
     st.builds(replace, SUBMISSIONS, headers=ODD_HEADERS),
     st.builds(Sent, method=METHODS, target=TARGETS),
     st.builds(Sent, method=METHODS, target=TARGETS, body=BODIES),

@@ -88,3 +88,7 @@ def check(sent: Sent, status: int, headers: dict[str, str], body: bytes) -> None
         answer = json.loads(body)
         for made in answer.get("items", [answer]):
             assert made["state"] == "queued"
+    elif sent.method == "POST" and sent.target == "/v1/jobs":
+        answer = json.loads(body)
+        assert answer["state"] == "pending"
+        assert answer["counts"]["total"] == sum(task["size"] for task in answer["tasks"])

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.api.limits import ApiLimits
-from tests.api_requests import ONE_OF_EACH, REQUESTS, Sent
+from tests.api_requests import JOB, ONE_OF_EACH, REQUESTS, Sent, as_json
 from tests.api_server import MINIMAL, serving
 from tests.api_wire import Wire, check
 from tests.fake_backend import FakeBackend
@@ -95,8 +95,13 @@ def server() -> Iterator[Server]:
         assert not thread.is_alive()
 
 
+def job_sent(body: object) -> Sent:
+    return Sent(method="POST", target="/v1/jobs", body=as_json(body))
+
+
 def test_no_request_makes_the_server_fail(server: Server) -> None:
     seen: Counter[int] = Counter()
+    seen_of_jobs: set[int] = set()
 
     @settings(
         max_examples=BATCHES,
@@ -104,7 +109,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(batch=st.lists(REQUESTS, min_size=BATCH, max_size=BATCH))
-    @example(batch=list(ONE_OF_EACH.values()))
+    @example(batch=[*ONE_OF_EACH.values(), *(job_sent(body) for body in (JOB, {}))])
     def exchange(batch: list[Sent]) -> None:
         wire = Wire(server.port)
         try:
@@ -112,12 +117,15 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
                 status, headers, body = wire.exchange(sent)
                 check(sent, status, headers, body)
                 seen[status] += 1
+                if (sent.method, sent.target) == ("POST", "/v1/jobs"):
+                    seen_of_jobs.add(status)
         finally:
             wire.close()
 
     exchange()
     assert seen.total() >= BATCH * BATCHES
     assert seen.keys() >= ONE_OF_EACH.keys()
+    assert seen_of_jobs >= {201, 400}
 
 
 @settings(max_examples=300, deadline=None)
