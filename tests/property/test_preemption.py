@@ -1,0 +1,222 @@
+"""Properties of preemption on generated instances, against all choices of victims there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.planner.preemption import (
+    MIN_GAP,
+    Eviction,
+    Hurdle,
+    NoEviction,
+    Occupied,
+    Tenant,
+    choose,
+    victims,
+)
+from drivers.interface import Resources
+from tests.preemption_rig import amounts, occupied, tenant
+
+SHARED_CPU = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A request for room on one instance that has `has` in all."""
+
+    asked: Resources
+    priority: int
+    has: Resources
+    tenants: list[Tenant]
+    most: int
+
+    def on(self, tenants: Sequence[Tenant] | None = None) -> Occupied:
+        """Return the instance, with its tenants in another order perhaps."""
+        return occupied(self.has, self.tenants if tenants is None else tenants, most=self.most)
+
+    def evictable(self) -> list[Tenant]:
+        """Return everybody who may be a victim."""
+        return [
+            t
+            for t in self.tenants
+            if t.may_be_evicted and not t.is_ending and self.priority - t.priority >= MIN_GAP
+        ]
+
+    def is_enough(self, gone: Collection[str]) -> bool:
+        """Return whether there is room without these and without what is ending, added up anew."""
+        staying = [
+            t.resources for t in self.tenants if t.attempt_id not in gone and not t.is_ending
+        ]
+        return fits([*staying, self.asked], self.asked, self.has, self.most)
+
+
+def fits(together: Sequence[Resources], asked: Resources, has: Resources, most: int) -> bool:
+    """Return whether some have room beside each other; what `asked` does not name may be short."""
+    cpus = sum(r.cpu_millis for r in together)
+    if any(r.cpu_millis == 0 for r in together):
+        cpus += SHARED_CPU
+    room = dict(has.custom)
+    return (
+        len(together) <= most
+        and cpus <= has.cpu_millis
+        and sum(r.memory_bytes for r in together) <= has.memory_bytes
+        and sum(r.disk_bytes for r in together) <= has.disk_bytes
+        and sum(r.gpus for r in together) <= has.gpus
+        and all(
+            sum(dict(r.custom).get(name, 0) for r in together) <= room.get(name, 0)
+            for name, _ in asked.custom
+        )
+    )
+
+
+def some_resources() -> st.SearchStrategy[Resources]:
+    return st.builds(
+        amounts,
+        st.sampled_from((0, 0, 250, 500, 1000, 1500, 3000)),
+        st.integers(0, 6),
+        st.integers(0, 2),
+        st.sampled_from((0, 0, 1)),
+        licence=st.sampled_from((0, 0, 1, 2)),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    tenants = [
+        tenant(
+            f"a{number}",
+            draw(st.sampled_from((1, 100, 100, 200, 299, 300, 301, 500, 1000))),
+            draw(some_resources()),
+            began_at=draw(st.sampled_from((None, 1.0, 1.0, 2.5, 7.0))),
+            ending=draw(st.sampled_from((False, False, False, True))),
+            protected=draw(st.sampled_from((False, False, False, True))),
+        )
+        for number in range(draw(st.integers(0, 7)))
+    ]
+    # More or less than all take: an instance may be overfull by what is promised of it.
+    held = [t.resources for t in tenants]
+    shared = SHARED_CPU * draw(st.integers(0, 2))
+    has = amounts(
+        max(0, sum(r.cpu_millis for r in held) + shared + 250 * draw(st.integers(-3, 4))),
+        max(0, sum(r.memory_bytes for r in held) + draw(st.integers(-3, 3))),
+        max(0, sum(r.disk_bytes for r in held) + draw(st.integers(-1, 2))),
+        max(0, sum(r.gpus for r in held) + draw(st.integers(0, 1))),
+        licence=max(0, sum(dict(r.custom).get("licence", 0) for r in held)),
+    )
+    return Case(
+        asked=draw(some_resources()),
+        priority=draw(st.sampled_from((100, 200, 399, 400, 401, 1000))),
+        has=has,
+        tenants=tenants,
+        most=draw(st.sampled_from((1, 3, 5, 256, 256, 256))),
+    )
+
+
+def ids(tenants: Collection[Tenant]) -> list[str]:
+    return [t.attempt_id for t in tenants]
+
+
+@given(cases())
+def test_the_victims_suffice_and_none_is_superfluous(case: Case) -> None:
+    found = victims(case.asked, case.priority, case.on())
+    if isinstance(found, NoEviction):
+        return
+    going = ids(found.victims)
+    assert len(set(going)) == len(going)
+    assert case.is_enough(going)
+    for spared in going:
+        assert not case.is_enough([one for one in going if one != spared])
+
+
+@given(cases())
+def test_nobody_is_a_victim_who_may_not_be(case: Case) -> None:
+    found = victims(case.asked, case.priority, case.on())
+    if isinstance(found, Eviction):
+        for victim in found.victims:
+            assert case.priority - victim.priority >= 100
+            assert victim.may_be_evicted
+            assert not victim.is_ending
+
+
+@given(cases())
+def test_there_is_an_eviction_whenever_any_choice_of_victims_would_do(case: Case) -> None:
+    found = victims(case.asked, case.priority, case.on())
+    evictable = ids(case.evictable())
+    choices = [
+        choice
+        for number in range(len(evictable) + 1)
+        for choice in combinations(evictable, number)
+        if case.is_enough(choice)
+    ]
+    assert isinstance(found, Eviction) == bool(choices)
+    if isinstance(found, Eviction):
+        # The highest priority that is lost is the lowest that can be.
+        priorities = {t.attempt_id: t.priority for t in case.tenants}
+        lowest = min(max((priorities[one] for one in choice), default=0) for choice in choices)
+        assert max((victim.priority for victim in found.victims), default=0) == lowest
+
+
+@given(cases())
+def test_the_hurdle_is_what_is_in_the_way(case: Case) -> None:
+    found = victims(case.asked, case.priority, case.on())
+    if isinstance(found, Eviction):
+        return
+    unprotected = ids([t for t in case.tenants if t.may_be_evicted])
+    if not case.is_enough(ids(case.tenants)):
+        assert found.hurdle is Hurdle.TOO_SMALL
+    elif not case.is_enough(unprotected):
+        assert found.hurdle is Hurdle.PROTECTED
+    else:
+        assert found.hurdle is Hurdle.PRIORITY
+    assert found.short
+
+
+@given(cases(), st.data())
+def test_the_order_of_the_tenants_makes_no_difference(case: Case, data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(case.tenants))
+    expected = victims(case.asked, case.priority, case.on())
+    assert victims(case.asked, case.priority, case.on(shuffled)) == expected
+
+
+@given(cases(), some_resources())
+def test_two_requests_have_room_together_and_no_victim_is_evicted_twice(
+    case: Case, second: Resources
+) -> None:
+    first = case.on()
+    eviction = victims(case.asked, case.priority, first)
+    if isinstance(eviction, NoEviction):
+        return
+    after = first.promised(case.asked, eviction)
+    another = victims(second, case.priority, after)
+    if isinstance(another, NoEviction):
+        return
+    assert not set(ids(eviction.victims)) & set(ids(another.victims))
+    gone = {*ids(eviction.victims), *ids(another.victims)}
+    staying = [t.resources for t in case.tenants if t.attempt_id not in gone and not t.is_ending]
+    assert fits([*staying, case.asked, second], second, case.has, case.most)
+
+
+@given(st.lists(cases(), max_size=5), st.data())
+def test_the_order_of_the_instances_makes_no_difference(
+    several: list[Case], data: st.DataObject
+) -> None:
+    found = [
+        victims(
+            case.asked,
+            case.priority,
+            occupied(case.has, case.tenants, most=case.most, id_=f"i-{number}"),
+        )
+        for number, case in enumerate(several)
+    ]
+    evictions = [one for one in found if isinstance(one, Eviction)]
+    chosen = choose(evictions, 10.0)
+    assert choose(data.draw(st.permutations(evictions)), 10.0) == chosen
+    assert (chosen is None) == (not evictions)
+    if chosen is not None:
+        least = sum(victim.priority for victim in chosen.victims)
+        assert all(least <= sum(v.priority for v in one.victims) for one in evictions)

@@ -1,0 +1,343 @@
+"""Whom preemption evicts from an instance (SEMANTICS of the design, per-instance jobs)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import permutations
+
+import pytest
+
+from dispatcher.planner.preemption import (
+    MIN_GAP,
+    PLACES,
+    Eviction,
+    Hurdle,
+    NoEviction,
+    victims,
+)
+from dispatcher.planner.room import Slot
+from drivers.interface import Resources
+from tests.preemption_rig import amounts, evicted, occupied, tenant
+
+GIB = 2**30
+MIB = 2**20
+
+SCENARIO = (
+    tenant("a", 200, amounts(512)),
+    tenant("b", 200, amounts(512)),
+    tenant("c", 400, amounts(1024)),
+    tenant("d", 1000, amounts(1024)),
+)
+
+
+def test_3072_shares_with_p200_p200_p400_p1000_and_a_system_p1000_that_asks_1948() -> None:
+    found = victims(amounts(1948), 1000, occupied(amounts(3072), SCENARIO))
+    assert evicted(found) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"), [(99, []), (100, ["v"]), (101, ["v"]), (0, []), (-100, [])]
+)
+def test_a_victim_99_below_is_never_taken_100_below_may_be(gap: int, expected: list[str]) -> None:
+    found = victims(amounts(1), 500, occupied(amounts(1), [tenant("v", 500 - gap, amounts(1))]))
+    if expected:
+        assert evicted(found) == expected
+    else:
+        assert found == NoEviction(hurdle=Hurdle.PRIORITY, short=("cpus",))
+    assert MIN_GAP == 100
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # Two low ones rather than one that is higher and fits exactly.
+        (1024, ["a", "b"]),
+        (512, ["a"]),
+        (513, ["a", "b"]),
+        # The higher is needed, and one of the lower ones is not any more.
+        (1536, ["a", "c"]),
+        (2048, ["a", "b", "c"]),
+    ],
+)
+def test_the_lowest_priority_goes_first(asked: int, expected: list[str]) -> None:
+    assert evicted(victims(amounts(asked), 1000, occupied(amounts(3072), SCENARIO))) == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        pytest.param({"a": 100, "b": 590, "c": 1000}, ["a", "b"], id="it-is-smaller"),
+        pytest.param({"a": 100, "b": 650, "c": 1000}, ["b"], id="it-is-larger"),
+        pytest.param({"a": 550, "b": 650, "c": 700}, ["b"], id="equally-near-the-younger"),
+        pytest.param({"a": 650, "b": 550, "c": 700}, ["a"], id="it-is-superfluous"),
+    ],
+)
+def test_the_nearest_fit_goes_among_equals(held: dict[str, int], expected: list[str]) -> None:
+    tenants = [
+        tenant(name, 100, amounts(cpus), began_at=float(began))
+        for began, (name, cpus) in enumerate(held.items())
+    ]
+    found = victims(amounts(600), 500, occupied(amounts(sum(held.values())), tenants))
+    assert sorted(evicted(found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # Only what is short counts: in cpus alone `lean` and `fat` are equally near.
+        pytest.param(amounts(1001, GIB), ["lean"], id="cpus"),
+        pytest.param(amounts(1, 20 * GIB), ["fat"], id="memory"),
+        pytest.param(amounts(1001, 20 * GIB), ["fat"], id="cpus-and-memory"),
+        pytest.param(amounts(1, disk=7), ["store"], id="disk"),
+        pytest.param(amounts(1, gpus=1), ["card"], id="gpus"),
+        pytest.param(amounts(1, licence=2), ["licensed"], id="custom"),
+    ],
+)
+def test_nearness_is_measured_in_what_is_short(asked: Resources, expected: list[str]) -> None:
+    tenants = [
+        tenant("card", 100, amounts(100, GIB, gpus=1)),
+        tenant("fat", 100, amounts(1000, 20 * GIB), began_at=1.0),
+        tenant("lean", 100, amounts(1000, 4 * GIB), began_at=2.0),
+        tenant("licensed", 100, amounts(100, GIB, licence=2)),
+        tenant("store", 100, amounts(100, GIB, disk=7)),
+    ]
+    has = amounts(2301, 28 * GIB, disk=7, gpus=1, licence=2)
+    assert evicted(victims(asked, 500, occupied(has, tenants))) == expected
+
+
+def test_dimensions_weigh_by_what_is_missing_of_them_not_by_their_units() -> None:
+    # `bytes` comes nearer by many bytes, and brings hardly any cpus.
+    tenants = [
+        tenant("both", 100, amounts(1800, 700 * MIB)),
+        tenant("bytes", 100, amounts(100, 900 * MIB)),
+        tenant("rest", 100, amounts(1900, 300 * MIB)),
+    ]
+    full = occupied(amounts(3800, 1900 * MIB), tenants)
+    assert evicted(victims(amounts(2000, 1000 * MIB), 500, full)) == ["both", "rest"]
+
+
+def test_nearness_is_exact_however_large_the_amounts() -> None:
+    # `near` misses all of a byte less than `youth`, which no floating-point sum would show.
+    whole = 2**53
+    tenants = [
+        tenant("near", 100, amounts(500, whole), began_at=1.0),
+        tenant("rest", 100, amounts(500, 1), began_at=9.0),
+        tenant("youth", 100, amounts(500, whole - 1), began_at=5.0),
+    ]
+    full = occupied(amounts(1500, 2 * whole), tenants)
+    assert evicted(victims(amounts(1000, whole), 500, full)) == ["rest", "near"]
+
+
+@pytest.mark.parametrize(
+    ("tenants", "expected"),
+    [
+        # 900 is nearest, then 1100 is needed; with it 900 is superfluous.
+        ([("small", 100, 900, 0.0), ("large", 100, 1100, 0.0)], ["large"]),
+        # The low one goes first, the high one makes it superfluous.
+        ([("low", 100, 400, 0.0), ("high", 200, 1000, 0.0)], ["high"]),
+        # The two low ones are not enough. Beside the last either would do, so the dearer is spared.
+        ([("a", 100, 400, 0.0), ("b", 200, 400, 0.0), ("c", 300, 600, 0.0)], ["a", "c"]),
+        # Of one priority the older is the dearer.
+        ([("a", 100, 400, 1.0), ("b", 100, 400, 0.0), ("c", 300, 600, 0.0)], ["a", "c"]),
+    ],
+)
+def test_superfluous_ones_are_dropped(
+    tenants: list[tuple[str, int, int, float]], expected: list[str]
+) -> None:
+    held = [tenant(n, p, amounts(cpus), began_at=began) for n, p, cpus, began in tenants]
+    full = occupied(amounts(sum(cpus for _, _, cpus, _ in tenants)), held)
+    assert evicted(victims(amounts(1000), 500, full)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(1000, []), (2000, []), (2001, ["runs"]), (3000, ["runs"])]
+)
+def test_what_is_ending_is_room_and_never_evicted_twice(asked: int, expected: list[str]) -> None:
+    held = [tenant("ends", 100, amounts(1000), ending=True), tenant("runs", 300, amounts(1000))]
+    assert evicted(victims(amounts(asked), 500, occupied(amounts(3000), held))) == expected
+
+
+def test_what_is_ending_is_room_whatever_its_priority() -> None:
+    held = [tenant("ends", 900, amounts(1000), ending=True, protected=True)]
+    assert evicted(victims(amounts(1000), 500, occupied(amounts(1000), held))) == []
+
+
+def test_room_that_is_promised_already_is_not_taken_for_another() -> None:
+    held = [tenant(name, 100, amounts(1000)) for name in ("a", "b", "c")]
+    first = occupied(amounts(3000), held)
+    eviction = victims(amounts(1500), 500, first)
+    assert evicted(eviction) == ["a", "b"]
+    assert isinstance(eviction, Eviction)
+    second = first.promised(amounts(1500), eviction)
+    assert [each.is_ending for each in second.tenants] == [True, True, False]
+    # 500 of the two that go are left over.
+    assert evicted(victims(amounts(500), 500, second)) == []
+    assert evicted(victims(amounts(501), 500, second)) == ["c"]
+    assert first.slot.free == amounts(0)
+    # What is ending goes on doing so, though nobody evicts it a second time.
+    third = second.promised(
+        amounts(500), Eviction(slot_id="i-1", price_usd_per_hour=Decimal(1), victims=())
+    )
+    assert [each.is_ending for each in third.tenants] == [True, True, False]
+    assert evicted(victims(amounts(1), 500, third)) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # The shared cpu comes free only when the last that shares it goes.
+        pytest.param(amounts(1000), ["x", "y"], id="a-cpu-takes-both-that-share-it"),
+        pytest.param(amounts(500), ["x", "y"], id="half-a-cpu-too"),
+        # One of no cpus shares it, and needs but memory.
+        pytest.param(amounts(0, 10), ["y"], id="no-cpus-beside-the-other"),
+        pytest.param(amounts(0, 20), ["x", "y"], id="no-cpus-alone"),
+        pytest.param(amounts(1000, 5), ["x", "y"], id="a-cpu-and-memory"),
+    ],
+)
+def test_those_of_no_cpus_share_one(asked: Resources, expected: list[str]) -> None:
+    held = [
+        tenant("high", 500, amounts(3000)),
+        tenant("x", 100, amounts(0, 10), began_at=1.0),
+        tenant("y", 100, amounts(0, 10), began_at=2.0),
+    ]
+    found = victims(asked, 500, occupied(amounts(4000, 20), held))
+    assert sorted(evicted(found)) == expected
+
+
+def test_the_shared_cpu_stays_with_who_is_not_evicted() -> None:
+    held = [tenant("high", 450, amounts(0, 10)), tenant("low", 100, amounts(0, 10))]
+    one = occupied(amounts(1000, 20), held)
+    assert victims(amounts(1000), 500, one) == NoEviction(hurdle=Hurdle.PRIORITY, short=("cpus",))
+    assert evicted(victims(amounts(0, 10), 500, one)) == ["low"]
+    # The sharer would give nothing, so it stays; who has a cpu of its own goes.
+    held.append(tenant("own", 300, amounts(1000, 1)))
+    assert evicted(victims(amounts(1000), 500, occupied(amounts(2000, 21), held))) == ["own"]
+
+
+def test_the_first_of_no_cpus_needs_one_to_share() -> None:
+    held = [tenant("own", 100, amounts(1000, 10)), tenant("lean", 50, amounts(100, 10))]
+    assert evicted(victims(amounts(0, 10), 500, occupied(amounts(1100, 30), held))) == ["own"]
+
+
+def test_the_last_of_those_that_share_a_cpu_gives_it_back() -> None:
+    held = [tenant("own", 100, amounts(1500)), tenant("last", 100, amounts(0))]
+    assert evicted(victims(amounts(1000), 500, occupied(amounts(2500), held))) == ["last"]
+
+
+def test_a_sharer_that_is_ending_keeps_the_cpu_for_those_who_stay() -> None:
+    held = [
+        tenant("ends", 100, amounts(0, 10), ending=True),
+        tenant("runs", 200, amounts(0, 10)),
+    ]
+    one = occupied(amounts(1000, 20), held)
+    assert evicted(victims(amounts(1000), 500, one)) == ["runs"]
+    assert evicted(victims(amounts(0, 10), 500, one)) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "hurdle", "short"),
+    [
+        (amounts(4001), Hurdle.TOO_SMALL, ("cpus",)),
+        (amounts(4001, 41, gpus=1), Hurdle.TOO_SMALL, ("cpus", "memory", "gpus")),
+        (amounts(licence=1), Hurdle.TOO_SMALL, ("licence",)),
+        (amounts(3000), Hurdle.PROTECTED, ("cpus",)),
+        (amounts(2001, 5), Hurdle.PRIORITY, ("cpus",)),
+        (amounts(2001, 21), Hurdle.PRIORITY, ("cpus", "memory")),
+        (amounts(3500), Hurdle.PROTECTED, ("cpus",)),
+    ],
+)
+def test_nobody_is_evicted_in_vain(
+    asked: Resources, hurdle: Hurdle, short: tuple[str, ...]
+) -> None:
+    held = [
+        tenant("low", 100, amounts(1000, 10)),
+        tenant("high", 401, amounts(900, 20)),
+        tenant("daemon", 50, amounts(1100, 10), protected=True),
+    ]
+    found = victims(asked, 500, occupied(amounts(4000, 40), held))
+    assert found == NoEviction(hurdle=hurdle, short=short)
+
+
+@pytest.mark.parametrize(
+    ("hurdle", "message"),
+    [
+        (Hurdle.TOO_SMALL, "even without all that runs on it"),
+        (Hurdle.PROTECTED, "unless more went, who may not be evicted"),
+        (Hurdle.PRIORITY, "unless more went, who are not 100 priority points below"),
+    ],
+)
+def test_the_reason_is_told(hurdle: Hurdle, message: str) -> None:
+    told = NoEviction(hurdle=hurdle, short=("cpus", "memory")).message
+    assert told == f"it would be short of cpus and memory {message}"
+
+
+def test_one_goes_where_there_is_room_but_no_place() -> None:
+    held = [tenant("a", 200, amounts(100)), tenant("b", 100, amounts(100))]
+    exclusive = occupied(amounts(4000), held, most=1)
+    assert evicted(victims(amounts(100), 500, exclusive)) == ["b", "a"]
+    assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=2))) == ["b"]
+    assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=3))) == []
+    found = victims(amounts(100), 250, exclusive)
+    assert found == NoEviction(hurdle=Hurdle.PRIORITY, short=(PLACES,))
+
+
+def test_an_instance_that_is_overfull_is_relieved_first() -> None:
+    held = [tenant("a", 100, amounts(1000)), tenant("b", 100, amounts(1000))]
+    one = occupied(amounts(1500), held)
+    assert evicted(victims(amounts(500), 500, one)) == ["a"]
+    assert evicted(victims(amounts(501), 500, one)) == ["a", "b"]
+
+
+def test_the_youngest_goes_among_alike_and_who_has_not_begun_before() -> None:
+    held = [
+        tenant("old", 100, amounts(1), began_at=1.0),
+        tenant("young", 100, amounts(1), began_at=5.0),
+        tenant("new", 100, amounts(1), began_at=None),
+        tenant("new-too", 100, amounts(1), began_at=None),
+    ]
+    order = ["new", "new-too", "young", "old"]
+    full = occupied(amounts(4), held)
+    for number in range(1, 5):
+        assert evicted(victims(amounts(number), 500, full)) == order[:number]
+
+
+def test_the_order_of_the_tenants_makes_no_difference() -> None:
+    held = [
+        tenant("a", 200, amounts(512), began_at=3.0),
+        tenant("b", 200, amounts(512), began_at=3.0),
+        tenant("c", 200, amounts(0, 1)),
+        tenant("d", 300, amounts(0, 1), ending=True),
+        tenant("e", 300, amounts(700, 1)),
+        tenant("f", 900, amounts(0, 1)),
+    ]
+    found = {
+        tuple(evicted(victims(amounts(500, 2), 500, occupied(amounts(2724, 4), order))))
+        for order in permutations(held)
+    }
+    assert found == {("a", "c")}
+
+
+def test_the_instance_and_its_price_are_in_the_eviction() -> None:
+    held = [tenant("a", 100, amounts(1))]
+    found = victims(amounts(1), 500, occupied(amounts(1), held, price="0.123", id_="i-7"))
+    assert found == Eviction(slot_id="i-7", price_usd_per_hour=Decimal("0.123"), victims=(held[0],))
+
+
+def test_looking_changes_nothing() -> None:
+    held = [tenant("a", 100, amounts(0, 5)), tenant("b", 100, amounts(1000, 5), ending=True)]
+    one = occupied(amounts(2000, 10), held)
+    slot = one.slot
+    before = Slot(
+        kind=slot.kind,
+        id=slot.id,
+        type=slot.type,
+        free=slot.free,
+        count=slot.count,
+        last_busy=slot.last_busy,
+        sharers=slot.sharers,
+        assigned=slot.assigned,
+    )
+    victims(amounts(2000, 10), 500, one)
+    victims(amounts(9000, 10), 500, one)
+    for field in ("free", "count", "sharers", "assigned"):
+        assert getattr(one.slot, field) == getattr(before, field)
