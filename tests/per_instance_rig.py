@@ -244,7 +244,8 @@ class World:
                 self.updates.append((self.now, step.job_id, step.instance_id))
                 self.tenants[step.attempt_id].ending = AttemptOutcome.CANCELLED
             case UpdateInPlace():
-                self.tenants[step.attempt_id].job = self.jobs[step.job_id]
+                tenant, job = self.tenants[step.attempt_id], self.jobs[step.job_id]
+                tenant.job, tenant.priority = job, job.priority
             case Stop():
                 self.tenants[step.attempt_id].ending = AttemptOutcome.CANCELLED
             case MarkLost():
