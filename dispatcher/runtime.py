@@ -29,6 +29,8 @@ from pool.messages import PoolCommand
 
 log = structlog.get_logger(__name__)
 
+_PUBLISHED_AT_ONCE = 100
+
 WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
 Publish = Callable[[Publication], None]
 Perform = Callable[[PoolCommand], None]
@@ -173,14 +175,19 @@ class Runtime:
                 return
             if isinstance(command, Publication):
                 if not self._unpublished:
-                    self._loop.call_soon(self._publish_all)
+                    self._loop.call_soon(self._publish_some)
                 self._unpublished.append(command)
             else:
                 self._guarded(self._perform, command)
 
-    def _publish_all(self) -> None:
-        while self._unpublished and not self._stopping:
+    def _publish_some(self) -> None:
+        """Publish what there is, and let others have their turn in between: it may be thousands."""
+        for _ in range(min(len(self._unpublished), _PUBLISHED_AT_ONCE)):
+            if self._stopping:
+                return
             self._guarded(self._publish, self._unpublished.popleft())
+        if self._unpublished:
+            self._loop.call_soon(self._publish_some)
 
     def _guarded(self, begin: Callable[[_Command], None], command: _Command) -> None:
         try:

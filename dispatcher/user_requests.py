@@ -14,6 +14,7 @@ from dispatcher.messages import (
     JobSubmitted,
     PriorityRequested,
     PublishContainer,
+    PublishJob,
     Submitted,
     UserEvent,
 )
@@ -47,10 +48,7 @@ class UserRequests:
     def carry_out(self, event: UserEvent, now: float) -> None:
         """Do what an event says; of what is unknown or has ended, nothing."""
         match event:
-            case Submitted():
-                self._admit(event, now)
-            case JobSubmitted():
-                self._ledger.jobs.admit(event.job)
+            case Submitted() | JobSubmitted():
                 self._admit(event, now)
             case CancelRequested():
                 self._note_cancel(event.container_id, now)
@@ -71,8 +69,13 @@ class UserRequests:
 
     def _admit(self, event: Submitted | JobSubmitted, now: float) -> None:
         """Take in new containers, for which whoever submitted them pinned what they wait for."""
-        for container in event.containers:
-            self._ledger.published.append(PublishContainer(container=container))
+        if isinstance(event, JobSubmitted):
+            # Its containers are told of when they change: there may be a hundred thousand.
+            self._ledger.published.append(PublishJob(job=event.job))
+            self._ledger.jobs.admit(event.job)
+        else:
+            for container in event.containers:
+                self._ledger.published.append(PublishContainer(container=container))
         self._workflow.admit(event.containers, event.ended, now)
         self._workflow.unpin(roots_of(event.containers))
 
