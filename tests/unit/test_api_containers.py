@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -188,10 +189,13 @@ async def test_listing_filters_and_pages(client: Client) -> None:
     assert len(seen) == len(set(seen)) == 6
 
 
-async def test_pages_of_large_containers_are_shorter() -> None:
+@pytest.mark.parametrize(
+    "large", [{"env": {"A": "x" * 20_000}}, {"after": [f"c-{number}" for number in range(450)]}]
+)
+async def test_pages_of_large_containers_are_shorter(large: dict[str, Any]) -> None:
     limits = ApiLimits(page_bytes=50_000)
     async with connected(limits=limits) as client:
-        await client.post("/v1/containers", [{**MINIMAL, "env": {"A": "x" * 20_000}}] * 5)
+        await client.post("/v1/containers", [{**MINIMAL, **large}] * 5)
         pages: list[list[str]] = []
         cursor: str | None = ""
         while cursor is not None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import pytest
 
 from dispatcher.api.limits import ApiLimits
-from tests.api_server import MINIMAL, Client, connected
+from dispatcher.job_model import Job
+from tests.api_server import MINIMAL, Client, connected, serving
+from tests.fake_backend import FakeBackend
 from tests.job_bodies import ONE, chain, task
 
 COUNTS = {"queued": 0, "locked": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0}
@@ -239,6 +242,32 @@ async def test_a_job_is_held_released_and_moved(client: Client) -> None:
     assert await changed({"priority": 9, "held": True}) == (200, 9, True)
     _, answer = await client.call("GET", "/v1/containers?job=j-00000001")
     assert [each["priority"] for each in answer["items"]] == [9, 9]
+
+
+class NotingBackend(FakeBackend):
+    """Notes in which order a job is changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[object] = []
+
+    async def set_job_priority(self, job_id: str, priority: int) -> Job:
+        self.asked.append(priority)
+        return await super().set_job_priority(job_id, priority)
+
+    async def hold_job(self, job_id: str, *, held: bool) -> Job:
+        self.asked.append(held)
+        return await super().hold_job(job_id, held=held)
+
+
+async def test_a_job_is_held_before_it_is_moved_and_released_after() -> None:
+    backend = NotingBackend()
+    async with serving(backend) as (url, _), aiohttp.ClientSession() as session:
+        client = Client(session, url, backend)
+        await client.post("/v1/jobs", {"tasks": [ONE]})
+        for change in ({"priority": 9, "held": True}, {"priority": 8, "held": False}):
+            assert (await client.call("PATCH", "/v1/jobs/j-00000001", json=change))[0] == 200
+    assert backend.asked == [True, 9, 8, False]
 
 
 @pytest.mark.parametrize(
