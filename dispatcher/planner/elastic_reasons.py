@@ -58,8 +58,10 @@ NO_LESS_FREE = WaitReason(
 
 def on_its_way(instances: int) -> WaitReason:
     """Return why a job waits whose room is on instances that are not ready."""
-    ones = "instance that is" if instances == 1 else f"{instances} instances that are"
-    return WaitReason(code="booting", message=f"has its room on {ones} on their way")
+    where = "an instance that is on its way"
+    if instances > 1:
+        where = f"{instances} instances that are on their way"
+    return WaitReason(code="booting", message=f"has its room on {where}")
 
 
 def backing_off(until: float, failed_starts: int) -> WaitReason:

@@ -1,0 +1,234 @@
+"""What becomes of an elastic job when something happens to one of its members; pure.
+
+The rules are the same for a job that has all of its members and for one that lacks some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import assert_never
+
+from dispatcher.model import Reason
+from dispatcher.planner.elastic_model import ElasticJob, Member, MemberState, Part, Role
+from pool.delays import doubled_s
+
+AGAIN_FIRST_S = 1.0
+AGAIN_MOST_S = 60.0
+"""Delays before a job or an elastic member is tried again double from the first to the most."""
+
+
+class Ending(Enum):
+    """How a member ended: by itself, with its instance, as it was told to, or before it ran."""
+
+    EXITED = "exited"
+    LOST = "lost"
+    STOPPED = "stopped"
+    START_FAILED = "start_failed"
+    START_REFUSED = "start_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The end of one member.
+
+    `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of a start
+    that `start_failed` for a cause that may pass, or was `start_refused` for ever.
+    """
+
+    component: str
+    index: int
+    ending: Ending
+    exit_code: int = 0
+    why: str = ""
+
+
+class Verdict(Enum):
+    """What a job does after an event."""
+
+    GOES_ON = "goes_on"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    QUEUED_AGAIN = "queued_again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """A job after an event; `stops` are the members to be ended now, `reason` why it failed."""
+
+    job: ElasticJob
+    verdict: Verdict = Verdict.GOES_ON
+    stops: tuple[Member, ...] = ()
+    reason: Reason | None = None
+
+
+def started(job: ElasticJob, component: str, index: int) -> ElasticJob:
+    """Return a job one of whose members was seen to run; one that is stopping goes on doing so.
+
+    Once all that is essential runs, earlier starts that failed count no more.
+    """
+    member = _member(job, component, index)
+    if member.state is MemberState.PLACED:
+        job = _with(job, replace(member, state=MemberState.RUNNING))
+    return replace(job, failed_starts=0) if all(map(_has_run, _essentials(job))) else job
+
+
+def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
+    """Return what a job does after the end of one of its members.
+
+    The end of a member that was told to stop is no death, nor is that of one that has no place any
+    more: such a word comes late. An essential member that is lost with its instance has the job
+    queued again, up to `most_losses` times; after that it fails.
+    """
+    component, member = next(
+        part for part in job.all_members() if _is_it(part[1], end.component, end.index)
+    )
+    if member.state is MemberState.STOPPING or end.ending is Ending.STOPPED:
+        return Fate(job=_with(job, _without_place(member)))
+    if not member.state.has_place:
+        return Fate(job=job)
+    if component.role is Role.ELASTIC:
+        return Fate(job=_with(job, _after_elastic(member, end, now)))
+    return _after_essential(job, member, end, now, most_losses)
+
+
+def may_start(job: ElasticJob) -> tuple[Member, ...]:
+    """Return the members that have a place and whose turn to start it is, in the order listed.
+
+    Essential ones start by `startup_order`: once all of lower order run. Elastic ones start once
+    all essential ones do, those of lower order first.
+    """
+    todo = [part for part in job.all_members() if not _has_run(part)]
+    essential = [part for part in todo if part[0].role is Role.ESSENTIAL]
+    candidates = essential or [part for part in todo if part[1].state is MemberState.PLACED]
+    first = min((component.startup_order for component, _ in candidates), default=0)
+    return tuple(
+        member
+        for component, member in candidates
+        if component.startup_order == first and member.state is MemberState.PLACED
+    )
+
+
+def after_restart(job: ElasticJob, found: Collection[tuple[str, int]]) -> ElasticJob:
+    """Return a job as it is when the dispatcher has started again: it waits for what it lacks.
+
+    `found` are the members, by component and number, of which a process or a start on record is
+    known; the others have no place any more, and that is no death. One that runs goes on running.
+    """
+    members = tuple(
+        member
+        if (member.component, member.index) in found or member.state is MemberState.FINISHED
+        else _without_place(member)
+        for member in job.members
+    )
+    return replace(job, members=members, claims=())
+
+
+# ---- essential members ---------------------------------------------------------------------------
+
+
+def _after_essential(
+    job: ElasticJob, member: Member, end: End, now: float, most_losses: int
+) -> Fate:
+    if end.ending is Ending.EXITED and end.exit_code == 0:
+        return _finished(job, member)
+    job = _with(job, _without_place(member))
+    reason = _fatal(job, end, most_losses)
+    if reason is not None:
+        stopped, stops = _all_stopped(job)
+        return Fate(job=stopped, verdict=Verdict.FAILED, stops=stops, reason=reason)
+    if end.ending is Ending.LOST:
+        job = replace(job, losses=job.losses + 1)
+    return _queued_again(job, now)
+
+
+def _fatal(job: ElasticJob, end: End, most_losses: int) -> Reason | None:
+    """Return why a job fails after the end of an essential member, None for what may pass."""
+    name = end.component
+    match end.ending:
+        case Ending.EXITED:
+            why = f"essential {name} exited with {end.exit_code}"
+            return Reason(code="essential_failed", message=why)
+        case Ending.START_REFUSED:
+            why = f"essential {name} cannot be started: {end.why}"
+            return Reason(code="essential_not_started", message=why)
+        case Ending.LOST if job.losses >= most_losses:
+            why = f"essential {name} was lost with its instance; lost {job.losses} times before"
+            return Reason(code="essential_lost", message=why)
+        case Ending.LOST | Ending.START_FAILED | Ending.STOPPED:
+            return None
+        case unknown:
+            assert_never(unknown)
+
+
+def _finished(job: ElasticJob, member: Member) -> Fate:
+    job = _with(job, replace(member, state=MemberState.FINISHED, instance_id=""))
+    if any(each.state is not MemberState.FINISHED for _, each in _essentials(job)):
+        return Fate(job=job)
+    stopped, stops = _all_stopped(job)
+    return Fate(job=stopped, verdict=Verdict.SUCCEEDED, stops=stops)
+
+
+def _queued_again(job: ElasticJob, now: float) -> Fate:
+    """Stop what runs of a job, and let it wait and begin anew, later each time."""
+    stopped, stops = _all_stopped(job)
+    job = replace(
+        stopped,
+        members=tuple(
+            _without_place(member) if member.state is MemberState.FINISHED else member
+            for member in stopped.members
+        ),
+        began_at=None,
+        progress=0.0,
+        not_before=now + doubled_s(AGAIN_FIRST_S, job.failed_starts, AGAIN_MOST_S),
+        failed_starts=job.failed_starts + 1,
+    )
+    return Fate(job=job, verdict=Verdict.QUEUED_AGAIN, stops=stops)
+
+
+def _all_stopped(job: ElasticJob) -> tuple[ElasticJob, tuple[Member, ...]]:
+    """Return a job all of whose members are stopping that had a place, and these, as listed."""
+    stops = tuple(member for _, member in job.all_members() if member.state.has_place)
+    for member in stops:
+        job = _with(job, replace(member, state=MemberState.STOPPING))
+    return job, stops
+
+
+# ---- elastic members -----------------------------------------------------------------------------
+
+
+def _after_elastic(member: Member, end: End, now: float) -> Member:
+    """Return an elastic member after its end: it is placed again, the first time at once."""
+    if end.ending is Ending.EXITED and end.exit_code == 0:
+        return replace(member, state=MemberState.FINISHED, instance_id="")
+    delay_s = doubled_s(AGAIN_FIRST_S, member.deaths - 1, AGAIN_MOST_S) if member.deaths else 0.0
+    return replace(_without_place(member), deaths=member.deaths + 1, not_before=now + delay_s)
+
+
+# ---- members -------------------------------------------------------------------------------------
+
+
+def _essentials(job: ElasticJob) -> list[Part]:
+    return [part for part in job.all_members() if part[0].role is Role.ESSENTIAL]
+
+
+def _has_run(part: Part) -> bool:
+    return part[1].state in (MemberState.RUNNING, MemberState.FINISHED)
+
+
+def _is_it(member: Member, component: str, index: int) -> bool:
+    return (member.component, member.index) == (component, index)
+
+
+def _member(job: ElasticJob, component: str, index: int) -> Member:
+    return next(m for _, m in job.all_members() if _is_it(m, component, index))
+
+
+def _with(job: ElasticJob, member: Member) -> ElasticJob:
+    others = tuple(m for m in job.members if not _is_it(m, member.component, member.index))
+    return replace(job, members=(*others, member))
+
+
+def _without_place(member: Member) -> Member:
+    return replace(member, state=MemberState.WAITING, instance_id="")

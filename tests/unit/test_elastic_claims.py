@@ -1,0 +1,105 @@
+"""Room of elastic jobs on instances that are on their way, and that were made for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dispatcher.planner.elastic import plan_elastic
+from dispatcher.planner.elastic_model import (
+    ElasticJob,
+    ElasticPlan,
+    ElasticSettings,
+    ElasticView,
+    Place,
+    Room,
+)
+from dispatcher.planner.room import SlotKind
+from tests.elastic_rig import elastic, essential, make_job, rooms_of, running, view_of
+from tests.samples import make_type
+
+
+def view_with(
+    *jobs: ElasticJob,
+    ready: tuple[int, ...] = (4,),
+    coming: tuple[int, ...] = (),
+    settings: ElasticSettings | None = None,
+) -> ElasticView:
+    """Return a view of ready instances i-1, ... and of some on their way, n-1, ..."""
+    made = [(f"i-{number}", make_type(cpus)) for number, cpus in enumerate(ready, 1)]
+    types = [make_type(cpus) for cpus in coming]
+    booting = tuple(
+        Room(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
+        for number, type_ in enumerate(types, 1)
+    )
+    return view_of(*jobs, rooms=rooms_of(made, jobs) + booting, settings=settings)
+
+
+def booted(view: ElasticView, plan: ElasticPlan) -> ElasticView:
+    """Return a view in which all instances are ready, and jobs keep what a plan kept for them."""
+    rooms = tuple(replace(room, kind=SlotKind.READY) for room in view.rooms)
+    jobs = tuple(
+        replace(job, claims=tuple(p for p in plan.claims if p.job_id == job.id))
+        for job in view.jobs
+    )
+    return replace(view, rooms=rooms, jobs=jobs)
+
+
+def wanted(plan: ElasticPlan) -> list[tuple[str, str, int]]:
+    return [(each.job_id, each.component, each.count) for each in plan.demand]
+
+
+def test_nothing_starts_on_an_instance_that_is_not_ready() -> None:
+    job = make_job(1, essential(2), elastic(3))
+    plan = plan_elastic(view_with(job, ready=(), coming=(8,)), 0.0)
+    assert (plan.begun, plan.starts) == ((), ())
+    assert [(job_id, why.code) for job_id, why in plan.waiting] == [("j-1", "booting")]
+    assert plan.waiting[0][1].message == "has its room on an instance that is on its way"
+
+
+def test_what_is_on_its_way_is_counted_before_more_is_created() -> None:
+    job = make_job(1, essential(8))
+    assert wanted(plan_elastic(view_with(job, ready=(4,)), 0.0)) == [("j-1", "e", 4)]
+    assert wanted(plan_elastic(view_with(job, ready=(4,), coming=(3,)), 0.0)) == [("j-1", "e", 1)]
+    plan = plan_elastic(view_with(job, ready=(4,), coming=(3, 1)), 0.0)
+    assert wanted(plan) == []
+    assert sorted(place.instance_id for place in plan.claims) == ["n-1", "n-1", "n-1", "n-2"]
+
+
+def test_an_instance_made_for_essential_ones_is_not_taken_by_elastic_ones_of_a_job_before() -> None:
+    grown = running(make_job(1, essential(2), elastic(9)), e=2, w=2)
+    view = view_with(grown, make_job(2, essential(3)), ready=(4,), coming=(4,))
+    plan = plan_elastic(view, 0.0)
+    assert [(place.job_id, place.instance_id) for place in plan.claims] == [("j-2", "n-1")] * 3
+    then = plan_elastic(booted(view, plan), 9.0)
+    assert (then.begun, then.claims) == (("j-2",), ())
+    grown_by = [place.instance_id for place in then.starts if place.job_id == "j-1"]
+    assert grown_by == ["n-1"], "what is beyond the claims is for everybody"
+    unclaimed = plan_elastic(booted(view, ElasticPlan()), 9.0)
+    assert unclaimed.begun == (), "without claims it would have been eaten up"
+
+
+def test_what_is_kept_for_a_job_gives_way_to_essential_ones_of_a_job_before_it() -> None:
+    head, kept_for = make_job(1, essential(3)), make_job(2, essential(3))
+    claims = tuple(
+        Place(job_id="j-2", component="e", index=index, instance_id="i-1") for index in range(3)
+    )
+    view = view_with(head, replace(kept_for, claims=claims), ready=(4,))
+    plan = plan_elastic(view, 0.0)
+    assert (plan.begun, wanted(plan)) == (("j-1",), [("j-2", "e", 2)])
+
+
+def test_claims_last_while_their_job_waits_and_their_instance_is_there() -> None:
+    head = make_job(1, essential(9))
+    claims = tuple(
+        Place(job_id="j-2", component="e", index=index, instance_id=on)
+        for index, on in enumerate(("i-1", "gone"))
+    )
+    waits = make_job(2, essential(2), claims=claims)
+    plan = plan_elastic(view_with(head, waits, ready=(4,)), 0.0)
+    assert plan.claims == claims[:1]
+
+
+def test_elastic_extras_are_not_created_twice_while_their_instance_is_on_its_way() -> None:
+    job = running(make_job(1, essential(4), elastic(3), scale_up=True), e=4)
+    assert wanted(plan_elastic(view_with(job), 0.0)) == [("j-1", "w", 3)]
+    assert wanted(plan_elastic(view_with(job, coming=(4,)), 0.0)) == []

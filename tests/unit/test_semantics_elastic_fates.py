@@ -1,0 +1,262 @@
+"""Rows of the elastic jobs' semantics: what events do to a job, and the order of its start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.planner.elastic import plan_elastic
+from dispatcher.planner.elastic_fates import (
+    End,
+    Ending,
+    Fate,
+    Verdict,
+    after_restart,
+    ended,
+    may_start,
+    started,
+)
+from dispatcher.planner.elastic_model import ElasticJob, Member, MemberState
+from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
+
+
+def end_of(
+    job: ElasticJob,
+    component: str,
+    index: int = 0,
+    ending: Ending = Ending.EXITED,
+    *,
+    code: int = 0,
+    now: float = 100.0,
+    why: str = "",
+) -> Fate:
+    end = End(component=component, index=index, ending=ending, exit_code=code, why=why)
+    return ended(job, end, now, most_losses=5)
+
+
+def states(job: ElasticJob) -> list[str]:
+    """Return where each member of a job is, in order."""
+    return [f"{m.component}{m.index} {m.state.value}" for _, m in job.all_members()]
+
+
+def member(job: ElasticJob, component: str, index: int = 0) -> Member:
+    known = (m for _, m in job.all_members())
+    return next(m for m in known if (m.component, m.index) == (component, index))
+
+
+def names(members: tuple[Member, ...]) -> list[str]:
+    return [f"{each.component}{each.index}" for each in members]
+
+
+PAIR = running(make_job(1, essential(2), elastic(3)), e=2, w=2)
+
+
+# ---- essential ones ------------------------------------------------------------------------------
+
+
+def test_an_essential_that_fails_ends_the_job_and_all_its_components_are_stopped() -> None:
+    fate = end_of(PAIR, "e", 1, code=3)
+    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e0", "w0", "w1"])
+    assert fate.reason is not None
+    assert (fate.reason.code, fate.reason.message) == (
+        "essential_failed",
+        "essential e exited with 3",
+    )
+    assert counts([fate.job]) == {"j-1": (0, 0)}
+
+
+def test_essential_exits_1_job_failed_all_stopped() -> None:
+    fate = end_of(PAIR, "e", code=1)
+    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e1", "w0", "w1"])
+
+
+def test_all_essentials_at_exit_0_complete_the_job_and_its_elastic_ones_are_stopped() -> None:
+    first = end_of(PAIR, "e", 0)
+    assert (first.verdict, first.stops) == (Verdict.GOES_ON, ())
+    second = end_of(first.job, "e", 1)
+    assert (second.verdict, second.reason, names(second.stops)) == (
+        Verdict.SUCCEEDED,
+        None,
+        ["w0", "w1"],
+    )
+
+
+def test_a_fatal_error_at_an_essentials_start_fails_the_job() -> None:
+    fate = end_of(PAIR, "e", ending=Ending.START_REFUSED, why="no such image: x")
+    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e1", "w0", "w1"])
+    assert fate.reason is not None
+    assert fate.reason.message == "essential e cannot be started: no such image: x"
+
+
+def test_a_passing_one_stops_what_was_started_and_queues_it_again_with_backoff() -> None:
+    job, delays = PAIR, []
+    for _ in range(8):
+        fate = end_of(job, "e", 1, Ending.START_FAILED)
+        assert (fate.verdict, names(fate.stops)) == (Verdict.QUEUED_AGAIN, ["e0", "w0", "w1"])
+        assert states(fate.job)[:3] == ["e0 stopping", "e1 waiting", "w0 stopping"]
+        assert (fate.job.is_running, fate.job.progress) == (False, 0.0)
+        delays.append(fate.job.not_before - 100.0)
+        job = running(replace(fate.job, members=()), e=2, w=2)
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_job_that_is_queued_again_waits_for_the_ends_of_what_was_started() -> None:
+    job = end_of(PAIR, "e", 1, Ending.START_FAILED).job
+    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "ending"
+    for component, index in (("e", 0), ("w", 0), ("w", 1)):
+        job = end_of(job, component, index, code=143).job
+    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "backoff"
+    assert plan_elastic(view_of(job), 101.0).begun == ("j-1",)
+    assert [m.deaths for m in job.members] == [0, 0, 0, 0]
+
+
+def test_once_all_essentials_run_earlier_starts_that_failed_count_no_more() -> None:
+    placed = tuple(replace(m, state=MemberState.PLACED) for m in PAIR.members)
+    job = started(replace(PAIR, members=placed, failed_starts=4), "e", 0)
+    assert job.failed_starts == 4
+    assert started(job, "e", 1).failed_starts == 0
+
+
+def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up_to_a_limit() -> (
+    None
+):
+    fate = end_of(PAIR, "e", ending=Ending.LOST)
+    assert (fate.verdict, fate.job.losses) == (Verdict.QUEUED_AGAIN, 1)
+    often = end_of(replace(PAIR, losses=5), "e", ending=Ending.LOST)
+    assert often.verdict is Verdict.FAILED
+    assert often.reason is not None
+    assert often.reason.message == "essential e was lost with its instance; lost 5 times before"
+
+
+# ---- elastic ones --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [Ending.EXITED, Ending.LOST, Ending.START_FAILED])
+def test_elastic_dies_it_is_placed_again_and_counted(ending: Ending) -> None:
+    fate = end_of(PAIR, "w", 1, ending, code=9)
+    assert (fate.verdict, fate.stops, member(fate.job, "w", 1).deaths) == (Verdict.GOES_ON, (), 1)
+    plan = plan_elastic(view_of(fate.job), 100.0)
+    assert ("w", 1) in [(place.component, place.index) for place in plan.starts]
+
+
+def test_the_failures_of_an_elastic_one_never_end_the_job() -> None:
+    job = PAIR
+    for _ in range(100):
+        fate = end_of(job, "w", ending=Ending.START_REFUSED, code=1)
+        assert (fate.verdict, fate.reason) == (Verdict.GOES_ON, None)
+        job = running(replace(fate.job, members=()), e=2, w=2)
+
+
+def test_an_elastic_one_that_was_given_back_is_placed_again_and_that_is_no_death() -> None:
+    given = replace(member(PAIR, "w", 1), state=MemberState.STOPPING)
+    job = replace(PAIR, members=(*PAIR.members[:3], given))
+    assert counts(applied(each, plan_elastic(view_of(job), 0.0), 0.0) for each in [job]) == {
+        "j-1": (2, 2)
+    }, "the third one grows, the one that is stopping cannot yet"
+    again = member(end_of(job, "w", 1, code=143).job, "w", 1)
+    assert (again.state, again.deaths, again.not_before) == (MemberState.WAITING, 0, 0.0)
+
+
+# ---- a restart of the dispatcher -----------------------------------------------------------------
+
+
+def test_after_a_restart_incomplete_running_jobs_rejoin_the_queue() -> None:
+    found = {("e", 0), ("e", 1), ("w", 1)}
+    job = after_restart(PAIR, found)
+    assert states(job) == ["e0 running", "e1 running", "w0 waiting", "w1 running", "w2 waiting"]
+    assert (job.is_running, member(job, "w", 0).deaths) == (True, 0)
+    plan = plan_elastic(view_of(job, make_job(2, essential(1))), 0.0)
+    assert [place.component for place in plan.starts if place.job_id == "j-1"] == ["w", "w"]
+
+
+def test_after_a_restart_in_the_middle_of_a_start_the_rest_of_it_is_placed() -> None:
+    placed = tuple(replace(m, state=MemberState.PLACED) for m in PAIR.members[1:])
+    job = after_restart(replace(PAIR, members=(PAIR.members[0], *placed)), {("e", 0)})
+    plan = plan_elastic(view_of(job, cpus=(2,)), 0.0)
+    assert [(place.component, place.index) for place in plan.starts] == [("e", 1)]
+
+
+# ---- the order of the start ----------------------------------------------------------------------
+
+
+def test_components_start_in_startup_order_and_elastic_ones_once_all_essential_ones_run() -> None:
+    job = make_job(
+        1,
+        essential(2, "worker", startup_order=2),
+        essential(1, "master", startup_order=1),
+        elastic(1, "late", startup_order=5),
+        elastic(2, "early"),
+    )
+    job = running(job, worker=2, master=1, late=1, early=2)
+    job = replace(job, members=tuple(replace(m, state=MemberState.PLACED) for m in job.members))
+    said = []
+    while turn := may_start(job):
+        said.append(names(turn))
+        for each in turn:
+            job = started(job, each.component, each.index)
+    assert said == [["master0"], ["worker0", "worker1"], ["early0", "early1"], ["late0"]]
+
+
+def test_nobody_of_a_later_order_starts_while_one_of_an_earlier_has_no_place() -> None:
+    job = make_job(1, essential(1, "a"), essential(1, "b", startup_order=1), elastic(1))
+    assert may_start(running(job, b=1, w=1)) == ()
+
+
+def test_an_elastic_one_without_a_place_keeps_no_other_from_starting() -> None:
+    job = running(make_job(1, essential(1), elastic(1, "a"), elastic(1, "b", startup_order=1)), e=1)
+    placed = Member(component="b", index=0, state=MemberState.PLACED, instance_id="i-1")
+    assert may_start(replace(job, members=(*job.members, placed))) == (placed,)
+
+
+# ---- pitfalls ------------------------------------------------------------------------------------
+
+
+def test_pitfall_a_normal_completion_is_not_reported_as_death() -> None:
+    job = end_of(PAIR, "w", 0, code=0).job
+    done = member(job, "w", 0)
+    assert (done.state, done.deaths) == (MemberState.FINISHED, 0)
+    plan = plan_elastic(view_of(job), 200.0)
+    assert [(place.component, place.index) for place in plan.starts] == [("w", 2)]
+
+
+def test_pitfall_deaths_are_watched_in_jobs_that_are_not_fully_placed_too() -> None:
+    begun = running(make_job(1, essential(2), elastic(3)), e=2)
+    assert end_of(begun, "e", 1, code=1).verdict is Verdict.FAILED
+    torn = running(make_job(1, essential(2), elastic(3)), e=1, w=1)
+    assert end_of(torn, "w", code=1).job.members[-1].deaths == 1
+    assert end_of(torn, "e", code=7).verdict is Verdict.FAILED
+
+
+def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_longer_each_time() -> (
+    None
+):
+    job, delays = PAIR, []
+    for _ in range(9):
+        job = end_of(job, "w", code=1).job
+        delays.append(member(job, "w").not_before - 100.0)
+        plan = plan_elastic(view_of(job), 100.0)
+        assert (plan.next_at == member(job, "w").not_before) == (delays[-1] > 0)
+        back = replace(member(job, "w"), state=MemberState.RUNNING, instance_id="i-1")
+        job = replace(job, members=(*job.members[:-1], back))
+    assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_pitfall_no_signal_is_lost_two_ends_before_a_pass_both_count() -> None:
+    job = end_of(end_of(PAIR, "w", 0, code=1).job, "w", 1, code=1).job
+    assert [member(job, "w", n).deaths for n in (0, 1)] == [1, 1]
+    plan = plan_elastic(view_of(job), 100.0)
+    assert [(place.component, place.index) for place in plan.starts] == [
+        ("w", 0),
+        ("w", 1),
+        ("w", 2),
+    ]
+
+
+def test_pitfall_a_word_that_comes_late_ends_nobody_twice() -> None:
+    failed = end_of(PAIR, "e", code=1).job
+    again = end_of(failed, "e", code=1)
+    assert (again.verdict, again.job, again.stops) == (Verdict.GOES_ON, failed, ())
+    done = end_of(PAIR, "e", 0).job
+    assert end_of(done, "e", 0, code=1).verdict is Verdict.GOES_ON
+    assert started(done, "e", 0) == done
