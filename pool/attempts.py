@@ -340,7 +340,8 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         attempt.killed_at = now
     signal, again_at = "TERM", now + core.settings.signal_interval_s
     grace_s = core.settings.term_timeout_s if attempt.grace_s is None else attempt.grace_s
-    if attempt.killed_at is not None and now - attempt.killed_at >= grace_s:
+    # One sum for both: were the time come by one reckoning only, the timer would be due for ever.
+    if attempt.killed_at is not None and now >= attempt.killed_at + grace_s:
         signal = "KILL"
         attempt.kills_sent += 1
     elif attempt.killed_at is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.messages import Woken
 from dispatcher.model import AttemptOutcome, Retries
 from pool.messages import SignalAttempt
 from pool.model import ExitKind, PoolSettings
@@ -157,6 +158,20 @@ def test_its_grace_period_lies_between_term_and_kill(
     rig.cancel("c-1")
     rig.advance(16.5)
     assert signals(rig) == told
+
+
+def test_kill_comes_when_its_time_has_come_by_one_reckoning_and_not_by_another() -> None:
+    """Seed 18: the sum of both was now, their difference less, and the engine went round in it."""
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, grace_period_s=25.4))
+    rig.now = 1012.1
+    rig.cancel("c-1")
+    assert (1012.1 + 25.4) - 1012.1 < 25.4, "rounded, the time is not over"
+    rig.advance(24)
+    assert "KILL" not in signals(rig)
+    rig.now = 1012.1 + 25.4
+    rig.send(Woken())
+    assert signals(rig)[-1] == "KILL"
 
 
 def test_the_grace_period_is_known_after_a_restart() -> None:
