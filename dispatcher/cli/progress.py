@@ -136,7 +136,8 @@ class CountProgress:
 
     def _write(self) -> None:
         seen = list(self._views.values())
-        if len(seen) != self._awaited:
+        # How all of them ended is the answer of the command.
+        if len(seen) != self._awaited or all(each.final for each in seen):
             return
         lines = count_lines(seen)
         for line in lines:

@@ -181,7 +181,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     def short_note(self) -> str:
         """Return the note in few words, for a listing's row."""
         wait = self.waiting_for
-        if not self.waits or wait is None or wait.behind is None:
+        if not self.waits or wait is None or wait.behind is None or wait.code != "behind":
             return f"{self.note()} (in doubt)" if self.doubt else self.note()
         why = f" ({wait.behind_code.replace('_', ' ')})" if wait.behind_code else ""
         place = f" (position {self.position} of {self.queue_length})" if self.position else ""

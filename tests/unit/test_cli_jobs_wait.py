@@ -105,7 +105,8 @@ def test_a_cancelled_job_counts_as_1(server: CliServer, capsys: Capture) -> None
     assert main(["cancel", job_id]) == 0
     capsys.readouterr()
     assert main(["wait", job_id]) == 1
-    assert capsys.readouterr().out == f"{job_id} cancelled: 2 cancelled: A user cancelled it.\n"
+    told = f"{job_id} cancelled: 2 cancelled: A user cancelled it.\n"
+    assert capsys.readouterr() == (told, "")
     assert EVENTS not in server.paths
 
 

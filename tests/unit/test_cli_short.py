@@ -16,6 +16,10 @@ def test_a_row_tells_who_is_next_and_why_in_few_words() -> None:
     )
     assert ps_row(seen)[-1] == "behind c-5 (at quota) (position 2 of 4)"
     assert seen.note() == WHY
+    told = "it waits for j-1 to succeed"
+    after = WaitView(code="after", behind="j-1")
+    seen = ContainerView(id="c-1", state="queued", waiting=told, waiting_for=after)
+    assert ps_row(seen)[-1] == told
     other = ContainerView(id="c-1", state="queued", waiting="no room: none")
     assert ps_row(other)[-1] == "no room: none"
 
