@@ -25,9 +25,9 @@ INTERRUPTION_MUTANTS = (
         name="lost instead of preempted",
         guard="what goes with an instance that is taken back is preempted, not lost",
         fault="instances that are taken back, with notice",
-        where="dispatcher.ledger:Ledger._gone",
-        old="elif of.interrupted:",
-        new="elif False:",
+        where="dispatcher.outcomes:judge_gone",
+        old="if of.interrupted:",
+        new="if False:",
     ),
     Mutant(
         name="interrupted and tried again at once",

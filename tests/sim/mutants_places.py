@@ -10,8 +10,8 @@ QUEUE = (
         guard="in a class the higher priority starts first, then first come",
         fault="priorities",
         where="dispatcher.queue:RequestClass.add",
-        old="order = (-container.priority, container.sequence)",
-        new="order = (container.priority, container.sequence)",
+        old="order = (-container.priority, _rank(container))",
+        new="order = (container.priority, _rank(container))",
     ),
     Mutant(
         name="classes in any order",
@@ -84,7 +84,7 @@ ROOM = (
         guard="held, draining and broken workers get no work",
         fault="admins, instances that break",
         where="dispatcher.roster:Roster._update_worker",
-        old="if worker is None or not probing.takes_work(self._pool, worker, now):",
+        old="if worker is None or not self._takes_work(worker, now):",
         new="if worker is None:",
     ),
     Mutant(

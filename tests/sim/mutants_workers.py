@@ -174,8 +174,8 @@ KILLS = (
         guard="TERM comes before KILL",
         fault="cancels",
         where="pool.attempts:signal_if_wanted",
-        old='signal = "TERM"',
-        new='signal = "KILL"',
+        old='signal, again_at = "TERM", now',
+        new='signal, again_at = "KILL", now',
     ),
     Mutant(
         name="TERM for ever",
@@ -190,7 +190,7 @@ KILLS = (
         guard="signals are repeated until the process ends",
         fault="processes that are deaf to TERM",
         where="pool.attempts:signal_if_wanted",
-        old="core.timers.set(TimerKind.SIGNAL, attempt.id, now + core.settings.signal_interval_s)",
+        old="core.timers.set(TimerKind.SIGNAL, attempt.id, again_at)",
         new="",
     ),
     Mutant(

@@ -64,6 +64,7 @@ class Work:
         self._refused: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._judged: set[str] = set()
+        self._destroyed: set[tuple[str, float]] = set()
         self._first_signals: dict[tuple[str, str], float] = {}
         self._last_signals: dict[tuple[str, str], float] = {}
         self._started_at: dict[str, float] = {}
@@ -228,10 +229,15 @@ class Work:
             expect(meant, "journal before kill", f"{stored}")
 
     def _on_destroy(self, command: DestroyInstance) -> None:
-        """Expect that a gentle end waits for the logs that the instance still has."""
+        """Expect that a gentle end waits for the logs that the instance still has.
+
+        What is heard of it once its destroy was asked for puts no later one off.
+        """
         worker = self._pool.workers.get(command.instance_id)
-        gentle = worker is not None and worker.end_reason.startswith(GENTLE)
-        if worker is None or not gentle or worker.destroy_failures:
+        if worker is None or (worker.id, worker.state_since) in self._destroyed:
+            return
+        self._destroyed.add((worker.id, worker.state_since))
+        if not worker.end_reason.startswith(GENTLE):
             return
         patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s
         awaited = [a.id for a in self._ledger.unreleased.values() if a.instance_id == worker.id]
