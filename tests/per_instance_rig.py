@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
+from dispatcher.planner import preemption
 from dispatcher.planner.per_instance import plan
+from dispatcher.planner.per_instance_evictions import preempting
 from dispatcher.planner.per_instance_model import (
     Evict,
     Host,
@@ -27,6 +29,7 @@ from dispatcher.planner.per_instance_model import (
     nobody,
 )
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout, UpdateStrategy
+from dispatcher.planner.preemption import PreemptionSettings
 from drivers.interface import InstanceType, Resources
 from pool.model import IdleBehavior
 from pool.room import charge
@@ -294,6 +297,10 @@ class World:
 
     # ---- who makes way -------------------------------------------------------------------------
 
+    def preemption(self, settings: PreemptionSettings) -> Preempt:
+        """Return what evicts by the rules of the product."""
+        return preempting(settings, lambda instance_id: map(_as_tenant, self.on(instance_id)))
+
     def lowest_first(self, request: RoomRequest) -> Sequence[Victim] | None:
         """Evict the lowest of at least 100 points below until there is room; a plain double."""
         free, sharers, taken = request.room, request.sharers, []
@@ -314,6 +321,15 @@ class World:
             free = free.plus(charge(tenant.resources, sharers=sharers))
             taken.append(Victim(attempt_id=tenant.id, resources=tenant.resources))
         return taken if charge(request.asked, sharers=sharers).fits_in(free) else None
+
+
+def _as_tenant(tenant: Tenant) -> preemption.Tenant:
+    return preemption.Tenant(
+        attempt_id=tenant.id,
+        priority=tenant.priority,
+        resources=tenant.resources,
+        is_ending=tenant.ending is not None,
+    )
 
 
 def _live(tenant: Tenant, job: PerInstanceJob) -> LiveAttempt:

@@ -321,6 +321,7 @@ class _Turn:
         victims = self.work.preempt(
             RoomRequest(
                 instance_id=host.id,
+                type=host.type,
                 by=self.job.kind,
                 priority=self.job.priority,
                 asked=need_,

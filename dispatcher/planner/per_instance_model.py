@@ -127,12 +127,13 @@ class Snapshot:
 class RoomRequest:
     """Room that a job wants on an instance, and does not get without an eviction.
 
-    `asked` is what it needs on this type; `room` what is free there, less than nothing where more
+    `asked` is what it needs on this `type`; `room` what is free there, less than nothing where more
     is promised, once all has ended that is being ended, with `sharers` left of the shared cpu.
     `spared` may not be evicted: they are being ended (their room is in `room`), or matter as much.
     """
 
     instance_id: str
+    type: InstanceType
     by: PerInstanceKind
     priority: int
     asked: Resources

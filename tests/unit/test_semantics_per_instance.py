@@ -20,6 +20,8 @@ from dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
+from dispatcher.planner.per_instance_rounds import PerInstanceKind
+from dispatcher.planner.preemption import PreemptionSettings
 from drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,
@@ -38,15 +40,16 @@ from tests.per_instance_rig import (
     running,
     world,
 )
+from tests.samples import make_type
 
 # ---- the table -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [SYSTEM, SYSBATCH])
 def test_system_on_10_instances_then_an_11th_boots_10_attempts_11_without_resubmission(
-    kind: object,
+    kind: PerInstanceKind,
 ) -> None:
-    made = world(10, make_job(kind=kind))  # type: ignore[arg-type]  # one of the two kinds
+    made = world(10, make_job(kind=kind))
     assert kinds_of(made.step()) == {"Place": 10}
     assert len(made.attempts()) == 10
     made.now = 100.0
@@ -161,6 +164,48 @@ def test_a_system_job_evicts_what_is_100_points_below_and_runs_once_that_has_end
     assert wait.cause is WaitCause.ROOM, "nobody else is evicted while it ends"
     made.settle()
     assert [type(step) for step in made.step().steps] == [Place]
+
+
+def test_3072_shares_p200_p200_p400_p1000_system_p1000_asks_1948_the_first_3_are_evicted() -> None:
+    type_ = replace(make_type(4), resources=Resources(cpu_millis=3072))
+    made = world(1, make_job(priority=1000, spec=make_spec(cpus=1.948)), type_=type_)
+    evicted = [made.occupy("i-01", cpus=c, priority=p) for p, c in ((200, 0.512), (200, 0.512))]
+    evicted.append(made.occupy("i-01", cpus=1.024, priority=400))
+    last = made.occupy("i-01", cpus=1.024, priority=1000)
+    made.preempt = made.preemption(PreemptionSettings())
+    [step] = made.step().steps
+    assert isinstance(step, Evict)
+    assert sorted(step.victims) == evicted
+    made.settle()
+    made.run()
+    assert [tenant.id for tenant in made.on("i-01")] == [made.attempts()["i-01"].id, last]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "evicts"),
+    [
+        (SYSTEM, PreemptionSettings(), True),
+        (SYSTEM, PreemptionSettings(system=False), False),
+        (SYSBATCH, PreemptionSettings(), False),
+        (SYSBATCH, PreemptionSettings(sysbatch=True), True),
+    ],
+)
+def test_preemption_is_on_for_system_and_a_switch_for_sysbatch(
+    kind: PerInstanceKind, settings: PreemptionSettings, evicts: object
+) -> None:
+    made = world(1, make_job(priority=1000, kind=kind, spec=make_spec(cpus=2)))
+    made.occupy("i-01", cpus=4, priority=100)
+    made.preempt = made.preemption(settings)
+    assert isinstance(made.step().steps[0], Evict) == evicts
+
+
+def test_a_sysbatch_attempt_that_has_retries_left_is_tried_again_and_a_daemon_always() -> None:
+    made = running(1, kind=SYSBATCH)
+    made.exit(made.attempts()["i-01"].id)
+    assert [type(step) for step in made.step().steps] == [Place]
+    daemon = running(1)
+    daemon.exit(daemon.attempts()["i-01"].id, settled=True)
+    assert [type(step) for step in daemon.step().steps] == [Place]
 
 
 # ---- the rules for a live attempt, in their order ------------------------------------------------
