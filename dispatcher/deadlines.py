@@ -31,6 +31,12 @@ class Deadlines:
         if len(self._heap) > 2 * len(self._due) + _SPARE_ENTRIES:
             self._heap = sorted((at, each) for each, at in self._due.items())
 
+    def hasten(self, key: str, latest: float) -> None:
+        """Let a key that has a time be due at `latest`, at the latest."""
+        due = self._due.get(key)
+        if due is not None and due > latest:
+            self.set(key, latest)
+
     def get(self, key: str) -> float | None:
         """Return when a key is due, None when it has no time."""
         return self._due.get(key)

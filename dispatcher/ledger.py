@@ -110,8 +110,7 @@ class Ledger:
             self._restart_later(self.containers[container_id], now)
         for attempt_id in sorted(self.time_limits.keys()):
             limit_s = self.containers[self.open_attempts[attempt_id]].spec.time_limit_s or 0.0
-            due = self.time_limits.get(attempt_id) or 0.0
-            self.time_limits.set(attempt_id, min(due, now + limit_s))
+            self.time_limits.hasten(attempt_id, now + limit_s)
 
     def release_due(self, now: float) -> bool:
         """Let those wait for a place whose restart is due; return whether there were any."""

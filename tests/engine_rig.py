@@ -15,24 +15,17 @@ from dispatcher.engine import Engine
 from dispatcher.job_model import Job
 from dispatcher.messages import (
     CancelRequested,
-    Change,
     Command,
-    DeleteLaunch,
     Event,
     JobCancelRequested,
     JobHoldRequested,
     JobSubmitted,
     PriorityRequested,
     Publication,
-    SaveAttempt,
-    SaveContainer,
-    SaveInstance,
-    SaveJob,
-    SaveLaunch,
     Submitted,
     Woken,
 )
-from dispatcher.model import Attempt, Container, InstanceRecord, SchedulerSettings
+from dispatcher.model import Container, SchedulerSettings
 from dispatcher.outflow import Following, Outflow, Write
 from dispatcher.queries import Recovered
 from drivers.errors import CloudError
@@ -67,18 +60,18 @@ from pool.model import (
     AttemptReport,
     ExitKind,
     InstanceSeen,
-    Launch,
     PoolSettings,
     ProbeReport,
 )
-from tests.job_samples import counted, ended_nodes
+from tests.job_samples import ended_nodes
+from tests.rig_store import RigStore
 from tests.samples import make_type
 
 CLUSTER = "test"
 CommandKind = TypeVar("CommandKind", bound=PoolCommand)
 
 
-class Rig:
+class Rig(RigStore):
     """One engine, the cloud it sees and the store it writes."""
 
     def __init__(
@@ -90,6 +83,7 @@ class Rig:
         listed: bool = True,
         quota_groups: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self.quota_groups = dict(quota_groups or {})
         self.types = {type_.name: type_ for type_ in types or (make_type(1),)}
         self.pool_settings = pool or PoolSettings()
@@ -99,11 +93,6 @@ class Rig:
         self.on_instance: dict[str, dict[str, AttemptReport]] = {}
         self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
-        self.containers: dict[str, Container] = {}
-        self.attempts: dict[str, Attempt] = {}
-        self.jobs: dict[str, Job] = {}
-        self.launches: dict[str, Launch] = {}
-        self.instances: dict[str, InstanceRecord] = {}
         self.silent: set[type[PoolCommand]] = set()
         self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
@@ -132,39 +121,8 @@ class Rig:
 
     def crash(self, *, listed: bool = True) -> None:
         """Lose all memory and start again from what was committed; the cloud goes on."""
-        unfinished = [c for c in self.containers.values() if not c.state.final]
-        recovered = Recovered(
-            containers=tuple(
-                replace(
-                    c,
-                    attempts=tuple(
-                        sorted(
-                            (a for a in self.attempts.values() if a.container_id == c.id),
-                            key=lambda a: a.number,
-                        )
-                    ),
-                )
-                for c in sorted(unfinished, key=lambda c: c.sequence)
-            ),
-            unreleased=tuple(
-                a
-                for a in self.attempts.values()
-                if a.outcome is not None
-                and not a.log_complete
-                and a.instance_id in self.instances
-                and self.instances[a.instance_id].gone_at is None
-            ),
-            jobs=tuple(
-                counted(job, self.containers.values())
-                for job in self.jobs.values()
-                if not job.state.final
-            ),
-            ended=ended_nodes(self.jobs, self.containers.values()),
-            launches=tuple(self.launches.values()),
-            instances=tuple(i for i in self.instances.values() if i.gone_at is None),
-        )
         self.sent.clear()
-        self._boot(recovered, listed=listed)
+        self._boot(self.recovered(), listed=listed)
 
     # ---- driving ---------------------------------------------------------------------------
 
@@ -298,7 +256,7 @@ class Rig:
         while self.uncommitted:
             write = self.uncommitted.pop(0)
             for change in write.changes:
-                self._commit(change)
+                self.take_in(change)
             self._begin(self.outflow.committed(write.ticket))
 
     def _begin(self, commands: list[Following]) -> None:
@@ -309,36 +267,6 @@ class Rig:
             self.sent.append(command)
             if type(command) not in self.silent:
                 self._answer(command)
-
-    def _commit(self, change: Change) -> None:
-        match change:
-            case SaveContainer():
-                old = self.containers[change.container.id]
-                assert not old.state.final or old.state is change.container.state
-                self.containers[old.id] = replace(
-                    change.container,
-                    priority=old.priority,
-                    cancel_requested=old.cancel_requested,
-                )
-            case SaveJob():
-                old_job = self.jobs[change.job.id]
-                assert not old_job.state.final, f"{old_job.id} ends twice"
-                self.jobs[old_job.id] = replace(
-                    change.job,
-                    priority=old_job.priority,
-                    cancel_requested=old_job.cancel_requested,
-                    held=old_job.held,
-                )
-            case SaveAttempt():
-                self.attempts[change.attempt.id] = change.attempt
-            case SaveLaunch():
-                self.launches[change.launch.token] = change.launch
-            case DeleteLaunch():
-                self.launches.pop(change.token, None)
-            case SaveInstance():
-                self.instances[change.instance.id] = change.instance
-            case _:
-                raise AssertionError(f"the engine does not write {change}")
 
     def _answer(self, command: PoolCommand) -> None:
         match command:
