@@ -39,7 +39,7 @@ PS_LIMIT_MAX = 1_000_000
 )
 @click.option("--user", default="", metavar="USER", help="Only of this user.")
 @click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
-@click.option("--job", "job_id", default="", metavar="ID", help="Of this job, also what has ended.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Only of this job.")
 @click.option("--task", default="", metavar="NAME", help="With --job: only of this task.")
 @click.option(
     "--index",
@@ -71,7 +71,10 @@ def ps(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List containers that have not ended yet, newest first; all of a job with --job."""
+    """List containers that have not ended yet, newest first.
+
+    With --job all of that job, also those that have ended.
+    """
     if not job_id and (task or array_index is not None):
         raise click.UsageError("--task and --index choose containers of a job: name it by --job.")
     wanted = states or (() if everything or job_id else UNFINISHED_STATES)
@@ -116,7 +119,7 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
 @json_option
 @server_command
 def show(*, client: Client, identifier: str, as_json: bool) -> None:
-    """Show everything about a container, with its attempts, or about a job, with its tasks."""
+    """Show everything about a container or a job."""
     raw = client.get(path_of(identifier))
     if as_json:
         output.print_json(raw)

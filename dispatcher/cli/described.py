@@ -55,7 +55,7 @@ CONTAINER_OPTIONS = (
         multiple=True,
         metavar="ID[:success|end]",
         help="Wait until a container, a job or a task of one (j-ID/TASK) succeeded, or ended at "
-        "all, repeated.",
+        "all, repeated; with :each behind it, elements of arrays wait for their own alone.",
     ),
     click.option(
         "--not-before",

@@ -10,7 +10,8 @@ from dispatcher.cli.client import Json
 from dispatcher.cli.references import is_job
 from dispatcher.cli.views import FINAL_STATES, ContainerView, DependencyView, ReasonView, view
 
-JOB_STATES = ("pending", "running", *FINAL_STATES)
+UNFINISHED_JOB_STATES = ("pending", "running")
+JOB_STATES = UNFINISHED_JOB_STATES + FINAL_STATES
 
 
 class CountsView(msgspec.Struct, frozen=True, kw_only=True):

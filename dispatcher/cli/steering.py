@@ -30,7 +30,7 @@ from dispatcher.cli.waiting import await_ended, status_of
 def wait(
     *, client: Client, identifiers: tuple[str, ...], timeout_s: float | None, as_json: bool
 ) -> int:
-    """Wait until containers or jobs have ended, and exit with the container's or the job's code.
+    """Wait until containers or jobs have ended, and exit with their code.
 
     Of several, the first code that is not 0 in the order given. What ended without a code and did
     not succeed counts as 1; a job's code is the highest of its failed containers.
@@ -48,7 +48,10 @@ def wait(
 @click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
 @server_command
 def cancel(*, client: Client, identifiers: tuple[str, ...]) -> int:
-    """Cancel containers, or all of jobs; what runs gets TERM, and KILL if it does not end."""
+    """Cancel containers and whole jobs.
+
+    What runs gets TERM, and KILL if it does not end.
+    """
 
     def cancel_one(identifier: str) -> str:
         client.send("POST", path_of(identifier, "/cancel"), {})
@@ -75,7 +78,10 @@ def priority(*, client: Client, identifier: str, value: int) -> None:
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @server_command
 def hold(*, client: Client, job_ids: tuple[str, ...]) -> int:
-    """Let jobs start nothing new until they are released; what runs goes on."""
+    """Let jobs start nothing new until they are released.
+
+    What runs goes on.
+    """
     return _set_held(client, job_ids, held=True)
 
 

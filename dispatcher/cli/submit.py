@@ -48,7 +48,9 @@ def submit(
     command: tuple[str, ...],
     **described: Any,
 ) -> int:
-    """Queue a container that runs CMD, or the job or the containers of files, and print their ids.
+    """Queue a container that runs CMD, or what files say.
+
+    Prints the ids of the containers, or of the job that --array or a file with tasks makes.
 
     \b
     Examples:

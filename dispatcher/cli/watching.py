@@ -9,9 +9,8 @@ from typing import Any
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
-from dispatcher.cli.job_views import Awaited, JobView, awaited_view
+from dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
 from dispatcher.cli.references import path_of
-from dispatcher.cli.views import FINAL_STATES
 
 ASK_INTERVAL_S = 2.0
 GLANCE_INTERVAL_S = 5.0
@@ -103,11 +102,11 @@ class Watch:
         known = self.views.get(job_id)
         if not isinstance(known, JobView) or known.final:
             return
-        if data.get("state") in FINAL_STATES or "counts" not in data:
+        if "counts" not in data or data.get("state") not in UNFINISHED_JOB_STATES:
             self._look([job_id])
         else:
             # Many a second, where thousands of containers are short: none is worth a question.
-            self._note(job_id, {**self.raw[job_id], **data})
+            self._note(job_id, dict(data))
 
     def _glance(self) -> None:
         """Look at some of the open ones in turn: why they wait changes without an event."""

@@ -70,7 +70,7 @@ def test_an_event_of_a_job_that_goes_on_is_no_question(server: CliServer, capsys
     path = f"/v1/jobs/{job_id}"
 
     def run() -> None:
-        server.await_request(EVENTS)
+        await_true(lambda: server.paths.count(path) == 2)
         run_job_through(server, job_id, *[0] * 40)
 
     with meanwhile(run):
