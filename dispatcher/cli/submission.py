@@ -93,7 +93,13 @@ def content(sources: Sequence[Source]) -> object:
     A file holds an object or a list, as JSON or YAML. Raises `Failure` for what cannot be read,
     and for a job that is not alone: several cannot be submitted all or nothing.
     """
-    documents = [document for source in sources for document in _documents(source)]
+    documents: list[object] = []
+    for source in sources:
+        try:
+            documents += _documents(source)
+        except RecursionError as error:
+            why = "it is nested too deeply, or holds itself"
+            raise _unreadable(source.name, why) from error
     if len(documents) == 1:
         items: list[object] = documents[0] if isinstance(documents[0], list) else []
     else:
@@ -157,9 +163,9 @@ def _yaml_documents(text: str, name: str) -> list[object]:
 
     try:
         loaded = list(yaml.load_all(text, Loader=fastest_loader()))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return [_plain(document, name) for document in loaded if document is not None]
+    except (yaml.YAMLError, ValueError) as error:
         raise _unreadable(name, f"not YAML: {' '.join(str(error).split())}") from error
-    return [_plain(document, name) for document in loaded if document is not None]
 
 
 def _plain(value: Any, name: str) -> object:

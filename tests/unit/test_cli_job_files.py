@@ -93,6 +93,13 @@ def test_a_job_is_submitted_alone(texts: list[str]) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("text", ["tasks: &a [*a]\n", "[" * 100_000], ids=["itself", "deep"])
+def test_what_holds_itself_is_one_sentence(text: str) -> None:
+    with pytest.raises(Failure, match="nested too deeply, or holds itself") as caught:
+        content([source(text)])
+    assert caught.value.exit_code == 2
+
+
 def test_words_of_yaml_and_moments_stay_what_they_are() -> None:
     text = "tasks: [{after: [{of: a, on: end}], not_before: 2026-01-31T12:00:00+01:00}]\n"
     assert content([source(text)]) == {
