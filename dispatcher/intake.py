@@ -74,7 +74,7 @@ class Intake:
         ledger, limits = self._engine.ledger, self._limits
         if len(ledger.containers) + containers > limits.queued_containers:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
-        if ledger.queued_bytes + size_bytes > limits.queued_bytes:
+        if ledger.memory.total_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
 
     def refuse_impossible(self, specs: Iterable[PathAndSpec]) -> None:

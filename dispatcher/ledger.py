@@ -35,7 +35,7 @@ from dispatcher.outcomes import (
 )
 from dispatcher.planner.fit import given_on
 from dispatcher.queue import Queue
-from dispatcher.spec_size import spec_bytes
+from dispatcher.spec_size import QueuedMemory
 from dispatcher.spend import AttemptSpend
 from dispatcher.times import first_start, latest, when_it_ran
 from drivers.errors import BugError
@@ -75,7 +75,7 @@ class Ledger:
         self.time_limits = Deadlines()
         self.changes: list[Change] = []
         self.published: list[Publication] = []
-        self.queued_bytes = 0
+        self.memory = QueuedMemory()
         self.waiting_since: dict[str, float] = {}
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
@@ -86,7 +86,7 @@ class Ledger:
     def admit(self, container: Container) -> None:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
-        self.queued_bytes += spec_bytes(container.spec)
+        self.memory.add(container.spec)
         since = latest(container)
         if not container.has_open_attempt:
             due = restart_due(container) if container.attempts else container.spec.not_before
@@ -378,7 +378,7 @@ class Ledger:
             last,
         )
         self.finished.append(self.containers.pop(container.id))
-        self.queued_bytes -= spec_bytes(container.spec)
+        self.memory.remove(container.spec)
 
     def log_complete(self, attempt_id: str) -> bool:
         """Note that an ended attempt's log is complete; return whether it was awaited."""

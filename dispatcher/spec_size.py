@@ -4,11 +4,40 @@ from __future__ import annotations
 
 from dispatcher.model import ContainerSpec
 
-_SPEC_BYTES = 2048
+CONTAINER_BYTES = 1024
+"""What a container takes beside its specification."""
+
+_SPEC_BYTES = 1024
 _ENTRY_BYTES = 100
 """What Python takes for a short string and its place, beside the letters."""
 _DEPENDENCY_BYTES = 200
 """What one thing that is waited for takes, with its name's place."""
+
+
+class QueuedMemory:
+    """About how many bytes all that is in memory takes; those of one array share a specification.
+
+    Who was added is taken away once, with the same specification (the object, not its equal).
+    """
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self._sharers: dict[int, int] = {}
+
+    def add(self, spec: ContainerSpec) -> None:
+        """Count one container more."""
+        sharers = self._sharers.get(id(spec), 0)
+        self._sharers[id(spec)] = sharers + 1
+        self.total_bytes += CONTAINER_BYTES + (spec_bytes(spec) if not sharers else 0)
+
+    def remove(self, spec: ContainerSpec) -> None:
+        """Count one container less."""
+        sharers = self._sharers[id(spec)] - 1
+        self.total_bytes -= CONTAINER_BYTES + (spec_bytes(spec) if not sharers else 0)
+        if sharers:
+            self._sharers[id(spec)] = sharers
+        else:
+            del self._sharers[id(spec)]
 
 
 def spec_bytes(spec: ContainerSpec) -> int:

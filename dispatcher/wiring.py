@@ -268,6 +268,7 @@ class Server:
         config = self._config
         app = make_app(
             backend,
+            now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
                 list_items=config.limits.list_items,
