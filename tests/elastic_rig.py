@@ -21,9 +21,8 @@ from dispatcher.planner.elastic_model import (
     Room,
 )
 from dispatcher.planner.elastic_order import progressed, remaining_s
-from dispatcher.planner.room import Rules
+from dispatcher.planner.room import Rules, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
-from pool.room import charge, shares_a_cpu
 from tests.samples import GIB, make_type
 
 RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=1000)
@@ -66,22 +65,16 @@ def rooms_of(
     types: Iterable[tuple[str, InstanceType]], jobs: Iterable[ElasticJob]
 ) -> tuple[Room, ...]:
     """Return ready instances, by id and type, on which these jobs' members are and nothing else."""
-    rooms = {}
-    for instance_id, type_ in types:
-        rooms[instance_id] = Room(id=instance_id, type=type_, free=type_.allocatable)
+    slots = {instance_id: empty_slot(SlotKind.READY, instance_id, t) for instance_id, t in types}
     for job in jobs:
-        for component, member in job.all_members():
-            room = rooms.get(member.instance_id)
-            if room is not None and member.state.has_place:
-                wanted = component.resources
-                taken = charge(wanted, sharers=room.sharers)
-                rooms[room.id] = replace(
-                    room,
-                    free=room.free.minus(taken),
-                    count=room.count + 1,
-                    sharers=room.sharers + shares_a_cpu(wanted),
-                )
-    return tuple(rooms.values())
+        resources = {component.name: component.resources for component in job.components}
+        for member in job.members:
+            if member.state.has_place and member.instance_id in slots:
+                slots[member.instance_id].assign(resources[member.component])
+    return tuple(
+        Room(id=slot.id, type=slot.type, free=slot.free, count=slot.count, sharers=slot.sharers)
+        for slot in slots.values()
+    )
 
 
 def view_of(
@@ -190,7 +183,8 @@ class World:
         """Let a pass decide, and have it done at once."""
         plan = plan_elastic(self.view(), self.now)
         self.plans += 1
-        self.jobs = {key: applied(job, plan, self.now) for key, job in self.jobs.items()}
+        for job_id in {place.job_id for place in (*plan.starts, *plan.stops)}:
+            self.jobs[job_id] = applied(self.jobs[job_id], plan, self.now)
         return plan
 
 

@@ -246,6 +246,17 @@ def test_nothing_is_given_back_that_is_of_no_use_to_who_waits() -> None:
     assert [place.instance_id for place in plan.starts] == ["i-2"]
 
 
+def test_where_gaps_are_too_small_one_by_one_all_give_way_at_once() -> None:
+    first = make_job(1, essential(1), of_cpus(elastic(1), 3))
+    first = running(running(first, "i-3", e=1), "i-1", w=1)
+    second = running(running(make_job(2, essential(1), elastic(1)), "i-3", e=1), "i-2", w=1)
+    large = make_job(3, of_cpus(essential(2, "five"), 5), of_cpus(essential(1, "six"), 6))
+    view = view_of(first, second, large, cpus=(10, 6, 2))
+    plan = plan_elastic(view, 0.0)
+    assert [place.instance_id for place in plan.starts] == ["i-1", "i-1", "i-2"]
+    assert after(view) == {"j-1": (1, 0), "j-2": (1, 0), "j-3": (3, 0)}
+
+
 def test_progress_per_second_is_placed_by_all_components_by_t() -> None:
     job = running(make_job(1, essential(2), elastic(6), runtime_s=10.0), e=2, w=2)
     assert progress_per_s(job) == 0.05
@@ -287,3 +298,52 @@ def test_types_that_are_configured_and_not_there_make_a_job_possible() -> None:
     job = make_job(1, of_cpus(essential(1), 20))
     plan = plan_elastic(view_of(job, types=(make_type(10), make_type(32))), 0.0)
     assert (codes(plan), demand(plan)) == ({"j-1": "no_room"}, [("j-1", "e", 1)])
+
+
+# ---- pitfalls ------------------------------------------------------------------------------------
+
+
+def test_pitfall_the_condition_on_what_is_free_is_not_always_true_nor_always_false() -> None:
+    begun = []
+    for extras in (6, 7):
+        full = running(make_job(1, essential(3), elastic(extras)), e=3, w=extras)
+        begun.append(plan_elastic(view_of(full, make_job(2, essential(3))), 0.0).begun)
+    assert begun == [("j-2",), ()]
+
+
+@pytest.mark.parametrize("backfill", [False, True])
+def test_pitfall_a_rollback_restores_all_and_not_half(backfill: bool) -> None:
+    full = [running(make_job(n, essential(1), elastic(2)), f"i-{n}", e=1, w=2) for n in (1, 2)]
+    grows = running(make_job(3, essential(1), elastic(2)), "i-1", e=1)
+    hopeless = make_job(4, essential(2), of_cpus(essential(1, "big"), 9))
+    view = view_of(*full, grows, hopeless, cpus=(6, 4), settings=ElasticSettings(backfill=backfill))
+    assert after(view) == {"j-1": (1, 2), "j-2": (1, 2), "j-3": (1, 2)}
+    assert plan_elastic(view, 0.0).stops == ()
+
+
+def test_pitfall_the_simulation_is_not_written_into_what_came_in() -> None:
+    full = running(make_job(1, essential(3), elastic(6)), e=3, w=6)
+    view, same = (view_of(full, make_job(2, essential(3))) for _ in range(2))
+    assert plan_elastic(view, 0.0) == plan_elastic(view, 0.0)
+    assert view == same
+
+
+def test_pitfall_no_list_is_changed_while_it_is_gone_through_all_begin_and_all_give_back() -> None:
+    many = [make_job(n, essential(1)) for n in range(1, 8)]
+    assert len(plan_elastic(view_of(*many), 0.0).begun) == 7
+    full = [running(make_job(n, essential(1), elastic(2)), e=1, w=2) for n in (1, 2, 3)]
+    assert after(view_of(*full, make_job(4, essential(7)))) == {
+        "j-1": (1, 0),
+        "j-2": (1, 0),
+        "j-3": (1, 0),
+        "j-4": (7, 0),
+    }
+
+
+def test_pitfall_a_pass_after_which_nothing_happened_changes_nothing() -> None:
+    full = running(make_job(1, essential(3), elastic(6)), e=3, w=6)
+    view = view_of(full, make_job(2, essential(3), elastic(2)), make_job(3, essential(1)))
+    plan = plan_elastic(view, 0.0)
+    jobs = [applied(job, plan, 0.0) for job in view.jobs]
+    assert plan.changes_something
+    assert not plan_elastic(view_of(*jobs), 1.0).changes_something
