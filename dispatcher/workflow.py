@@ -129,8 +129,10 @@ class Workflow:
         while ledger.finished:
             finished = list(ledger.finished)
             ledger.finished.clear()
+            # All of them first: who ended together with what it waited for is not to be cancelled.
             for container in finished:
                 self._dependencies.drop(container.id)
+            for container in finished:
                 for node, succeeded in self._jobs.ends_with(container):
                     released = self._node_ended(node, succeeded, now) or released
                 released = self._take_turn(self._jobs.leave(container), now) or released

@@ -243,6 +243,17 @@ def test_an_element_that_is_preempted_keeps_its_turn() -> None:
     assert in_state(made, "running") == ids(1000)
 
 
+def test_who_is_cancelled_together_with_what_it_waits_for_is_cancelled_once() -> None:
+    """Seed 30: the first of a job that is cancelled took the second with it, which was gone."""
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", cpus=100), make_task("b", after=("j-1/a",))))
+    made.cancel_job("j-1")
+    assert in_state(made, "cancelled") == ids(1000, 1001)
+    reasons = [made.containers[each].reason for each in ids(1000, 1001)]
+    assert [each.code for each in reasons if each is not None] == ["cancelled", "cancelled"]
+    assert made.jobs["j-1"].state is JobState.CANCELLED
+
+
 def test_a_held_job_starts_nothing_new_and_goes_on_when_released() -> None:
     made = rig(most=1)
     made.submit_job(*make_job(1, make_task(size=10)))
