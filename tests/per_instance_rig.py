@@ -231,8 +231,8 @@ class World:
         """Plan and carry out until nothing changes any more at this moment."""
         changed: list[Step] = []
         for _ in range(most):
-            decided = self.step()
             self.settle()
+            decided = self.step()
             changed = changing(decided)
             if not changed:
                 return decided

@@ -24,6 +24,7 @@ from dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
+from dispatcher.planner.per_instance_room import taken_of_new_instance
 from drivers.errors import BugError
 from drivers.interface import Resources
 from tests.per_instance_rig import (
@@ -111,6 +112,21 @@ def test_what_is_too_small_even_when_empty_says_so_for_ever_and_holds_no_update_
     assert second.short_of == ("memory",)
 
 
+def test_what_is_too_small_is_told_before_its_round_has_come() -> None:
+    made = running(2, max_parallel=1)
+    made.change("i-02", type=make_type(1, name="t1"))
+    made.revise(resources=Resources(cpu_millis=2000))
+    assert [type(step) for step in made.step().steps] == [Update, Block]
+
+
+def test_a_new_instance_is_filled_with_the_higher_jobs_first() -> None:
+    jobs = [
+        make_job(1, spec=make_spec(cpus=3), priority=100),
+        make_job(2, spec=make_spec(cpus=2), priority=200),
+    ]
+    assert taken_of_new_instance(jobs, make_type(4)) == Resources(cpu_millis=2000)
+
+
 def test_the_higher_job_has_its_place_first_and_the_lower_is_told_what_lacks() -> None:
     made = world(1, make_job(1, spec=make_spec(cpus=3), priority=100))
     made.submit(make_job(2, spec=make_spec(cpus=3), priority=101))
@@ -124,6 +140,20 @@ def test_jobs_of_no_cpus_share_one() -> None:
     made.submit(make_job(4, spec=make_spec(cpus=3)))
     made.submit(make_job(5, spec=make_spec(cpus=0.1)))
     assert kinds_of(made.run()) == {"Block": 1, "Ignore": 4}
+
+
+def test_a_cpu_that_is_shared_already_is_shared_with_a_job_of_no_cpus() -> None:
+    made = world(1)
+    made.occupy("i-01", cpus=0)
+    made.occupy("i-01", cpus=3)
+    made.submit(make_job(spec=make_spec(cpus=0)))
+    assert [type(step) for step in made.step().steps] == [Place]
+
+
+def test_nothing_is_reserved_where_more_comes_free_than_is_promised() -> None:
+    made = running(1, spec=make_spec(cpus=3))
+    made.submit(replace(made.jobs["j-1"], stopped=True))
+    assert made.step().reserved == {}
 
 
 def test_what_is_told_to_end_counts_as_room_to_come_and_keeps_its_successors() -> None:
