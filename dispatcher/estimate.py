@@ -14,6 +14,7 @@ _LOW = 0.1
 _HIGH = 0.9
 _NEVER = {
     "held": "it starts only after its priority is set above 0",
+    "job_held": "it starts only after its job is released",
     "no_type": "it starts only when a type that would do is configured",
 }
 _FIRST = {
@@ -23,6 +24,9 @@ _FIRST = {
     "supervisors": "another supervisor must end first",
     "spend_limit": "something that is paid for must end first",
     "earlier_attempt": "its earlier process must end first",
+    "after": "what it waits for must end first",
+    "max_running": "another of its array must end first",
+    "evicting": "those who make way for it must end first",
 }
 _ENDING = "nobody knows how long what runs will take"
 
@@ -92,7 +96,8 @@ def estimate(now_is: Situation) -> Estimate:
     if now_is.elapsed_s is not None:
         return _on_what_comes(now_is.boots, now_is.elapsed_s)
     if now_is.due_in_s is not None:
-        basis = "its restart is due then; whether there is room then nobody knows"
+        what = "it may start then" if code == "not_before" else "its restart is due then"
+        basis = f"{what}; whether there is room then nobody knows"
         return Estimate(earliest_s=max(0.0, now_is.due_in_s), latest_s=None, basis=basis)
     return _without_a_place(now_is, code)
 

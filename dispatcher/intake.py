@@ -31,6 +31,8 @@ from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 
 _WRITE_PATIENCE_S = 5.0
+_PATIENCE_EACH_S = 0.0005
+"""How much longer a container more may take: a hundred thousand take seconds to write."""
 
 PathAndSpec = tuple[str, ContainerSpec]
 """Where in the request a specification stands, and the specification."""
@@ -167,10 +169,20 @@ class Intake:
             except BaseException:
                 workflow.unpin(roots)
                 raise
-            await self.write(change, event(ended), on_refused=lambda: workflow.unpin(roots))
+            await self.write(
+                change,
+                event(ended),
+                on_refused=lambda: workflow.unpin(roots),
+                patience_s=_WRITE_PATIENCE_S + _PATIENCE_EACH_S * len(containers),
+            )
 
     async def write(
-        self, change: Change, event: Event, *, on_refused: Callable[[], None] = lambda: None
+        self,
+        change: Change,
+        event: Event,
+        *,
+        on_refused: Callable[[], None] = lambda: None,
+        patience_s: float = _WRITE_PATIENCE_S,
     ) -> None:
         """Commit one change of the API's and tell the engine, or say why it cannot be.
 
@@ -188,7 +200,7 @@ class Intake:
         written.add_done_callback(lambda done: self._tell_engine(done, event, on_refused))
         try:
             # Shielded: a client that hangs up does not take back what it asked for.
-            async with asyncio.timeout(_WRITE_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 await asyncio.shield(written)
         except TimeoutError as error:
             self._store.withdraw(future)
@@ -230,5 +242,6 @@ def _unfit(wanted: Wanted, known: Awaited | None) -> str:
         return f"there is no {dependency.of} in the project {wanted.project!r}"
     if dependency.each and (wanted.size is None or known.size != wanted.size):
         theirs = "no array" if known.size is None else f"an array of {known.size}"
-        return f"{dependency.of} is {theirs}; element by element both are arrays of one size"
+        which = "" if "/" in dependency.of else f" (a task of a job is {dependency.of}/NAME)"
+        return f"{dependency.of} is {theirs}{which}; element by element both are arrays of one size"
     return ""

@@ -209,7 +209,7 @@ class Workflow:
             return _after(self._dependencies.needs(container.id))
         if Block.MAX_RUNNING in block:
             most = self._jobs.most_at_once(container)
-            message = f"{most} containers of its array are under way, as many as may be at once"
+            message = f"as many of its array are under way as may be at once ({most})"
             return WaitReason(code="max_running", message=message, limit="max_running")
         return None
 

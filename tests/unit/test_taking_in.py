@@ -1,0 +1,217 @@
+"""The way in for what waits for others: looked up, pinned, committed, told; nothing is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
+from dispatcher.backend import DispatcherBackend
+from dispatcher.broker import Broker, Watchers
+from dispatcher.config_model import LimitsConfig
+from dispatcher.job_model import JobState, JobTask
+from dispatcher.logs import LogStore
+from dispatcher.metrics import Metrics
+from dispatcher.model import Dependency
+from dispatcher.queries import JobFilter
+from dispatcher.runtime import Runtime
+from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
+from pool.messages import CreateInstance
+from tests.engine_rig import Rig
+from tests.job_samples import each_of, make_task
+from tests.samples import make_container, make_type
+from tests.store_values import url_in
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(url_in(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose cloud never answers a create, so that all wait."""
+    made = Rig(make_type(8))
+    made.silent.add(CreateInstance)
+    return made
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+    """A backend over a running engine; ids count from 0."""
+    numbers = iter(range(1_000))
+    runtime = Runtime(
+        engine=rig.engine,
+        now=lambda: rig.now,
+        write=lambda changes: store.write(changes, wait=True),
+        perform=rig.sent.append,
+        publish=rig.published.append,
+        inbox_limit=100,
+    )
+    running = asyncio.create_task(runtime.run())
+    yield DispatcherBackend(
+        runtime=runtime,
+        store=store,
+        logs=LogStore(tmp_path / "logs"),
+        broker=Broker(),
+        watchers=Watchers(),
+        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
+        types=tuple(rig.types.values()),
+        now=lambda: rig.now,
+        new_id=lambda: str(next(numbers)),
+        heard_at=lambda _id: 0.0,
+        limits=LimitsConfig(),
+    )
+    runtime.stop()
+    await running
+
+
+async def submit(
+    backend: DispatcherBackend, *after: Dependency, project: str = "p", key: str = ""
+) -> str:
+    spec = replace(make_container(1).spec, after=after)
+    items = [NewContainer(spec=spec, priority=500, project=project)]
+    made = await backend.submit(items, user="u", idempotency_key=key, fingerprint="f")
+    return made[0].id
+
+
+async def submit_job(backend: DispatcherBackend, *tasks: JobTask, key: str = "") -> str:
+    new = NewJob(name="n", priority=500, project="p", labels=(("a", "b"),), tasks=tasks)
+    made = await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
+    return made.id
+
+
+async def state_of(backend: DispatcherBackend, container_id: str) -> str:
+    """Return a container's committed state, once the engine has done what it has to do."""
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        found = await backend.container(container_id)
+        if found.state.final:
+            return found.state.value
+    return found.state.value
+
+
+def problems(error: pytest.ExceptionInfo[InvalidRequest]) -> list[tuple[str, str]]:
+    return list(error.value.problems)
+
+
+async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    other = await submit(backend, project="q")
+    with pytest.raises(InvalidRequest) as error:
+        await submit(backend, Dependency(of="c-none"), Dependency(of=other))
+    assert problems(error) == [
+        ("[0].after[0].of", "there is no c-none in the project 'p'"),
+        ("[0].after[1].of", f"there is no {other} in the project 'p'"),
+    ]
+    assert rig.engine.workflow._pins == {}, "nothing is remembered for who was refused"
+
+
+async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
+    backend: DispatcherBackend,
+) -> None:
+    three = await submit_job(backend, make_task(size=3))
+    named = await submit_job(backend, make_task("a", size=3))
+    with pytest.raises(InvalidRequest) as error:
+        await submit_job(
+            backend,
+            make_task("x", size=2, after=(each_of(three),)),
+            make_task("y", size=3, after=(each_of(named),)),
+            make_task("z", size=3, after=(each_of(f"{named}/a"),)),
+        )
+    assert [path for path, _ in problems(error)] == ["tasks[0].after[0].of", "tasks[1].after[0].of"]
+    ending = "element by element both are arrays of one size"
+    assert problems(error)[0][1].startswith(f"{three} is an array of 3")
+    assert problems(error)[0][1].endswith(ending)
+    hint = f"{named} is no array (a task of a job is {named}/NAME); {ending}"
+    assert problems(error)[1][1] == hint
+    await submit_job(backend, make_task("z", size=3, after=(each_of(f"{named}/a"),)))
+
+
+async def test_what_was_cancelled_before_decides_at_once(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    first = await submit(backend)
+    await backend.cancel(first)
+    assert await state_of(backend, first) == "cancelled"
+    assert first not in rig.engine.ledger.containers
+    late = await submit(backend, Dependency(of=first))
+    assert await state_of(backend, late) == "cancelled"
+    assert rig.engine.workflow._pins == {}
+
+
+async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    for _ in range(20):
+        first = await submit(backend)
+        late, _ = await asyncio.gather(submit(backend, Dependency(of=first)), backend.cancel(first))
+        assert await state_of(backend, late) == "cancelled"
+    assert rig.engine.workflow._pins == {}
+
+
+async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    job_id = await submit_job(backend, make_task("a", size=2), make_task("b", after=("/a",)))
+    job = await backend.job(job_id)
+    assert job.tasks[1].spec.after == (Dependency(of=f"{job_id}/a"),)
+    assert (job.state, job.labels) == (JobState.PENDING, (("a", "b"),))
+    assert job.tally.queued + job.tally.locked == 3
+    reasons = {
+        container.task: rig.engine.why_waiting(container.id)
+        for container in rig.engine.ledger.containers.values()
+    }
+    assert reasons["b"] is not None
+    assert reasons["b"].code == "after"
+    assert reasons["a"] is None or reasons["a"].code != "after"
+
+
+async def test_a_repeated_key_answers_with_the_job_that_it_made(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    before = await submit(backend)
+    first = await submit_job(backend, make_task(after=(before,)), key="k")
+    again = await submit_job(backend, make_task(after=(before,)), key="k")
+    assert again == first
+    with pytest.raises(Conflict):
+        await submit(backend, key="k")
+    assert len(rig.engine.ledger.jobs) == 1
+    assert rig.engine.workflow._pins == {}
+
+
+async def test_jobs_are_steered_as_a_whole(backend: DispatcherBackend, rig: Rig) -> None:
+    job_id = await submit_job(backend, make_task(size=3))
+    assert (await backend.hold_job(job_id, held=True)).held
+    assert not (await backend.hold_job(job_id, held=False)).held
+    assert (await backend.set_job_priority(job_id, 700)).priority == 700
+    await asyncio.sleep(0)
+    assert {c.priority for c in rig.engine.ledger.containers.values()} == {700}
+    await backend.cancel_job(job_id)
+    for _ in range(500):
+        if (await backend.job(job_id)).state.final:
+            break
+        await asyncio.sleep(0.01)
+    job = await backend.job(job_id)
+    assert (job.state, job.tally.cancelled) == (JobState.CANCELLED, 3)
+    with pytest.raises(Conflict):
+        await backend.hold_job(job_id, held=True)
+    with pytest.raises(NotFound):
+        await backend.job("j-none")
+    page = await backend.jobs(JobFilter(project="p"), cursor="", limit=10)
+    assert [each.id for each in page.items] == [job_id]
+    assert page.items[0].tally.cancelled == 3
+
+
+async def test_a_listing_shows_today_s_counts(backend: DispatcherBackend) -> None:
+    await submit_job(backend, make_task(size=3))
+    listed = await backend.jobs(JobFilter(), cursor="", limit=10)
+    assert listed.items[0].tally.queued + listed.items[0].tally.locked == 3
