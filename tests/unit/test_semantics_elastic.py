@@ -199,6 +199,7 @@ def test_rigid_all_components_or_none_to_the_end() -> None:
     view = view_of(first, second)
     plan = plan_elastic(view, 0.0)
     assert (after(view), codes(plan)) == ({"j-1": (2, 4)}, {"j-2": "no_room"})
+    assert len(plan.starts) == 6
     full = running(first, e=2, w=4)
     assert after(view_of(full, make_job(3, essential(5)))) == {"j-1": (2, 4)}
 
@@ -240,10 +241,18 @@ def test_the_last_job_gives_back_first() -> None:
 def test_nothing_is_given_back_that_is_of_no_use_to_who_waits() -> None:
     here = running(make_job(1, essential(1), elastic(3)), "i-1", e=1, w=3)
     there = running(make_job(2, essential(1), elastic(2)), "i-2", e=1, w=2)
-    large = make_job(3, of_cpus(essential(1), 3))
+    large = make_job(3, of_cpus(essential(1), 4))
     plan = plan_elastic(view_of(here, there, large, cpus=(5, 4)), 0.0)
-    assert {place.instance_id for place in plan.stops} == {"i-2"}
-    assert [place.instance_id for place in plan.starts] == ["i-2"]
+    assert {(place.job_id, place.instance_id) for place in plan.stops} == {("j-1", "i-1")}
+    assert [place.instance_id for place in plan.starts] == ["i-1"]
+
+
+def test_two_jobs_of_one_pass_are_not_given_the_same_room() -> None:
+    full = [running(make_job(n, essential(1), elastic(2)), f"i-{n}", e=1, w=2) for n in (1, 2)]
+    waiting = [make_job(n, of_cpus(essential(1), 2)) for n in (3, 4)]
+    view = view_of(*full, *waiting, cpus=(4, 4))
+    assert [place.instance_id for place in plan_elastic(view, 0.0).starts] == ["i-2", "i-1"]
+    assert after(view) == {"j-1": (1, 1), "j-2": (1, 1), "j-3": (1, 0), "j-4": (1, 0)}
 
 
 def test_where_gaps_are_too_small_one_by_one_all_give_way_at_once() -> None:

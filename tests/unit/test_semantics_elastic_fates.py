@@ -237,6 +237,8 @@ def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_lon
         delays.append(member(job, "w").not_before - 100.0)
         plan = plan_elastic(view_of(job), 100.0)
         assert (plan.next_at == member(job, "w").not_before) == (delays[-1] > 0)
+        due = [place.index for place in plan.starts if place.component == "w"]
+        assert (0 in due) == (delays[-1] == 0)
         back = replace(member(job, "w"), state=MemberState.RUNNING, instance_id="i-1")
         job = replace(job, members=(*job.members[:-1], back))
     assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60]
