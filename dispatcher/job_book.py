@@ -204,7 +204,7 @@ class JobBook:
 def _judged(job: Job, tally: Tally, exit_code: int | None, now: float) -> Job:
     """Return a job in the state that its containers make it."""
     if job.state is JobState.PENDING and (tally.running or tally.succeeded or tally.failed):
-        job = replace(job, state=JobState.RUNNING, started_at=now)
+        job = replace(job, state=JobState.RUNNING, started_at=max(now, job.created_at))
     if tally.ended < tally.total:
         return job
     finished_at = max(now, job.started_at or job.created_at)

@@ -96,7 +96,7 @@ class Workflow:
 
     def _hold_with_job(self, container: Container) -> None:
         job = self._jobs.job(container.job_id) if container.job_id else None
-        if job is not None and job.held and not container.has_open_attempt:
+        if job is not None and job.held:
             self._ledger.holdbacks.block(container.id, Block.JOB_HELD)
 
     # ---- what somebody is about to wait for ----------------------------------------------------

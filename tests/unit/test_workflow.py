@@ -269,6 +269,29 @@ def test_a_held_job_starts_nothing_new_and_goes_on_when_released() -> None:
     assert len(in_state(made, "running")) == 8
 
 
+def test_what_runs_of_a_held_job_is_not_started_again_after_a_restart() -> None:
+    """Seed 72: what ran when the dispatcher was started anew was forgotten by the hold."""
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=1)))
+    made.hold_job("j-1", held=True)
+    made.crash()
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    made.set_priority("c-1000", 500)
+    assert made.states() == {"c-1000": "queued"}
+    assert wait_code(made, "c-1000") == "job_held"
+    made.hold_job("j-1", held=False)
+    assert made.states() == {"c-1000": "running"}
+
+
+def test_no_job_starts_before_it_was_made_when_the_clock_is_set_back() -> None:
+    """Seed 54: a newer process's clock was behind the one that had taken it in."""
+    made = rig()
+    job, containers = make_job(1, make_task(size=1))
+    made.submit_job(replace(job, created_at=made.now + 7200), containers)
+    assert made.jobs["j-1"].started_at == made.now + 7200
+
+
 def test_a_job_that_is_submitted_held_waits() -> None:
     made = rig()
     made.submit_job(*make_job(1, make_task(size=2), held=True))
