@@ -60,6 +60,15 @@ class Holdbacks:
         """Return what blocks a container."""
         return self._blocks.get(container_id, Block.NONE)
 
+    def all_blocks(self) -> list[Block]:
+        """Return what blocks each container that something blocks, in no certain order."""
+        return list(self._blocks.values())
+
+    @property
+    def by_processes(self) -> int:
+        """Return how many containers the processes of earlier attempts hold back."""
+        return len(self._processes)
+
     def until(self, container_id: str, due: float) -> None:
         """Hold a container back until `due` (seconds since the epoch), forgetting an earlier word.
 

@@ -14,6 +14,7 @@ from dispatcher import (
     metrics_cloud,
     metrics_containers,
     metrics_instances,
+    metrics_jobs,
     metrics_leaks,
     metrics_scheduling,
 )
@@ -48,4 +49,5 @@ class Metrics:
         yield from metrics_leaks.families(self._engine, self._now)
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
+        yield from metrics_jobs.families(self._engine)
         yield from metrics_scheduling.families(self._engine, self._now)

@@ -1,0 +1,44 @@
+"""What the metrics say of jobs and of what is held back."""
+
+from __future__ import annotations
+
+from tests.engine_rig import Rig
+from tests.exposition import samples
+from tests.job_samples import make_job, make_task
+from tests.samples import make_container, make_type
+
+
+def test_jobs_by_state() -> None:
+    rig = Rig(make_type(8))
+    rig.submit_job(*make_job(1, make_task(size=3)))
+    rig.submit_job(*make_job(2, make_task(after=("j-1",))))
+    rig.submit_job(*make_job(3, make_task(), held=True))
+    found = samples(rig)
+    states = {state: found["longshore_jobs", (("state", state),)] for state in ("pending", "held")}
+    assert states == {"pending": 1, "held": 1}
+    assert found["longshore_jobs", (("state", "running"),)] == 1
+    rig.cancel_job("j-3")
+    assert samples(rig)["longshore_jobs", (("state", "held"),)] == 0, "it has ended"
+
+
+def held_back(rig: Rig) -> dict[str, float]:
+    return {
+        labels[0][1]: number
+        for (name, labels), number in samples(rig).items()
+        if name == "longshore_containers_held_back"
+    }
+
+
+def test_who_is_held_back_and_why() -> None:
+    rig = Rig(make_type(8))
+    nobody = dict.fromkeys(("after", "earlier_attempt", "job_held", "max_running", "time"), 0.0)
+    assert held_back(rig) == nobody, "the series are there before anybody is"
+    rig.submit_job(
+        *make_job(1, make_task("a", size=5, max_running=2), make_task("b", after=("j-1/a",)))
+    )
+    rig.submit(make_container(7, not_before=rig.now + 60))
+    assert held_back(rig) == {**nobody, "after": 1, "max_running": 3, "time": 1}
+    rig.hold_job("j-1", held=True)
+    assert held_back(rig)["job_held"] == 6, "also those that run: they would not be started again"
+    rig.advance(60)
+    assert held_back(rig)["time"] == 0
