@@ -30,10 +30,13 @@ from pool.tags import is_unrecognised
 from pool.transitions import Trigger
 from tests.sim.doubts import Doubts
 from tests.sim.hosts import Host
+from tests.sim.job_conduct import JobConduct
+from tests.sim.precedence import place_in_line
 from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
 from tests.sim.shortages import LONGEST_TOLD_S, Shortages
+from tests.sim.signals import Signals
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
@@ -111,6 +114,7 @@ class Conduct:
             self._upkeep.look(self._changes.until, self._listings.until)
             self._work.look()
             self._scheduling.look()
+            self._jobs.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -121,8 +125,10 @@ class Conduct:
         self._presence = Presence(process)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
+        self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
         self._scheduling = Scheduling(process, self._timeline, self._offsets)
+        self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
         self._listings, self._changes = CallAccount(), CallAccount()
         self._taken_back.clear()
 
@@ -135,6 +141,8 @@ class Conduct:
         self._upkeep.decided(command)
         self._work.decided(command)
         self._scheduling.decided(command)
+        self._jobs.decided(command)
+        self._signals.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
@@ -216,10 +224,10 @@ class Conduct:
         expect(not told, "what is taken back gets no work", f"{worker}")
         container = engine.ledger.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
-        own = (-container.priority, container.sequence)
+        own = place_in_line(container)
         for other in engine.ledger.containers.values():
             if other.id in engine.ledger.queue and _is_alike(other, container):
-                overtaken = (-other.priority, other.sequence) < own
+                overtaken = place_in_line(other) < own
                 expect(not overtaken, "no lower one starts before a higher", f"{own}: {other.id}")
 
     # ---- what is begun, and heard ----
@@ -235,7 +243,7 @@ class Conduct:
             expect(not busy, "one probe at a time", command.worker_id)
             self._upkeep.begun(command)
         elif isinstance(command, SignalAttempt):
-            self._work.signalled(command)
+            self._signals.signalled(command)
 
     def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
         """Look at an event before the engine gets it: what it holds is known from now on."""
@@ -244,7 +252,9 @@ class Conduct:
         self._presence.heard(event)
         self._upkeep.heard(event)
         self._work.heard(event)
+        self._signals.heard(event)
         self._scheduling.heard(event)
+        self._jobs.heard(event)
         now = self._timeline.now
         match event:
             case InterruptionNoticed():

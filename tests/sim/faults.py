@@ -86,6 +86,12 @@ class Demand:
     `alike` is the share of containers that ask for what the first one of their list does;
     `retrying` of them are tried again when they fail, `supervising` ones submit others, `cpuless`
     ones ask for no cpus, `unnamed` ones leave what they need to the type.
+
+    `jobs` are submitted, with arrays of up to `longest_array`; `narrow` of these have a limit of
+    how many run at once. `depending` of containers and jobs wait for earlier ones, `limited` have a
+    time limit, `lenient` a grace period, `postponed` a time before which they do not start. Jobs
+    are cancelled, held, released and reprioritised every `job_requests_every_s`. What new ones wait
+    for is looked up well before they are committed in `slow_look_ups` of cases.
     """
 
     containers: int = 20
@@ -101,3 +107,12 @@ class Demand:
     supervising: float = 0.0
     cpuless: float = 0.0
     unnamed: float = 0.0
+    jobs: int = 0
+    longest_array: int = 4
+    narrow: float = 0.0
+    depending: float = 0.0
+    limited: float = 0.0
+    lenient: float = 0.0
+    postponed: float = 0.0
+    job_requests_every_s: float = 0.0
+    slow_look_ups: float = 0.0

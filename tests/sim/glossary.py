@@ -45,10 +45,37 @@ PROMISES: dict[str, str] = {
     "attempt started",
     "no log is awaited that cannot come": "a log comes while there is a session, or is given up",
     # ---- ending attempts
-    "TERM comes before KILL": "KILL comes term_timeout_s after the first TERM, not before",
+    "TERM comes before KILL": "KILL comes as long after the first TERM as its container asks, else "
+    "term_timeout_s, not before",
     "KILL follows TERM": "TERM is not repeated for longer than that",
     "signals go on": "while an attempt that is to end runs and can be reached, a signal is due",
     "signals go over a session": "no signal is sent where there is no session",
+    # ---- jobs
+    "what is waited for has ended": "nothing starts before all it waits for has ended as it must, "
+    "by what is stored",
+    "nobody waits for what has ended": "who waits for others waits for one whose end is not stored",
+    "who cannot start is cancelled": "who waits for what did not succeed is cancelled",
+    "who can start is not cancelled": "nobody is cancelled but by a user, or since what it waits "
+    "for did not succeed",
+    "no more of an array than may": "no more elements have begun and not ended than max_running",
+    "an array uses its room": "no element waits for its turn while fewer have theirs",
+    "an element knows which it is": "an attempt finds its job, task, index and number in its "
+    "environment",
+    "a held job starts nothing": "nothing of a held job starts",
+    "a job is held as was asked": "those of a held job, and no others, are held back by it",
+    "nothing starts before its time": "no first attempt starts before not_before",
+    "who may begin is let": "who may begin is not held back for that a second later",
+    "a time limit is not early": "nothing is ended for its time limit before it ran for that",
+    "a time limit is kept": "what has run for its time limit is being ended a second later",
+    "who ran for too long has failed for that": "what was ended for its time limit, and nothing "
+    "else, has failed for that",
+    "a job's tallies are true": "whenever all is stored, a job counts its containers as the store "
+    "has them",
+    "a job ends once": "a job that has ended in the store is never changed",
+    "a job ends with its last container": "whenever all is stored, a job that is not final has "
+    "containers that are not",
+    "a job ends as its containers do": "its final state, exit code and tallies are what its "
+    "containers make them",
     # ---- where work goes
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
@@ -222,6 +249,16 @@ FAULTS: dict[str, str] = {
     "supervising": "share of containers that submit others",
     "cpuless": "share of containers that ask for no cpus",
     "unnamed": "share of containers that leave what they need to the type",
+    "jobs": "how many jobs are submitted: arrays, chains, diamonds, arrays element by element",
+    "longest_array": "how many elements an array has at most",
+    "narrow": "share of arrays with a limit of how many run at once",
+    "depending": "share of containers and tasks that wait for what was submitted before",
+    "limited": "share of containers and tasks with a time limit",
+    "lenient": "share of containers and tasks with a grace period of their own",
+    "postponed": "share of containers and tasks with a time before which they do not start",
+    "job_requests_every_s": "mean time between jobs that are held, released, cancelled or get "
+    "another priority, and elements that are cancelled",
+    "slow_look_ups": "share of submissions that look up what has ended long before they are stored",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
     "hanging_calls": "share of calls of the cloud's that take effect late and never answer",

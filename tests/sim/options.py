@@ -12,6 +12,7 @@ from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from pool.model import PoolSettings
 from tests.samples import make_type
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
+from tests.sim.job_options import with_jobs
 from tests.sim.timeline import Dice
 
 LONGEST_DOWN_S = (3.0, 30.0)
@@ -107,7 +108,10 @@ def options_of(seed: int) -> SimOptions:
         faults = msgspec.structs.replace(options.cloud.faults, impossible_types=("p1",))
         cloud = msgspec.structs.replace(options.cloud, faults=faults)
         options = replace(options, cloud=cloud)
-    return _taking_back(options, Dice(seed, "interrupted options"))
+    options = _taking_back(options, Dice(seed, "interrupted options"))
+    right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
+    jobs = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
+    return replace(options, demand=jobs)
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:

@@ -83,6 +83,11 @@ class VirtualStore:
         """Return whether nothing is committed now."""
         return self._timeline.now < self._stalled_until
 
+    @property
+    def caught_up(self) -> bool:
+        """Return whether all that was to be written is."""
+        return not self._pending
+
     def crash(self) -> None:
         """Lose what is not committed; of what is being written the dice decide."""
         if self._pending and not self._refuses and self._dice.falls(0.5):

@@ -5,12 +5,17 @@ A check that fails raises `Violation`, which names the promise that was broken.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
 from dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.store import VirtualStore
+
+if TYPE_CHECKING:
+    from tests.sim.jobs import JobAccount
 
 SHARED_CPU_MILLIS = 1000
 """What those that ask for no cpus share on an instance."""
@@ -39,6 +44,7 @@ class Truth:
 
     def __init__(self) -> None:
         self.store: VirtualStore
+        self.jobs: JobAccount
         self.acknowledged: set[str] = set()
         self.hosts: dict[str, Host] = {}
         self.live: dict[str, Host] = {}
@@ -85,6 +91,7 @@ class Truth:
             "what has ended never runs again",
             f"{container.id} is {container.state.value} and starts again",
         )
+        self.jobs.started(order, host.timeline.now)
         self.live[order.attempt_id] = host
         self.ran_on[order.attempt_id] = host
         self._since[order.attempt_id] = host.timeline.now
@@ -156,6 +163,7 @@ class Truth:
 
     def committed(self, change: Change) -> None:
         """Look at a change as it is committed."""
+        self.jobs.committing(change)
         if isinstance(change, DeleteLaunch):
             self._on_launch_forgotten(change.token)
         if isinstance(change, SaveInstance):
@@ -183,7 +191,8 @@ class Truth:
         meant = attempt.ending is None or attempt.outcome is attempt.ending or refused
         expect(meant, "outcomes are true", f"{attempt.id} is {attempt.outcome}: {attempt.ending}")
         if attempt.outcome is AttemptOutcome.FAILED and exit_ is not None:
-            ours = exit_.code in SIGNAL_CODES.values()
+            over = attempt.reason is not None and attempt.reason.code == "time_limit"
+            ours = exit_.code in SIGNAL_CODES.values() and not over
             expect(not ours, "outcomes are true", f"{attempt.id} failed, but we ended it")
         if attempt.outcome is AttemptOutcome.SUCCEEDED:
             ok = exit_ is not None and exit_.kind is ExitKind.EXITED and exit_.code == 0
@@ -199,6 +208,7 @@ class Truth:
             expect(container.state.final, "everything ends", f"{container.id}: {container.state}")
             self._expect_true(container.id, container.state)
             self._expect_sane(container)
+        self.jobs.final()
 
     def _expect_sane(self, container: Container) -> None:
         """Look at times and costs, which a clock that was set must not turn round."""

@@ -28,6 +28,7 @@ from pool.model import IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
 from tests.sim.faults import Demand
+from tests.sim.job_users import JobUsers
 from tests.sim.process import DispatcherProcess
 from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
@@ -81,6 +82,7 @@ class Users:
         timeline: Timeline,
         dice: Dice,
         asking: Dice,
+        jobs: Dice,
         demand: Demand,
         store: VirtualStore,
         truth: Truth,
@@ -103,6 +105,17 @@ class Users:
         self._dies_now = dies_now
         self._plans: dict[str, tuple[float, int]] = {}
         self.submitted = 0
+        self.jobs = JobUsers(
+            timeline=timeline,
+            dice=jobs,
+            demand=demand,
+            store=store,
+            process=process,
+            epoch_now=epoch_now,
+            new=self._new,
+            post=self._post,
+            acknowledged=truth.acknowledged,
+        )
 
     def plan_of(self, container_id: str) -> tuple[float, int]:
         """Return how long a container runs, and its exit code; it may be another the next time."""
@@ -120,6 +133,7 @@ class Users:
         """Plan everything that is asked before `until`."""
         for _ in range(self._demand.containers):
             self._timeline.at(self._dice.between(0, until * 0.9), self._submit)
+        self.jobs.begin(until)
         self._often(self._demand.cancels_every_s, until, self._cancel)
         self._often(self._demand.priorities_every_s, until, self._prioritise)
         self._often(self._demand.behaviors_every_s, until, self._behave)
@@ -145,14 +159,13 @@ class Users:
             self._new() for _ in range(self._dice.whole(1, self._demand.longest_list))
         )
         containers = tuple(self._like(each, containers[0]) for each in containers)
-        insert = InsertContainers(containers=containers, user="u")
-
-        def done(accepted: bool) -> None:
-            if accepted:
-                self._truth.acknowledged.update(container.id for container in containers)
-                self._post(process, Submitted(containers=containers))
-
-        self._store.write([insert], done)
+        containers = tuple(replace(each, spec=self.jobs.wished(each.spec)) for each in containers)
+        self.jobs.admit(
+            process,
+            containers,
+            InsertContainers(containers=containers, user="u"),
+            lambda ended: Submitted(containers=containers, ended=ended),
+        )
 
     def _new(self) -> Container:
         self.submitted += 1
@@ -217,6 +230,15 @@ class Users:
                 self._post(process, event)
 
         self._store.write([RequestPriority(container_id=container_id, priority=priority)], done)
+
+    def release(self) -> None:
+        """Let go on whatever waits for its user's word."""
+        for container in list(self._store.containers.values()):
+            if container.priority == 0 and not container.state.final:
+                self.set_priority(container.id, 100)
+        for job in list(self._store.jobs.values()):
+            if job.held and not job.state.final:
+                self.jobs.hold(job.id, held=False)
 
     # ---- instances ----
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from dispatcher.model import (
     AttemptOutcome,
     Container,
@@ -23,7 +21,6 @@ from pool.messages import (
     PoolCommand,
     PoolEvent,
     ProbeSucceeded,
-    SignalAttempt,
     StartAttempt,
     StartRefused,
 )
@@ -32,6 +29,7 @@ from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
+from tests.sim.precedence import place_in_line
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -65,9 +63,6 @@ class Work:
         self._refusals: dict[str, int] = {}
         self._judged: set[str] = set()
         self._destroyed: set[tuple[str, float]] = set()
-        self._first_signals: dict[tuple[str, str], float] = {}
-        self._last_signals: dict[tuple[str, str], float] = {}
-        self._started_at: dict[str, float] = {}
         self._held_since: dict[str, float] = {}
         self._awaited_since: dict[str, float] = {}
         self._logs_come = process.links.around.faults.lost_logs == 0
@@ -79,8 +74,6 @@ class Work:
         match command:
             case StartAttempt():
                 self._on_start(command)
-            case SignalAttempt():
-                self._on_signal(command)
             case CreateInstance():
                 self._on_create(command)
             case DestroyInstance():
@@ -133,7 +126,7 @@ class Work:
         return (
             other.id in self._ledger.queue
             and self._engine.placing.claimed_slot(other.id) is None
-            and (-other.priority, other.sequence) < (-container.priority, container.sequence)
+            and place_in_line(other) < place_in_line(container)
         )
 
     def _expect_not_overtaken(self, other: Container, container: Container, worker: Worker) -> None:
@@ -195,39 +188,6 @@ class Work:
         what = f"{coming} of {name} for {wanted}"
         expect(coming <= wanted, "no more is created than is waited for", what)
 
-    # ---- ending attempts ----
-
-    def _on_signal(self, command: SignalAttempt) -> None:
-        key, now = (command.worker_id, command.attempt_id), self._timeline.now
-        worker = self._pool.workers[command.worker_id]
-        up = worker.session_up or worker.state is WorkerState.SHUTDOWN
-        expect(up, "signals go over a session", f"{key}")
-        attempt = self._pool.find_attempt(*key)
-        again = attempt is not None and attempt.killed_at != self._process.now()
-        first = self._first_signals.get(key) if again else None
-        last = self._last_signals.get(key, -inf) if again else -inf
-        self._last_signals[key] = now
-        early = now < last + self._pool.settings.signal_interval_s - SLACK
-        excused = self._started_at.get(command.attempt_id) == now
-        expect(not early or excused, "signals have their time", f"{key}: the last came at {last}")
-        term_timeout_s = self._pool.settings.term_timeout_s
-        if command.signal == "KILL":
-            patient = first is not None and now >= first + term_timeout_s - SLACK
-            expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
-        else:
-            late = first is not None and now > first + term_timeout_s + SLACK
-            expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
-        if attempt is None or attempt.phase is not AttemptPhase.STARTING:
-            # A start that is on its way may come after any number of signals.
-            self._first_signals[key] = now if first is None else first
-
-    def signalled(self, command: SignalAttempt) -> None:
-        """Look at a signal that is sent: what the end will mean is journalled by now."""
-        stored = self._truth.store.attempts.get(command.attempt_id)
-        if stored is not None and stored.instance_id == command.worker_id:
-            meant = stored.ending is not None or stored.outcome is not None
-            expect(meant, "journal before kill", f"{stored}")
-
     def _on_destroy(self, command: DestroyInstance) -> None:
         """Expect that a gentle end waits for the logs that the instance still has.
 
@@ -254,7 +214,6 @@ class Work:
                     self._on_refused(event)
             case AttemptStarted():
                 self._refusals[event.worker_id] = 0
-                self._started_at[event.attempt_id] = self._timeline.now
             case BrokenReported():
                 self._complaints[event.worker_id] = event.message
             case ProbeSucceeded():
@@ -357,8 +316,7 @@ class Work:
             expect(count >= MOST_REFUSALS, "no instance is judged too soon", f"{what} ({count})")
         host = self._hosts.get(worker.id)
         if "survives KILL" in worker.verdict and host is not None and not host.dead:
-            name = worker.verdict.split()[1]
-            there = name in host.processes or name in self._truth.unknown
+            there = worker.verdict.split()[1] in host.processes.keys() | self._truth.unknown
             expect(there, "no instance is judged too soon", what)
 
     def _look_at_pass(self) -> None:

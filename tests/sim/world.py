@@ -18,6 +18,7 @@ from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct
 from tests.sim.faults import DispatcherFaults, HostFaults
 from tests.sim.hosts import Host, Lease
+from tests.sim.jobs import JobAccount
 from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
 from tests.sim.options import TYPES, SimOptions
 from tests.sim.process import DispatcherProcess, Making
@@ -87,6 +88,7 @@ class World:
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
         self.truth.store = self.store
+        self.truth.jobs = JobAccount(self.store)
         self.truth.hosts = self.hosts
         self.cloud = CloudModel(
             options.cloud,
@@ -102,6 +104,7 @@ class World:
             timeline=self.timeline,
             dice=Dice(options.seed, "users"),
             asking=Dice(options.seed, "asking"),
+            jobs=Dice(options.seed, "jobs"),
             demand=options.demand,
             store=self.store,
             truth=self.truth,
@@ -330,11 +333,9 @@ class World:
 
     def _expect_no_longer_than_needed(self, safety_s: float) -> None:
         pool = self.options.pool
-        held_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
         told_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
         needed_s = pool.boot_timeout_s + pool.probe_timeout_s + pool.idle_timeout_s + GRACE_S
-        needed_s += told_s
-        needed_s += 0.0 if self.options.restarts_in_calm else held_s
+        needed_s += told_s if self.options.restarts_in_calm else 2 * told_s
         outlived_s = self.timeline.now - max(safety_s, self._last_final_at)
         expect(outlived_s <= needed_s, "no instance outlives its use", f"by {outlived_s:.0f} s")
 
@@ -369,9 +370,7 @@ class World:
                 worker = process.engine.pool.workers[worker_id]
                 if worker.behavior is IdleBehavior.HOLD:
                     self.users.set_behavior(worker_id, IdleBehavior.RUN)
-            for container in list(self.store.containers.values()):
-                if container.priority == 0 and not container.state.final:
-                    self.users.set_priority(container.id, 100)
+            self.users.release()
         self.timeline.after(60, self._care)
 
     def _over(self) -> bool:

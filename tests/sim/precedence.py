@@ -1,0 +1,18 @@
+"""Who comes first of those that wait: an account of its own beside the queue's."""
+
+from __future__ import annotations
+
+from dispatcher.model import Container
+
+SENT_AWAY = ("interrupted", "preempted")
+
+
+def place_in_line(container: Container) -> tuple[int, bool, int]:
+    """Return what is less for who comes first: by priority, who was sent away, first come.
+
+    What is just being started has the place that it had before.
+    """
+    ended = [attempt for attempt in container.attempts[-2:] if attempt.outcome is not None]
+    reason = ended[-1].reason if ended else None
+    sent_away = reason is not None and reason.code in SENT_AWAY
+    return -container.priority, not sent_away, container.sequence

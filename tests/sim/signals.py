@@ -1,0 +1,76 @@
+"""The checks of how attempts are ended: TERM, a grace period, KILL."""
+
+from __future__ import annotations
+
+from math import inf
+
+from dispatcher.outcomes import container_of
+from pool.messages import AttemptStarted, PoolCommand, PoolEvent, SignalAttempt
+from pool.model import AttemptPhase, PoolAttempt, WorkerState
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import Truth, expect
+
+SLACK = 1e-6
+
+
+class Signals:
+    """Looks at one process: when it sends which signal."""
+
+    def __init__(self, process: DispatcherProcess, timeline: Timeline, truth: Truth) -> None:
+        self._process = process
+        self._pool = process.engine.pool
+        self._ledger = process.engine.ledger
+        self._timeline = timeline
+        self._truth = truth
+        self._first_signals: dict[tuple[str, str], float] = {}
+        self._last_signals: dict[tuple[str, str], tuple[str, float]] = {}
+        self._started_at: dict[str, float] = {}
+
+    def heard(self, event: PoolEvent) -> None:
+        """Look at an event before the engine gets it."""
+        if isinstance(event, AttemptStarted):
+            self._started_at[event.attempt_id] = self._timeline.now
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        if isinstance(command, SignalAttempt):
+            self._on_signal(command)
+
+    def _on_signal(self, command: SignalAttempt) -> None:
+        key, now = (command.worker_id, command.attempt_id), self._timeline.now
+        worker = self._pool.workers[command.worker_id]
+        up = worker.session_up or worker.state is WorkerState.SHUTDOWN
+        expect(up, "signals go over a session", f"{key}")
+        attempt = self._pool.find_attempt(*key)
+        again = attempt is not None and attempt.killed_at != self._process.now()
+        first = self._first_signals.get(key) if again else None
+        told, last = self._last_signals.get(key, ("", -inf)) if again else ("", -inf)
+        self._last_signals[key] = (command.signal, now)
+        early = now < last + self._pool.settings.signal_interval_s - SLACK
+        excused = self._started_at.get(command.attempt_id) == now or command.signal != told
+        expect(not early or excused, "signals have their time", f"{key}: the last came at {last}")
+        grace_s = self._grace_s(attempt)
+        if command.signal == "KILL":
+            patient = not grace_s or (first is not None and now >= first + grace_s - SLACK)
+            expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
+        else:
+            late = first is not None and now > first + grace_s + SLACK
+            expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
+        if attempt is None or attempt.phase is not AttemptPhase.STARTING:
+            # A start that is on its way may come after any number of signals.
+            self._first_signals[key] = now if first is None else first
+
+    def _grace_s(self, attempt: PoolAttempt | None) -> float:
+        """Return how long an attempt has between TERM and KILL, by what its user asked for."""
+        container_id = "" if attempt is None or attempt.stray else container_of(attempt.id)
+        container = self._ledger.containers.get(container_id)
+        asked_s = container.spec.grace_period_s if container is not None else None
+        return self._pool.settings.term_timeout_s if asked_s is None else asked_s
+
+    def signalled(self, command: SignalAttempt) -> None:
+        """Look at a signal that is sent: what the end will mean is journalled by now."""
+        stored = self._truth.store.attempts.get(command.attempt_id)
+        if stored is not None and stored.instance_id == command.worker_id:
+            meant = stored.ending is not None or stored.outcome is not None
+            expect(meant, "journal before kill", f"{stored}")
