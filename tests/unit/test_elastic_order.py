@@ -77,7 +77,9 @@ def test_dynsize_shrinks_by_256_mib_per_second_waited_and_is_clamped_at_0() -> N
         [1, 2],
         [2, 1],
     ]
-    assert order(old, late, policy=at, now=99.0) == [1, 2], "both are 0: as they came"
+    later = replace(late, id="j-3", sequence=3)
+    assert order(old, later, policy=at, now=1.0) == [3, 2]
+    assert order(old, later, policy=at, now=99.0) == [2, 3], "both are 0: as they came"
     assert order(old, new, policy=at, now=10.0, shrink=1) == [1, 2]
     assert order(old, new, policy=at, now=10.0, shrink=GIB) == [2, 1]
 
