@@ -24,8 +24,10 @@ from pool.model import PoolSettings
 
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
-_TYPE_ERROR_FIRST_S = 1.0
-_TYPE_ERROR_MOST_S = 120.0
+_ERRORS_ALIKE = 3
+"""So many errors in a row may be chance: only then holds double, or nothing goes on for long."""
+
+_OTHERS_FIRST_S = 0.1
 _CAPACITY_MOST_S = 900.0
 _STILLBORN_FIRST_S = 0.5
 _STILLBORN_MOST_S = 900.0
@@ -43,10 +45,14 @@ _KINDS = {
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """A hold, perhaps over, and how often it was repeated; kept until a success or long quiet."""
+    """A hold, perhaps over, and how often it was repeated; kept until a success or long quiet.
+
+    Of one type's errors, `others_work` says that an instance of another was made since the first.
+    """
 
     hold: Hold
     repeats: int
+    others_work: bool = False
 
 
 class CreateHolds:
@@ -94,6 +100,10 @@ class CreateHolds:
         together count once, so that ten at once double nothing.
         """
         cause, scope = self._blame(type_, error)
+        # Bad credentials are no type's fault.
+        of_a_type = cause is HoldCause.ERROR and not isinstance(error, CloudAuthError)
+        if of_a_type and self._is_its_own(type_, now):
+            scope = Scope(type_name=type_.name)
         repeats = self._repeats((cause, scope), began_at, now)
         until = self._hold(
             cause,
@@ -105,8 +115,13 @@ class CreateHolds:
             repeats=repeats,
             instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
         )
-        if cause is HoldCause.ERROR and not isinstance(error, CloudAuthError):
+        if of_a_type and scope == EVERYTHING and len(self._types) > 1:
             self._suspect(type_, error, began_at=began_at, others_until=until, now=now)
+
+    def _is_its_own(self, type_: InstanceType, now: float) -> bool:
+        """Return whether an error without a scope is its type's: creates of others succeed."""
+        record = self._records.get((HoldCause.ERROR, Scope(type_name=type_.name)))
+        return record is not None and not _is_forgotten(record, now) and record.others_work
 
     def _suspect(
         self,
@@ -117,19 +132,18 @@ class CreateHolds:
         others_until: float,
         now: float,
     ) -> None:
-        """Hold a type for longer than all others from its second such failure in a row on.
+        """Hold a type a moment longer than all others from its second such failure in a row on.
 
         An error without a scope may be of the type alone, whose turn would else always come first.
+        Where no other would do it is not put off by more than that.
         """
-        if len(self._types) == 1:
-            return
         scope = Scope(type_name=type_.name)
         repeats = self._repeats((HoldCause.ERROR, scope), began_at, now)
         self._hold(
             HoldCause.ERROR,
             scope,
             now=now,
-            length_s=_suspected_s(repeats, others_s=others_until - now),
+            length_s=others_until - now + _OTHERS_FIRST_S if repeats else 0.0,
             reason=sentence(error),
             error=type(error).__name__,
             repeats=repeats,
@@ -156,9 +170,12 @@ class CreateHolds:
         """End the trials that a successful create, begun at `began_at`, concludes.
 
         One that began before a hold did says nothing about it; that an instance was made does not
-        say that it is of use.
+        say that it is of use. Errors of other types are their own from now on.
         """
         for key, record in list(self._records.items()):
+            of_another = record.hold.scope.type_name not in (None, type_.name)
+            if of_another and record.hold.cause is HoldCause.ERROR:
+                record.others_work = record.others_work or began_at >= record.hold.since
             concluded = began_at >= record.hold.until and self.covers(record.hold.scope, type_)
             if concluded and record.hold.cause is not HoldCause.STILLBORN:
                 del self._records[key]
@@ -278,7 +295,8 @@ class CreateHolds:
             instances=instances,
             error=error,
         )
-        self._records[cause, scope] = _Record(hold=hold, repeats=repeats)
+        others_work = old is not None and old.others_work
+        self._records[cause, scope] = _Record(hold=hold, repeats=repeats, others_work=others_work)
         return until
 
     def _forget(self, now: float) -> None:
@@ -333,7 +351,7 @@ class CreateHolds:
             case HoldCause.RATE_LIMIT:
                 return rate_limited_s(error, repeats)
             case HoldCause.ERROR | HoldCause.STILLBORN:
-                return doubled_s(_ERROR_FIRST_S, repeats, _ERROR_MOST_S)
+                return doubled_s(_ERROR_FIRST_S, max(0, repeats - _ERRORS_ALIKE + 1), _ERROR_MOST_S)
             case _:
                 assert_never(cause)
 
@@ -355,16 +373,6 @@ class CreateHolds:
             everywhere=len(covers) == len(self._types),
             topic=f"{hold.cause.value} {hold.error}",
         )
-
-
-def _suspected_s(repeats: int, *, others_s: float) -> float:
-    """Return how long a type is held whose failure may be its own, 0 for the first.
-
-    All others are free before, so that one of them is tried in its stead.
-    """
-    if repeats == 0:
-        return 0.0
-    return max(doubled_s(_TYPE_ERROR_FIRST_S, repeats - 1, _TYPE_ERROR_MOST_S), 2 * others_s)
 
 
 def _is_forgotten(record: _Record, now: float) -> bool:

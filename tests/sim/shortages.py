@@ -43,6 +43,8 @@ class _Account:
     until: float
     repeats: int = 0
     instances: int = 0
+    others_work: bool = False
+    failed_at: float = -inf
 
 
 class Shortages:
@@ -112,6 +114,9 @@ class Shortages:
         """Note that an instance was had: what was short is not any more."""
         for key, account in list(self._accounts.items()):
             cause, scope = key
+            of_another = cause == ERROR and scope not in ((), ("type", type_.name))
+            if of_another and began_at >= account.failed_at:
+                account.others_work = True
             concerned = cause != STILLBORN and scope in self._scopes(type_)
             if concerned and began_at >= account.until - SLACK:
                 del self._accounts[key]
@@ -121,6 +126,8 @@ class Shortages:
         if isinstance(error, AmbiguousResult):
             return
         key = self._blamed(type_, error)
+        if key == (ERROR, ()) and self._is_its_own(type_, now):
+            key = (ERROR, ("type", type_.name))
         known = self._accounts.get(key)
         repeats, until = 0, 0.0
         if known is not None and now < known.until + FORGOTTEN_AFTER_S:
@@ -128,23 +135,37 @@ class Shortages:
             until = known.until
         until = max(until, now + self._length_s(key[0], error, repeats))
         count = self._count(key[1]) if key[0] == QUOTA else 0
-        self._accounts[key] = _Account(until=until, repeats=repeats, instances=count)
+        held = known is not None and now < known.until
+        self._accounts[key] = _Account(
+            until=until,
+            repeats=repeats,
+            instances=count,
+            others_work=known is not None and known.others_work,
+            failed_at=known.failed_at if known is not None and held else now,
+        )
         if key == (ERROR, ()):
             self._note_suspect(type_, began_at, now)
+
+    def _is_its_own(self, type_: InstanceType, now: float) -> bool:
+        """Return whether it is known that other types can be created and this one cannot."""
+        known = self._accounts.get((ERROR, ("type", type_.name)))
+        return known is not None and now < known.until + FORGOTTEN_AFTER_S and known.others_work
 
     def _note_suspect(self, type_: InstanceType, began_at: float, now: float) -> None:
         """Note that a type failed without a cause: from the second time on others come first."""
         key = (ERROR, ("type", type_.name))
         known = self._accounts.get(key)
         if known is None or now >= known.until + FORGOTTEN_AFTER_S:
-            self._accounts[key] = _Account(until=now)
+            self._accounts[key] = _Account(until=now, failed_at=now)
             return
         repeats = known.repeats + (began_at >= known.until - SLACK)
-        twice_s = 2.0 * (self._accounts[ERROR, ()].until - now)
-        own_s = min(120.0, 2.0 ** (repeats - 1))
-        length_s = max(own_s, twice_s) if repeats else 0.0
-        until = max(known.until, now + length_s)
-        self._accounts[key] = _Account(until=until, repeats=repeats)
+        until = self._accounts[ERROR, ()].until + 0.1 if repeats else now
+        self._accounts[key] = _Account(
+            until=max(known.until, until),
+            repeats=repeats,
+            others_work=known.others_work,
+            failed_at=known.failed_at if now < known.until else now,
+        )
 
     def _blamed(self, type_: InstanceType, error: CloudError) -> Key:
         match error:
@@ -179,7 +200,8 @@ class Shortages:
             RATE_LIMIT: (1.0, 60.0),
             ERROR: (0.5, 60.0),
         }[cause]
-        return float(min(most_s, first_s * 2.0**repeats))
+        doublings = max(0, repeats - 2) if cause == ERROR else repeats
+        return float(min(most_s, first_s * 2.0**doublings))
 
     # ---- instances ----
 

@@ -139,7 +139,7 @@ def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
         (RateLimitError("r", retry_after_s=-5), [1, 1]),
         (RateLimitError("r", retry_after_s=float("nan")), [1, 1]),
         (RateLimitError("r", retry_after_s=1e9), [3600, 3600]),
-        (CloudError("e"), [0.5, 1, 2, 4, 8, 16, 32, 60, 60]),
+        (CloudError("e"), [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, 60, 60]),
         (CapacityError("c"), [60, 120, 240, 480, 900, 900]),
         (CapacityError("c", scope=ErrorScope.GROUP), [60, 120, 240, 480, 900, 900]),
         (QuotaError("q"), [90, 90, 90]),
@@ -172,11 +172,11 @@ def test_a_shorter_hold_of_the_same_cause_shortens_none() -> None:
 
 def test_a_success_begins_the_delays_anew_but_not_one_that_began_before_the_failure() -> None:
     cloud = Cloud()
-    assert cloud.fail_in_a_row(CloudError("e"), 3) == [0.5, 1, 2]
-    cloud.holds.succeeded(T2, began_at=1.4)
+    assert cloud.fail_in_a_row(CloudError("e"), 4) == [0.5, 0.5, 0.5, 1]
+    cloud.holds.succeeded(T2, began_at=0.4)
     cloud.fail(CloudError("e"), at=3.5, began=3.5)
-    assert cloud.holds.next_end(3.5) == 3.5 + 4
-    cloud.holds.succeeded(T2, began_at=7.5)
+    assert cloud.holds.next_end(3.5) == 3.5 + 2
+    cloud.holds.succeeded(T1, began_at=7.6)
     cloud.fail(CloudError("e"), at=8, began=8)
     assert cloud.holds.next_end(8) == 8 + 0.5
 
@@ -308,33 +308,56 @@ def ends(cloud: Cloud, type_name: str, *, now: float) -> float:
     return hold.until
 
 
-def test_a_type_that_fails_twice_in_a_row_is_held_for_longer_than_the_others() -> None:
+def test_a_type_that_fails_twice_in_a_row_is_held_a_moment_longer_than_the_others() -> None:
     cloud = Cloud()
     cloud.fail(CloudError("?"), at=0, began=0)
     assert cloud.held(0.5) == [], "one failure may be anything"
-    lengths, now = [], 0.5
-    for _ in range(9):
+    cloud.fail(CloudError("?"), at=0.5, began=0.5)
+    assert cloud.held(0.99) == ["t1", "t2", "spot", "gpu"]
+    assert cloud.held(1.05) == ["t1"], "another is tried before it"
+    assert cloud.held(1.11) == [], "and where no other would do it is not put off for long"
+    cloud.holds.succeeded(T1, began_at=1.7)
+    cloud.fail(CloudError("?"), at=2, began=2)
+    assert cloud.held(2.5) == [], "its own success ends the row"
+
+
+def test_once_others_are_known_to_work_its_errors_hold_a_type_alone_and_for_longer_each_time() -> (
+    None
+):
+    cloud = Cloud()
+    cloud.fail(CloudError("?"), at=0, began=0)
+    cloud.holds.succeeded(T2, began_at=0.5)
+    lengths, now = [], 1.0
+    for _ in range(11):
         cloud.fail(CloudError("?"), at=now, began=now)
+        assert cloud.held(now) == ["t1"], "the others go on"
         end = ends(cloud, "t1", now=now)
-        assert cloud.held(end - 0.1) == ["t1"], "another is tried before"
-        cloud.holds.succeeded(T2, began_at=end - 0.1)
-        lengths.append(end - now)
+        lengths.append(round(end - now, 6))
         now = end
-    assert lengths == [2, 2, 4, 8, 16, 32, 64, 120, 120], "twice the 1 s of the others at first"
-    cloud.holds.succeeded(T1, began_at=now)
-    cloud.fail(CloudError("?"), at=now + 1, began=now + 1)
-    assert cloud.held(now + 1.5) == [], "its own success ends the row"
+    assert lengths == [0.5, 0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    cloud.fail(CloudError("?"), at=now, began=now, type_name="gpu")
+    assert cloud.held(now) == ["t1", "t2", "spot", "gpu"], "of another nobody knows it yet"
+    cloud.holds.succeeded(T1, began_at=now + 1)
+    cloud.fail(CloudError("?"), at=now + 2, began=now + 2)
+    assert len(cloud.held(now + 2)) == 4, "it worked since: what fails now may be everything"
 
 
-def test_a_type_is_held_for_longer_than_the_others_also_when_all_fail() -> None:
+def test_that_another_was_being_made_already_says_nothing() -> None:
+    cloud = Cloud()
+    cloud.fail(CloudError("?"), at=5, began=4)
+    cloud.holds.succeeded(T2, began_at=4.9)
+    cloud.fail(CloudError("?"), at=6, began=6)
+    assert len(cloud.held(6)) == 4
+
+
+def test_a_type_is_held_for_hardly_longer_than_the_others_when_all_fail() -> None:
     cloud = Cloud()
     now = 0.0
     for number in range(40):
         cloud.fail(CloudError("?"), at=now, began=now, type_name=("t1", "t2")[number % 2])
         everything = next(h for h in cloud.holds.active(now) if h.scope == EVERYTHING)
         now = everything.until
-    assert max(hold.until for hold in cloud.holds.active(now)) <= now + 120
-    assert cloud.held(now + 120) == []
+    assert cloud.held(now + 0.11) == []
 
 
 def test_creates_of_a_type_that_were_under_way_together_make_it_no_suspect() -> None:

@@ -33,18 +33,18 @@ def test_a_type_that_fails_is_tried_again_ever_more_seldom_and_used_once_it_can_
         pool=PoolSettings(sync_interval_s=100_000),
     )
     rig.create_error = lambda c: CloudError("?") if c.launch.type_name == "t1" else None
-    for minute in range(60):
-        rig.submit(make_container(minute))
-        rig.advance(60)
+    for number in range(90):
+        rig.submit(make_container(number))
+        assert set(rig.states().values()) == {"running"} or number == 0, "nobody waits for it"
+        rig.advance(10)
     tried = [c.launch.type_name for c in last_commands(rig, CreateInstance)]
-    assert set(rig.states().values()) == {"running"}
-    assert 25 <= tried.count("t1") <= 40, "each two minutes, after it was tried more often"
+    assert 15 <= tried.count("t1") <= 22, "each minute, after it was tried more often"
     rig.create_error = lambda _command: None
     rig.advance(120)
     rig.submit(make_container(100), make_container(101))
     rig.advance(1)
     last = [c.launch.type_name for c in last_commands(rig, CreateInstance)][-2:]
-    assert last == ["t1", "good"], "one is tried; nobody waits for it"
+    assert sorted(last) == ["good", "t1"], "one is tried; nobody waits for it"
     rig.submit(make_container(102), make_container(103))
     rig.advance(1)
     last = [c.launch.type_name for c in last_commands(rig, CreateInstance)][-2:]
