@@ -10,9 +10,11 @@ from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
 from tests.sim.mutants_interruptions import INTERRUPTION_MUTANTS
+from tests.sim.mutants_jobs import JOB_MUTANTS
 from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
+from tests.sim.mutants_times import TIME_MUTANTS
 from tests.sim.planting import Mutant
 
 JOURNAL = (
@@ -62,4 +64,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *RATES_MUTANTS,
     *ATTEMPT_MUTANTS,
     *SCHEDULING_MUTANTS,
+    *JOB_MUTANTS,
+    *TIME_MUTANTS,
 )

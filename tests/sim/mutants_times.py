@@ -1,0 +1,150 @@
+"""Planted defects of held jobs, how jobs end, and times: limits, grace periods, not_before."""
+
+from __future__ import annotations
+
+from tests.sim.planting import Mutant
+
+HOLDS = (
+    Mutant(
+        name="held jobs start after a restart",
+        guard="a held job is held after a restart too",
+        fault="a crash while a job is held",
+        where="dispatcher.workflow:Workflow._hold_with_job",
+        old="if job is not None and job.held:",
+        new="if False:",
+    ),
+    Mutant(
+        name="a held job goes on",
+        guard="who waits for room leaves the queue when its job is held",
+        fault="held jobs",
+        where="dispatcher.workflow:Workflow.hold",
+        old="ledger.holdbacks.block(container_id, Block.JOB_HELD)",
+        new="pass",
+    ),
+    Mutant(
+        name="a released job stays held",
+        guard="a released job goes on",
+        fault="held jobs",
+        where="dispatcher.workflow:Workflow.hold",
+        old="ledger.holdbacks.unblock(container_id, Block.JOB_HELD)",
+        new="pass",
+    ),
+    Mutant(
+        name="a hold is heard by nobody",
+        guard="a hold changes who waits for room",
+        fault="held jobs",
+        where="dispatcher.workflow:Workflow.hold",
+        old="ledger.wait(ledger.containers[container_id], now)",
+        new="pass",
+    ),
+)
+ENDS = (
+    Mutant(
+        name="the last exit code counts",
+        guard="a job's exit code is the highest of its failed containers",
+        fault="jobs of which several fail",
+        where="dispatcher.job_book:JobBook.moved",
+        old="live.exit_code = max(live.exit_code or 0, container.exit_code)",
+        new="live.exit_code = container.exit_code",
+    ),
+    Mutant(
+        name="tallies stay as they were",
+        guard="a job counts its containers as they move",
+        fault="every job",
+        where="dispatcher.job_book:JobBook.moved",
+        old="live.tallies[number] = live.tallies[number].moved(before, container.state)",
+        new="pass",
+    ),
+    Mutant(
+        name="a job is never done",
+        guard="a job has ended when all of its containers have",
+        fault="every job",
+        where="dispatcher.job_book:JobBook.moved",
+        old="live.total = live.total.moved(before, container.state)",
+        new="pass",
+    ),
+    Mutant(
+        name="ended jobs are kept",
+        guard="a job that has ended is let go of",
+        fault="every job",
+        where="dispatcher.job_book:JobBook.turn",
+        old="if live.job.state.final:",
+        new="if False:",
+    ),
+    Mutant(
+        name="a job's end is not journalled",
+        guard="a job's end is journalled",
+        fault="every job",
+        where="dispatcher.job_book:JobBook.turn",
+        old="if is_told or live.job.state is not before:",
+        new="if is_told:",
+    ),
+    Mutant(
+        name="a job ends with its first container",
+        guard="a job has ended when all of its containers have",
+        fault="every job",
+        where="dispatcher.job_book:_judged",
+        old="if tally.ended < tally.total:",
+        new="if not tally.ended:",
+    ),
+    Mutant(
+        name="one cancelled cancels all",
+        guard="a job of which some failed has failed",
+        fault="cancelled elements",
+        where="dispatcher.job_book:_judged",
+        old="if tally.cancelled and (job.cancel_requested or not tally.failed):",
+        new="if tally.cancelled:",
+    ),
+)
+TIMES = (
+    Mutant(
+        name="no time limits",
+        guard="what runs for too long is ended",
+        fault="time limits",
+        where="dispatcher.ledger:Ledger.running",
+        old="self._limit_time(container, attempt)",
+        new="pass",
+    ),
+    Mutant(
+        name="time limits are forgotten",
+        guard="a time limit outlives the process",
+        fault="a crash while something with a limit runs",
+        where="dispatcher.ledger:Ledger.admit",
+        old="self._limit_time(container, attempt)",
+        new="pass",
+    ),
+    Mutant(
+        name="a limit counts from the claim",
+        guard="a time limit counts from the start",
+        fault="starts that arrive late",
+        where="dispatcher.ledger:Ledger._limit_time",
+        old="attempt.started_at + limit_s",
+        new="attempt.created_at + limit_s",
+    ),
+    Mutant(
+        name="a limit by a clock that was ahead",
+        guard="nothing runs for longer than its limit after the clock is set back",
+        fault="clocks that are set back",
+        where="dispatcher.ledger:Ledger.begin",
+        old="self.time_limits.hasten(attempt_id, now + limit_s)",
+        new="pass",
+    ),
+    Mutant(
+        name="a limit outlives its attempt",
+        guard="who has ended has no limit any more",
+        fault="time limits",
+        where="dispatcher.ledger:Ledger._close",
+        old="self.time_limits.discard(attempt.id)",
+        new="pass",
+    ),
+    Mutant(
+        name="over its limit and judged by its exit",
+        guard="who was ended for its time limit has failed",
+        fault="time limits",
+        where="dispatcher.outcomes:judge_end",
+        old="if ending is AttemptOutcome.FAILED:",
+        new="if False:",
+    ),
+)
+
+TIME_MUTANTS = (*HOLDS, *ENDS, *TIMES)
