@@ -26,6 +26,9 @@ from dispatcher.planner.elastic_order import in_order
 from dispatcher.planner.elastic_stage import Stage
 from dispatcher.planner.reasons import behind
 
+MOST_TRIED_IN_VAIN = 50
+"""How many jobs that cannot begin one pass tries before it leaves those behind them (backfill)."""
+
 
 def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
     """Return what is to be started and given back, what is wanted, and why the rest waits."""
@@ -41,6 +44,7 @@ class _Pass:
         self._order = in_order(view.jobs, view.settings, now)
         self._floor = Floor(view)
         self._stage = Stage(self._floor, self._order, now)
+        self._tried_in_vain = 0
         self._begun: list[str] = []
         self._waiting: dict[str, WaitReason] = {}
 
@@ -49,7 +53,7 @@ class _Pass:
         blocker: tuple[str, WaitReason] | None = None
         for job in self._order:
             why = self._not_now(job)
-            if why is None and blocker is not None and not self._backfill:
+            if why is None and blocker is not None and self._ends_before(job):
                 why = None if job.is_running else behind(*blocker)
             elif why is None and job.is_running:
                 why = self._stage.go_on(job)
@@ -59,9 +63,16 @@ class _Pass:
                     self._begun.append(job.id)
                 else:
                     blocker = blocker or (job.id, why)
+                    self._tried_in_vain += 1
             if why is not None:
                 self._waiting[job.id] = why
         return self._plan()
+
+    def _ends_before(self, job: ElasticJob) -> bool:
+        """Return whether the pass has ended for a job, now that one before it cannot begin."""
+        if not self._backfill:
+            return True
+        return not job.is_running and self._tried_in_vain >= MOST_TRIED_IN_VAIN
 
     def _not_now(self, job: ElasticJob) -> WaitReason | None:
         """Return why a job that waits is no candidate, None for one that is, or that runs."""

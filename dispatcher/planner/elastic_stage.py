@@ -59,6 +59,8 @@ class Stage:
         self._growth = {job.id: self._may_grow(job) for job in order}
         self._turns: list[ElasticJob] = []
         self._hopeless: set[tuple[ClassKey, ...]] = set()
+        # Jobs equal to one of these fare as it did, until somebody else has a place.
+        self._in_vain: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
         self._kept = {job.id: self._giveable(job) for job in order}
         self.starts: list[Seat] = []
         self.fresh: dict[str, list[Seat]] = {}
@@ -99,6 +101,9 @@ class Stage:
 
     def begin(self, job: ElasticJob) -> WaitReason | None:
         """Place the essential members of a job that waits, or return why that cannot be."""
+        kind = self._keys(job, self.needed(job)), self._keys(job, self._growth[job.id])
+        if not self.claimed[job.id] and kind in self._in_vain:
+            return reasons.NO_LESS_FREE
         mark = self._floor.mark()
         self._free_claims(job)
         before = self._floor.free
@@ -107,6 +112,8 @@ class Stage:
             why = self._no_room(job)
         elif self._takes_from_others(turn) and not _is_less(self._floor.free, before):
             why = reasons.NO_LESS_FREE
+            if not self.claimed[job.id]:
+                self._in_vain.add(kind)
         else:
             self._commit(job, turn)
             return None
@@ -121,6 +128,7 @@ class Stage:
         if not self.needed(job):
             self._turns.append(job)
             self.fresh[job.id] = self._grow(job)
+            self._in_vain.clear()
             return None
         mark = self._floor.mark()
         self._free_claims(job)
@@ -133,12 +141,23 @@ class Stage:
         return why
 
     def _take_turn(self, job: ElasticJob) -> _Turn | None:
-        """Seat a job's essential members, then all elastic ones again; undone if it cannot be."""
+        """Seat a job's essential members, then all elastic ones again; undone if it cannot be.
+
+        Where there is room for them beside all others, nobody need be set aside.
+        """
         mark = self._floor.mark()
+        seats = self._seat(job, self._largest_first(job), iter(()), [])
+        if seats is not None:
+            return _Turn(
+                seats=_as_listed(seats, self.needed(job)),
+                gone=frozenset(),
+                fresh={**self.fresh, job.id: self._grow(job)},
+            )
+        self._floor.undo(mark)
         for seats in self.fresh.values():
             self._give_all(seats)
         needed = self.needed(job)
-        asks = tuple(self.ask(job, component).key for component, _ in needed)
+        asks = self._keys(job, needed)
         found = None if asks in self._hopeless else self._seat_all(job, needed)
         if found is None:
             self._hopeless.add(asks)
@@ -151,12 +170,13 @@ class Stage:
         return _Turn(seats=seats, gone=gone, fresh=fresh)
 
     def _commit(self, job: ElasticJob, turn: _Turn) -> None:
+        self._in_vain.clear()
         self._turns.append(job)
         self.starts += turn.seats
         self.fresh = turn.fresh
         self.stops += turn.gone
-        for job_id, seats in self._kept.items():
-            self._kept[job_id] = [seat for seat in seats if seat.place not in turn.gone]
+        for job_id in {place.job_id for place in turn.gone}:
+            self._kept[job_id] = [s for s in self._kept[job_id] if s.place not in turn.gone]
         self.claimed[job.id] = []
         for each in self._from(job):
             self.claimed[each.id] = [
@@ -173,7 +193,7 @@ class Stage:
         They give way one by one, the last job's first. Where that leaves gaps that are too small,
         all give way and it is tried once more.
         """
-        largest_first = sorted(needed, key=lambda part: _by_size(part[0]))
+        largest_first = self._largest_first(job)
         mark = self._floor.mark()
         victims = [seat for each in reversed(self._order) for seat in reversed(self._kept[each.id])]
         waiting, displaced = iter(victims), list[Seat]()
@@ -206,6 +226,12 @@ class Stage:
                 displaced.append(victim)
             seats.append(self._sit(job, component, member, slot))
         return seats
+
+    def _keys(self, job: ElasticJob, parts: Sequence[Part]) -> tuple[ClassKey, ...]:
+        return tuple(self.ask(job, component).key for component, _ in parts)
+
+    def _largest_first(self, job: ElasticJob) -> list[Part]:
+        return sorted(self.needed(job), key=lambda part: _by_size(part[0]))
 
     def _no_room(self, job: ElasticJob) -> WaitReason:
         """Return why a job's essential members have no room, as things are."""
