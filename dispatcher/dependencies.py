@@ -18,7 +18,7 @@ class Dependencies:
     """The containers that wait for others, with what they still wait for."""
 
     def __init__(self) -> None:
-        self._needs: dict[str, Needs] = {}
+        self._needs: dict[str, dict[str, DependencyOn]] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
     def __contains__(self, container_id: str) -> bool:
@@ -26,17 +26,13 @@ class Dependencies:
 
     def add(self, container_id: str, needs: Needs) -> None:
         """Let a container wait for one node or more; it must not wait already."""
-        self._needs[container_id] = needs
+        self._needs[container_id] = dict(needs)
         for node, _ in needs:
             self._dependents.setdefault(node, {})[container_id] = None
 
     def needs(self, container_id: str) -> Needs:
         """Return what a container still waits for, () when it waits for nothing."""
-        return self._needs.get(container_id, ())
-
-    def is_awaited(self, node: str) -> bool:
-        """Return whether anybody waits for a node."""
-        return node in self._dependents
+        return tuple(self._needs.get(container_id, {}).items())
 
     def ended(self, node: str, *, succeeded: bool) -> tuple[list[str], list[str]]:
         """Note the end of a node; return who waits for nothing more, and who never can start.
@@ -47,21 +43,17 @@ class Dependencies:
         doomed: list[str] = []
         for container_id in self._dependents.pop(node, {}):
             needs = self._needs[container_id]
-            if any(each == node and fails(on, succeeded=succeeded) for each, on in needs):
+            if fails(needs.pop(node), succeeded=succeeded):
                 self.drop(container_id)
                 doomed.append(container_id)
-                continue
-            rest = tuple(each for each in needs if each[0] != node)
-            if rest:
-                self._needs[container_id] = rest
-            else:
+            elif not needs:
                 del self._needs[container_id]
                 released.append(container_id)
         return released, doomed
 
     def drop(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
-        for node, _ in self._needs.pop(container_id, ()):
+        for node in self._needs.pop(container_id, {}):
             dependents = self._dependents.get(node)
             if dependents is not None:
                 dependents.pop(container_id, None)

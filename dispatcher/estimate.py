@@ -95,7 +95,7 @@ def estimate(now_is: Situation) -> Estimate:
         return Estimate(earliest_s=None, latest_s=None, basis=basis)
     if now_is.elapsed_s is not None:
         return _on_what_comes(now_is.boots, now_is.elapsed_s)
-    if now_is.due_in_s is not None:
+    if now_is.due_in_s is not None and code not in _FIRST:
         what = "it may start then" if code == "not_before" else "its restart is due then"
         basis = f"{what}; whether there is room then nobody knows"
         return Estimate(earliest_s=max(0.0, now_is.due_in_s), latest_s=None, basis=basis)

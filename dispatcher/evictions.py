@@ -8,11 +8,14 @@ Then the next pass gives it to who comes first, which is the one that it was mad
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf
 
 from dispatcher.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, SchedulerSettings, WaitReason
-from dispatcher.planner.limits import Line, Plan
+from dispatcher.ordering import Order
+from dispatcher.planner.limits import Budget, Line, Plan
 from dispatcher.planner.preemption import (
     Eviction,
     Occupied,
@@ -30,6 +33,8 @@ from pool.model import Worker
 
 _LIMITED = frozenset({"at_quota", "at_capacity"})
 """The codes of waits that no create ends soon."""
+
+_LOOKS_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class Evictions:
         self._settings = PreemptionSettings(batch=settings.preempt_from_priority)
         self._most_containers = settings.max_containers_per_instance
         self._ways: dict[str, _Way] = {}
+        self._in_vain = ("", -inf)
 
     @property
     def reserved(self) -> Mapping[str, _Way]:
@@ -75,39 +81,55 @@ class Evictions:
                 del self._ways[worker_id]
                 self._pool.touch(worker_id)
 
-    def evict(self, decided: Plan, slots: Mapping[str, Slot], now: float) -> bool:
+    def evict(
+        self, decided: Plan, slots: Mapping[str, Slot], budget: Budget | None, now: float
+    ) -> bool:
         """Make room for the first container that needs it; return whether anybody is evicted.
 
-        `decided` is what a pass came to, `slots` what there is; one such a pass, since what is
-        being made free may serve the next.
+        `decided` is what a pass came to, `slots` what there is, `budget` what is left to spend,
+        None without limits of it. One such a pass; for whom nobody was found, it looks again after
+        a second at the earliest, since it goes through all that runs.
         """
-        if self._settings.batch is None:
+        head = self._head(decided) if self._settings.batch is not None else None
+        if head is None:
             return False
-        helped = {way.container_id for way in self._ways.values()}
-        for container, line in self._heads(decided):
-            if container.id in helped:
-                continue
-            eviction = choose(self._evictions(container, line, slots), now)
-            if eviction is not None and eviction.victims:
-                self._begin(container, eviction, now)
-                return True
-        return False
+        container, line = head
+        if self._in_vain[0] == container.id and now < self._in_vain[1]:
+            return False
+        eviction = choose(self._evictions(container, line, slots, budget), now)
+        if eviction is None or not eviction.victims:
+            self._in_vain = (container.id, now + _LOOKS_AGAIN_S)
+            return False
+        self._begin(container, eviction, now)
+        return True
 
-    def _heads(self, decided: Plan) -> list[tuple[Container, Line]]:
-        """Return the first of each class that waits at a limit and may evict, in order."""
+    def _head(self, decided: Plan) -> tuple[Container, Line] | None:
+        """Return the first that waits at a limit and may evict, and for whom nobody makes way yet.
+
+        Who is behind somebody else has no use of room unless that one gets some.
+        """
+        helped = {way.container_id for way in self._ways.values()}
         found = []
         for line in decided.lines:
-            head = line.request_class.at(line.position)
             why = decided.waiting.get(line.key)
-            if head is None or why is None or (why.behind_code or why.code) not in _LIMITED:
+            limited = why is not None and (why.behind_code or why.code) in _LIMITED
+            head = self._unhelped(line, helped) if limited else None
+            if head is None or why is None or (why.behind and why.behind not in helped):
                 continue
             container = self._ledger.containers[head[1]]
             if self._settings.allows(_kind(container), container.priority):
                 found.append((head[0], container, line))
-        return [(container, line) for _, container, line in sorted(found, key=lambda f: f[0])]
+        first = min(found, key=lambda each: each[0], default=None)
+        return first[1:] if first is not None else None
+
+    def _unhelped(self, line: Line, helped: AbstractSet[str]) -> tuple[Order, str] | None:
+        position = line.position
+        while (head := line.request_class.at(position)) is not None and head[1] in helped:
+            position += 1
+        return head
 
     def _evictions(
-        self, container: Container, line: Line, slots: Mapping[str, Slot]
+        self, container: Container, line: Line, slots: Mapping[str, Slot], budget: Budget | None
     ) -> list[Eviction]:
         names = {type_.name for type_ in line.request_class.types}
         found = []
@@ -116,14 +138,15 @@ class Evictions:
             worker = self._pool.workers.get(slot_id)
             if slot.kind is not SlotKind.READY or slot.type.name not in names or worker is None:
                 continue
-            occupied = Occupied(
-                slot=slot,
-                tenants=self._tenants(worker, _kind(container)),
-                most_containers=self._most_containers,
-            )
             asked = line.request_class.need(slot.type)
+            if budget is not None and budget.refuses_place(line.key.account, slot, asked):
+                continue
+            tenants = self._tenants(worker, _kind(container))
+            occupied = Occupied(slot=slot, tenants=tenants, most_containers=self._most_containers)
             answer = victims(asked, container.priority, occupied)
-            if isinstance(answer, Eviction):
+            # Where there is room already, and it got no place, evicting nobody would not help.
+            of_use = isinstance(answer, Eviction) and answer.victims
+            if isinstance(answer, Eviction) and (of_use or any(t.is_ending for t in tenants)):
                 found.append(answer)
         return found
 

@@ -127,11 +127,21 @@ class Intake:
         """
         if not wanted:
             return {}
+        if self._store.problem:
+            raise Unavailable(self._store.problem)
         try:
             # What the engine has decided by now is committed before it is looked up.
-            await asyncio.wrap_future(self._store.write(()))
+            before = self._store.write(())
+        except (StoreBusy, StoreClosed) as error:
+            raise Unavailable(str(error)) from error
+        try:
+            async with asyncio.timeout(_WRITE_PATIENCE_S):
+                await asyncio.wrap_future(before)
             of = [each.dependency for each in wanted]
             found = await asyncio.to_thread(self._store.awaited, of)
+        except TimeoutError as error:
+            self._store.withdraw(before)
+            raise Unavailable("the store takes too long; nothing was taken in") from error
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         problems = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from dispatcher.job_model import Job, JobState, Tally, nodes_of, task_node
@@ -68,10 +69,21 @@ class JobBook:
             raise BugError(f"{container.id}: its job {container.job_id} is not known")
         live.containers[container.id] = None
 
+    def is_held(self, job_id: str) -> bool:
+        """Return whether an unfinished job is held."""
+        live = self._live.get(job_id)
+        return live is not None and live.job.held
+
     def job(self, job_id: str) -> Job | None:
         """Return an unfinished job with its tallies as they are, None when it is none."""
         live = self._live.get(job_id)
         return None if live is None else replace(live.job, tallies=tuple(live.tallies))
+
+    def states(self) -> Counter[str]:
+        """Return how many jobs are in which state; those that are held count as "held" only."""
+        return Counter(
+            "held" if live.job.held else live.job.state.value for live in self._live.values()
+        )
 
     def ids(self) -> list[str]:
         """Return the ids of the unfinished jobs, sorted, as a new list."""

@@ -151,14 +151,22 @@ class JobDesk:
         """Commit the priority of all of a job, then tell the engine."""
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
-        await self._intake.request(change, event)
+        with self._intake.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
+            await self._intake.request(change, event)
         return await self.job(job_id)
 
     async def hold(self, job_id: str, *, held: bool) -> Job:
         """Commit whether a job starts anything new, then tell the engine."""
         change = RequestJobHold(job_id=job_id, held=held)
-        await self._intake.request(change, JobHoldRequested(job_id=job_id, held=held))
+        with self._intake.kinds_arrive([] if held else self._held_back(job_id)):
+            await self._intake.request(change, JobHoldRequested(job_id=job_id, held=held))
         return await self.job(job_id)
+
+    def _held_back(self, job_id: str) -> list[Container]:
+        """Return the containers of a job that do not wait for room and do not run."""
+        ledger = self._ledger
+        found = (ledger.containers[each] for each in ledger.jobs.containers_of(job_id))
+        return [each for each in found if each.id not in ledger.queue and not each.has_open_attempt]
 
 
 def _with_siblings(task: JobTask, job_id: str) -> JobTask:

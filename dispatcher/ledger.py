@@ -119,10 +119,6 @@ class Ledger:
             self.wait(self.containers[container_id], due)
         return bool(released)
 
-    def over_time(self, now: float) -> list[str]:
-        """Return the containers whose attempts have run for as long as they may, each once."""
-        return [self.open_attempts[attempt_id] for attempt_id, _ in self.time_limits.pop_due(now)]
-
     def _limit_time(self, container: Container, attempt: Attempt) -> None:
         limit_s = container.spec.time_limit_s
         if limit_s is not None and attempt.started_at is not None and attempt.ending is None:
@@ -260,8 +256,9 @@ class Ledger:
             return
         how = notice.exit
         container, attempt = found
-        outcome, reason = judge_end(container, how, interrupted=notice.interrupted)
         started_at, finished_at = when_it_ran(attempt, how, now)
+        ran_s = finished_at - started_at
+        outcome, reason = judge_end(container, how, ran_s=ran_s, interrupted=notice.interrupted)
         container = replace(container, started_at=first_start(container, started_at))
         attempt = replace(
             attempt,

@@ -34,6 +34,9 @@ INTERRUPTED = "interrupted"
 
 _TAKEN_BACK = "the cloud took its instance back"
 _SHORTEST_DELAY_S = 1.0
+_SAME_S = 0.5
+"""By how much the clock of an instance may differ from ours in the time that an attempt takes."""
+
 _INTERRUPTION_FIRST_S = 1.0
 _INTERRUPTION_MOST_S = 60.0
 _OVERLOAD_FIRST_S = 15.0
@@ -64,16 +67,20 @@ def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, 
 
 
 def judge_end(
-    container: Container, how: AttemptExit, *, interrupted: bool
+    container: Container, how: AttemptExit, *, ran_s: float, interrupted: bool
 ) -> tuple[AttemptOutcome, Reason | None]:
-    """Return what an exit means, also one that we or the cloud asked for, and why."""
+    """Return what an exit means, also one that we or the cloud asked for, and why.
+
+    What ended within its time limit, `ran_s` after its start, was not ended for that, though its
+    exit was heard of later: then it means what it says.
+    """
     last = container.attempts[-1]
     ending = last.ending
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
         return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
     if ending is AttemptOutcome.PREEMPTED:
         return ending, _preempted(last, "priority set to 0")
-    if ending is AttemptOutcome.FAILED:
+    if ending is AttemptOutcome.FAILED and ran_s + _SAME_S >= (container.spec.time_limit_s or 0.0):
         return ending, _over_time(container)
     if interrupted:
         return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)

@@ -120,7 +120,7 @@ class Placing:
         self.failure = None
         payers = budget.payers if budget is not None else {}
         self._carry_out(decided, payers, now)
-        self.evictions.evict(decided, self.roster.fleet.slots, now)
+        self.evictions.evict(decided, self.roster.fleet.slots, budget, now)
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.

@@ -23,6 +23,8 @@ from dispatcher.workflow import Workflow, roots_of
 from pool import attempts
 from pool.core import PoolCore
 
+_LOOKED_AGAIN_S = 5.0
+
 
 class UserRequests:
     """Carries out what users ask, and what earlier processes did not get done of it."""
@@ -38,12 +40,12 @@ class UserRequests:
         for container_id, container in sorted(ledger.containers.items()):
             if container.cancel_requested:
                 self._cancel(container_id, now)
+            elif container.has_open_attempt and container.attempts[-1].ending is not None:
+                attempts.kill(self._pool, container.attempts[-1].id, now)
             elif container.priority == 0 and container.has_open_attempt:
                 self._preempt(container_id, now)
             elif container.priority == 0 and container.state is ContainerState.LOCKED:
                 ledger.unlock(container_id)
-            elif container.has_open_attempt and container.attempts[-1].ending is not None:
-                attempts.kill(self._pool, container.attempts[-1].id, now)
 
     def carry_out(self, event: UserEvent, now: float) -> None:
         """Do what an event says; of what is unknown or has ended, nothing."""
@@ -80,9 +82,20 @@ class UserRequests:
         self._workflow.unpin(roots_of(event.containers))
 
     def end_over_time(self, now: float) -> None:
-        """End what has run for as long as it may; it fails, whatever it exits with."""
-        for container_id in self._ledger.over_time(now):
-            self._end(container_id, AttemptOutcome.FAILED, now)
+        """End what has run for as long as it may; it fails, whatever it exits with.
+
+        Without a session it may have ended, or be lost, for all that is known: that comes first.
+        """
+        ledger = self._ledger
+        for attempt_id, _ in ledger.time_limits.pop_due(now):
+            container_id = ledger.open_attempts[attempt_id]
+            worker = self._pool.workers.get(
+                ledger.containers[container_id].attempts[-1].instance_id
+            )
+            if worker is not None and worker.session_up:
+                self._end(container_id, AttemptOutcome.FAILED, now)
+            else:
+                ledger.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
 
     def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
         attempt_id = self._ledger.ending(container_id, outcome)
@@ -117,5 +130,6 @@ class UserRequests:
             self._preempt(container_id, now)
 
     def _preempt(self, container_id: str, now: float) -> None:
-        """End what runs of a container, to be queued again."""
-        self._end(container_id, AttemptOutcome.PREEMPTED, now)
+        """End what runs of a container, to be queued again, unless it is being ended already."""
+        if self._ledger.containers[container_id].attempts[-1].ending is None:
+            self._end(container_id, AttemptOutcome.PREEMPTED, now)

@@ -95,8 +95,7 @@ class Workflow:
         return None if root in self._ledger.containers or root in self._jobs else False
 
     def _hold_with_job(self, container: Container) -> None:
-        job = self._jobs.job(container.job_id) if container.job_id else None
-        if job is not None and job.held:
+        if self._jobs.is_held(container.job_id):
             self._ledger.holdbacks.block(container.id, Block.JOB_HELD)
 
     # ---- what somebody is about to wait for ----------------------------------------------------

@@ -57,7 +57,12 @@ def check_tasks(tasks: Sequence[GivenTask], limits: ApiLimits, problems: Problem
             f"are {containers} containers in all: a job has at most {MOST_CONTAINERS},"
             " submit several",
         )
-    entries = sum(len(each.request.after) for each in tasks if each.request is not None)
+    # Each element of an array waits for all of it.
+    entries = sum(
+        len(each.request.after) * (each.array_size or 1)
+        for each in tasks
+        if each.request is not None
+    )
     if entries > limits.after_entries_in_all:
         most = limits.after_entries_in_all
         problems.add(

@@ -31,7 +31,7 @@ from typing import Annotated, assert_never
 
 import msgspec
 
-from dispatcher.model import PRIORITY_MAX, Reason
+from dispatcher.model import PRIORITY_MAX
 from dispatcher.planner.room import Slot
 from drivers.interface import Resources
 from pool.room import charge
@@ -41,9 +41,6 @@ MIN_GAP = 100
 
 PLACES = "places for containers"
 """What an instance is short of that has as many containers as it may have."""
-
-PREEMPTED = "preempted"
-"""The code of the reason why an attempt ended that was evicted."""
 
 
 class TenantKind(Enum):
@@ -222,12 +219,6 @@ def choose(evictions: Iterable[Eviction], now: float) -> Eviction | None:
         )
 
     return min(evictions, key=cost, default=None)
-
-
-def why(by: str, priority: int) -> Reason:
-    """Return what a victim is told: who evicted it (a container's id, say), and its priority."""
-    message = f"evicted to make room for {by}, which has priority {priority}"
-    return Reason(code=PREEMPTED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)

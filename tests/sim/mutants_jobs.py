@@ -50,8 +50,8 @@ DEPENDENCIES = (
         guard="who waits for several waits for all",
         fault="what waits for several",
         where="dispatcher.dependencies:Dependencies.ended",
-        old="if rest:",
-        new="if False:",
+        old="elif not needs:",
+        new="elif True:",
     ),
     Mutant(
         name="who has gone is awaited",
@@ -66,8 +66,8 @@ DEPENDENCIES = (
         guard="who waits for success does not start after a failure",
         fault="what fails and is waited for",
         where="dispatcher.dependencies:Dependencies.ended",
-        old="if any(each == node and fails(on, succeeded=succeeded) for each, on in needs):",
-        new="if False:",
+        old="if fails(needs.pop(node), succeeded=succeeded):",
+        new="if needs.pop(node) is None:",
     ),
     Mutant(
         name="only success will do",

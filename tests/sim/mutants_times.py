@@ -10,7 +10,7 @@ HOLDS = (
         guard="a held job is held after a restart too",
         fault="a crash while a job is held",
         where="dispatcher.workflow:Workflow._hold_with_job",
-        old="if job is not None and job.held:",
+        old="if self._jobs.is_held(container.job_id):",
         new="if False:",
     ),
     Mutant(
@@ -142,8 +142,8 @@ TIMES = (
         guard="who was ended for its time limit has failed",
         fault="time limits",
         where="dispatcher.outcomes:judge_end",
-        old="if ending is AttemptOutcome.FAILED:",
-        new="if False:",
+        old="if ending is AttemptOutcome.FAILED and",
+        new="if False and",
     ),
 )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.model import AttemptOutcome, SchedulerSettings
+from dispatcher.quantities import Price
 from drivers.errors import CapacityError, QuotaError
 from pool.messages import SignalAttempt
 from pool.model import PoolSettings
@@ -12,9 +15,7 @@ from tests.samples import make_container, make_type
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)
 
 
-def full_rig(
-    *, from_priority: int | None = 800, most: int = 1, pool: PoolSettings = QUIET
-) -> Rig:
+def full_rig(*, from_priority: int | None = 800, most: int = 1, pool: PoolSettings = QUIET) -> Rig:
     """Return a rig at its limit, whose one instance of 8 cpus is full: c-1 to c-8."""
     settings = SchedulerSettings(max_instances=most, preempt_from_priority=from_priority)
     rig = Rig(make_type(8), settings=settings, pool=pool)
@@ -158,3 +159,51 @@ def test_supervisors_are_not_evicted_for_batch() -> None:
     rig.submit(make_container(1, priority=1, supervisor=True))
     rig.submit(make_container(2, priority=900))
     assert signalled(rig) == []
+
+
+def test_who_is_behind_somebody_who_cannot_be_helped_evicts_nobody() -> None:
+    settings = SchedulerSettings(max_instances=1, preempt_from_priority=800)
+    rig = Rig(make_type(8), settings=settings, pool=QUIET)
+    rig.submit(make_container(1, priority=950, cpus=7), make_container(2, priority=100))
+    rig.submit(make_container(10, priority=1000, cpus=8))
+    rig.submit(make_container(11, priority=900))
+    rig.advance(30)
+    assert signalled(rig) == [], "what became free could not be used: c-10 comes first"
+
+
+def test_several_of_a_class_are_helped_on_several_instances() -> None:
+    settings = SchedulerSettings(max_instances=2, preempt_from_priority=800)
+    rig = Rig(make_type(1), settings=settings, pool=QUIET)
+    rig.submit(make_container(1, priority=1), make_container(2, priority=2))
+    rig.submit(make_container(10, priority=900), make_container(11, priority=900))
+    rig.advance(5)
+    assert signalled(rig) == ["c-1-1", "c-2-1"], "nobody waits for the other's grace period"
+
+
+def test_room_that_money_does_not_reach_is_not_made() -> None:
+    settings = SchedulerSettings(
+        max_instances=2,
+        preempt_from_priority=800,
+        max_price_factor=100,
+        max_hourly_spend_usd_per_user={"u": Price("0.5")},
+    )
+    small, big = make_type(1, name="small", price="0.1"), make_type(2, name="big", price="2")
+    rig = Rig(small, big, settings=settings, pool=QUIET)
+    others = make_container(1, priority=1, cpus=2)
+    rig.submit(replace(others, user="v"), replace(make_container(2, priority=2), user="v"))
+    assert set(rig.states().values()) == {"running"}
+    assert rig.created_types() == ["small", "big"]
+    rig.submit(make_container(20, priority=900, cpus=1))
+    rig.advance(10)
+    assert signalled(rig) == ["c-2-1"], "on the small one, though the other is of lower priority"
+
+
+def test_priority_0_leaves_alone_what_makes_way() -> None:
+    rig = full_rig()
+    rig.submit(make_container(9, priority=900))
+    rig.set_priority("c-1", 0)
+    rig.exit("c-1-1", 143)
+    reason = rig.attempts["c-1-1"].reason
+    assert reason is not None
+    assert reason.code == "preempted"
+    assert rig.states()["c-9"] == "running"

@@ -8,14 +8,12 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from dispatcher.model import Reason
 from dispatcher.planner.preemption import (
     Eviction,
     PreemptionSettings,
     TenantKind,
     choose,
     may_evict,
-    why,
 )
 from tests.preemption_rig import amounts, tenant
 
@@ -144,9 +142,3 @@ def test_batch_spares_supervisors_and_per_instance_jobs(
     by: TenantKind, allowed: set[TenantKind]
 ) -> None:
     assert {whom for whom in TenantKind if may_evict(by, whom)} == allowed
-
-
-def test_victims_know_who_evicted_them() -> None:
-    assert why("c-7", 900) == Reason(
-        code="preempted", message="evicted to make room for c-7, which has priority 900"
-    )

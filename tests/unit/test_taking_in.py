@@ -90,12 +90,11 @@ async def submit_job(backend: DispatcherBackend, *tasks: JobTask, key: str = "")
 
 async def state_of(backend: DispatcherBackend, container_id: str) -> str:
     """Return a container's committed state, once the engine has done what it has to do."""
-    for _ in range(200):
+    for _ in range(3000):
+        if (await backend.container(container_id)).state.final:
+            break
         await asyncio.sleep(0.01)
-        found = await backend.container(container_id)
-        if found.state.final:
-            return found.state.value
-    return found.state.value
+    return (await backend.container(container_id)).state.value
 
 
 def problems(error: pytest.ExceptionInfo[InvalidRequest]) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ import pytest
 
 from dispatcher.messages import Woken
 from dispatcher.model import AttemptOutcome, Retries
-from pool.messages import SignalAttempt
-from pool.model import ExitKind, PoolSettings
+from pool.messages import AttemptExited, SignalAttempt
+from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
 
@@ -215,3 +215,57 @@ def test_after_its_time_has_come_a_retry_waits_for_its_delay_only() -> None:
     rig.exit("c-1-1", 1)
     rig.advance(1)
     assert len(rig.attempts) == 2
+
+
+# ---- what is heard of late -----------------------------------------------------------------------
+
+
+def late_exit(rig: Rig, *, ran_s: float, code: int = 0) -> None:
+    """Let c-1's first attempt have ended in time on its instance, without that anybody heard it."""
+    worker_id = rig.attempts["c-1-1"].instance_id
+    how = AttemptExit(kind=ExitKind.EXITED, code=code, started_at=500.0, finished_at=500.0 + ran_s)
+    report = AttemptReport(attempt_id="c-1-1", container_id="c-1", exit=how)
+    rig.on_instance[worker_id]["c-1-1"] = report
+
+
+def test_what_ended_while_nobody_looked_has_its_own_result() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    late_exit(rig, ran_s=50.0)
+    rig.now += 300
+    rig.crash()
+    rig.advance(30)
+    assert rig.states() == {"c-1": "succeeded"}
+
+
+def test_an_exit_that_comes_a_moment_after_the_limit_is_judged_by_when_it_was() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(60.1)
+    assert signals(rig) == ["TERM"]
+    worker_id = rig.attempts["c-1-1"].instance_id
+    how = AttemptExit(kind=ExitKind.EXITED, code=0, started_at=500.0, finished_at=559.0)
+    rig.send(AttemptExited(worker_id=worker_id, attempt_id="c-1-1", exit=how))
+    assert rig.states() == {"c-1": "succeeded"}
+
+
+def test_what_was_lost_without_having_been_told_to_end_was_lost() -> None:
+    rig = Rig(pool=PoolSettings(sync_interval_s=10))
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(20)
+    rig.cloud.clear()
+    rig.now += 300
+    rig.crash()
+    rig.advance(60)
+    assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST
+    assert signals(rig) == []
+
+
+def test_priority_0_does_not_give_more_time() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0))
+    rig.advance(60)
+    rig.set_priority("c-1", 0)
+    rig.crash()
+    rig.exit("c-1-1", 143)
+    assert rig.states() == {"c-1": "failed"}
