@@ -39,7 +39,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.model import Container
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.runtime import InboxFull, Runtime
-from dispatcher.spec_size import CONTAINER_BYTES, spec_bytes
+from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,
@@ -99,7 +99,7 @@ class DispatcherBackend:
     ) -> Sequence[Container]:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
         self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
-        size_bytes = sum(CONTAINER_BYTES + spec_bytes(item.spec) for item in items)
+        size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
         sequences = self._store.next_sequences(len(items))
         now = self._now()

@@ -161,6 +161,8 @@ class Engine:
                 resources = resources_of(container, attempt)
                 grace_s = container.spec.grace_period_s
                 self._expect(attempt, resources, AttemptPhase.STARTING, grace_s)
+                if attempt.ending_for:
+                    attempts.shorten_grace(self.pool, attempt.id)
 
     def _expect(
         self, attempt: Attempt, resources: Resources, phase: AttemptPhase, grace_s: float | None

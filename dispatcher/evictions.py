@@ -30,6 +30,7 @@ from dispatcher.planner.room import Slot, SlotKind
 from pool import attempts
 from pool.core import PoolCore
 from pool.model import Worker
+from pool.room import charge
 
 _LIMITED = frozenset({"at_quota", "at_capacity"})
 """The codes of waits that no create ends soon."""
@@ -77,9 +78,18 @@ class Evictions:
         """Let instances take work again on which nobody makes way any more, or for nobody."""
         for worker_id, way in sorted(self._ways.items()):
             going = any(each in self._ledger.open_attempts for each in way.attempt_ids)
-            if not going or worker_id not in self._pool.workers:
+            if not going or not self._is_awaited(worker_id, way.container_id):
                 del self._ways[worker_id]
                 self._pool.touch(worker_id)
+
+    def _is_awaited(self, worker_id: str, container_id: str) -> bool:
+        """Return whether somebody still needs more room on an instance than is free there."""
+        worker = self._pool.workers.get(worker_id)
+        waits_in = self._ledger.queue.class_of(container_id)
+        if worker is None or waits_in is None:
+            return False
+        need = waits_in.need(worker.type)
+        return not charge(need, sharers=worker.sharers).fits_in(worker.free)
 
     def evict(
         self, decided: Plan, slots: Mapping[str, Slot], budget: Budget | None, now: float
@@ -180,16 +190,16 @@ class Evictions:
         for victim in eviction.victims:
             victim_id = self._ledger.open_attempts[victim.attempt_id]
             self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=container.id)
+            attempts.shorten_grace(self._pool, victim.attempt_id)
             attempts.kill(self._pool, victim.attempt_id, now)
 
     def reason(self, container_id: str) -> WaitReason | None:
         """Return what a container waits for that others make way for, None when none do."""
         for worker_id, way in sorted(self._ways.items()):
             if way.container_id == container_id:
-                message = (
-                    f"{len(way.attempt_ids)} containers of lower priority make way for it"
-                    f" on {worker_id}"
-                )
+                number = len(way.attempt_ids)
+                who = "a container" if number == 1 else f"{number} containers"
+                message = f"room is made for it on {worker_id}: {who} of lower priority must end"
                 return WaitReason(code="evicting", message=message)
         return None
 

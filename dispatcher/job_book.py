@@ -203,10 +203,10 @@ class JobBook:
                 return next_id
         return None
 
-    def most_at_once(self, container: Container) -> int | None:
-        """Return how many of a container's array may be under way, None for no such limit."""
+    def under_way_with(self, container: Container) -> list[str]:
+        """Return who of a container's array is under way, sorted, as a new list."""
         window = self._window(container)
-        return None if window is None else window.most
+        return [] if window is None else sorted(window.under_way)
 
     def _window(self, container: Container) -> _Window | None:
         live = self._live.get(container.job_id)

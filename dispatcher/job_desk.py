@@ -22,7 +22,7 @@ from dispatcher.messages import (
 )
 from dispatcher.model import Container
 from dispatcher.queries import JobFilter, JobPage
-from dispatcher.spec_size import CONTAINER_BYTES, spec_bytes
+from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
 from dispatcher.store.store import Store
 
@@ -55,7 +55,7 @@ class JobDesk:
         self._intake.expect_room(
             containers=sum(task.size for task in new.tasks),
             size_bytes=sum(
-                task.size * CONTAINER_BYTES + spec_bytes(task.spec) for task in new.tasks
+                task.size * own_bytes(task.spec) + spec_bytes(task.spec) for task in new.tasks
             ),
         )
         job = self._job(new, user)

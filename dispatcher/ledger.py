@@ -256,9 +256,8 @@ class Ledger:
             return
         how = notice.exit
         container, attempt = found
+        outcome, reason = judge_end(container, how, interrupted=notice.interrupted)
         started_at, finished_at = when_it_ran(attempt, how, now)
-        ran_s = finished_at - started_at
-        outcome, reason = judge_end(container, how, ran_s=ran_s, interrupted=notice.interrupted)
         container = replace(container, started_at=first_start(container, started_at))
         attempt = replace(
             attempt,

@@ -67,20 +67,16 @@ def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, 
 
 
 def judge_end(
-    container: Container, how: AttemptExit, *, ran_s: float, interrupted: bool
+    container: Container, how: AttemptExit, *, interrupted: bool
 ) -> tuple[AttemptOutcome, Reason | None]:
-    """Return what an exit means, also one that we or the cloud asked for, and why.
-
-    What ended within its time limit, `ran_s` after its start, was not ended for that, though its
-    exit was heard of later: then it means what it says.
-    """
+    """Return what an exit means, also one that we or the cloud asked for, and why."""
     last = container.attempts[-1]
     ending = last.ending
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
         return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
     if ending is AttemptOutcome.PREEMPTED:
         return ending, _preempted(last, "priority set to 0")
-    if ending is AttemptOutcome.FAILED and ran_s + _SAME_S >= (container.spec.time_limit_s or 0.0):
+    if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):
         return ending, _over_time(container)
     if interrupted:
         return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
@@ -116,6 +112,16 @@ def _preempted(attempt: Attempt, why: str) -> Reason:
     if attempt.ending_for:
         return Reason(code=EVICTED, message=f"it made way for {attempt.ending_for}")
     return Reason(code="held", message=why)
+
+
+def _ended_in_time(container: Container, how: AttemptExit) -> bool:
+    """Return whether an attempt ended by itself before its time limit, and was heard of later.
+
+    How long it ran is the instance's to tell; where it does not, it was ended.
+    """
+    ran_s = how.finished_at - how.started_at
+    known = how.started_at > 0 and ran_s >= 0
+    return known and ran_s + _SAME_S < (container.spec.time_limit_s or 0.0)
 
 
 def _over_time(container: Container) -> Reason:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dispatcher.model import ContainerSpec
 
-CONTAINER_BYTES = 1024
-"""What a container takes beside its specification."""
-
+_CONTAINER_BYTES = 1024
 _SPEC_BYTES = 1024
 _ENTRY_BYTES = 100
 """What Python takes for a short string and its place, beside the letters."""
@@ -28,16 +26,24 @@ class QueuedMemory:
         """Count one container more."""
         sharers = self._sharers.get(id(spec), 0)
         self._sharers[id(spec)] = sharers + 1
-        self.total_bytes += CONTAINER_BYTES + (spec_bytes(spec) if not sharers else 0)
+        self.total_bytes += own_bytes(spec) + (spec_bytes(spec) if not sharers else 0)
 
     def remove(self, spec: ContainerSpec) -> None:
         """Count one container less."""
         sharers = self._sharers[id(spec)] - 1
-        self.total_bytes -= CONTAINER_BYTES + (spec_bytes(spec) if not sharers else 0)
+        self.total_bytes -= own_bytes(spec) + (spec_bytes(spec) if not sharers else 0)
         if sharers:
             self._sharers[id(spec)] = sharers
         else:
             del self._sharers[id(spec)]
+
+
+def own_bytes(spec: ContainerSpec) -> int:
+    """Return about how much memory a container takes beside its specification.
+
+    Each waits on its own for what its specification names.
+    """
+    return _CONTAINER_BYTES + _DEPENDENCY_BYTES * len(spec.after)
 
 
 def spec_bytes(spec: ContainerSpec) -> int:

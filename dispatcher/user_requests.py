@@ -23,7 +23,7 @@ from dispatcher.workflow import Workflow, roots_of
 from pool import attempts
 from pool.core import PoolCore
 
-_LOOKED_AGAIN_S = 5.0
+_LOOKED_AGAIN_S = 1.0
 
 
 class UserRequests:
@@ -118,7 +118,7 @@ class UserRequests:
 
     def _set_priority(self, container_id: str, priority: int, now: float) -> None:
         container = self._ledger.containers.get(container_id)
-        if container is None:
+        if container is None or container.priority == priority:
             return
         container = replace(container, priority=priority)
         self._ledger.containers[container_id] = container

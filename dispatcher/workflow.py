@@ -182,6 +182,8 @@ class Workflow:
 
     def hold(self, job_id: str, *, held: bool, now: float) -> None:
         """Let a job start nothing new, or go on; what runs of it goes on."""
+        if self._jobs.is_held(job_id) == held:
+            return
         self._jobs.set_held(job_id, held=held)
         ledger = self._ledger
         for container_id in self._jobs.containers_of(job_id):
@@ -196,6 +198,16 @@ class Workflow:
                 ledger.unlock(container_id)
             ledger.wait(ledger.containers[container_id], now)
 
+    def _no_turn(self, container: Container) -> WaitReason:
+        """Return why an element waits for its turn; who has one and makes no use of it is named."""
+        under_way = self._jobs.under_way_with(container)
+        message = f"as many of its array are under way as may be at once ({len(under_way)})"
+        held = [each for each in under_way if self._ledger.containers[each].priority == 0]
+        if held:
+            message += f"; of these {held[0]} is held back: its priority is 0"
+        behind = held[0] if held else ""
+        return WaitReason(code="max_running", message=message, limit="max_running", behind=behind)
+
     # ---- why somebody waits --------------------------------------------------------------------
 
     def reason(self, container: Container) -> WaitReason | None:
@@ -207,9 +219,7 @@ class Workflow:
         if Block.AFTER in block:
             return _after(self._dependencies.needs(container.id))
         if Block.MAX_RUNNING in block:
-            most = self._jobs.most_at_once(container)
-            message = f"as many of its array are under way as may be at once ({most})"
-            return WaitReason(code="max_running", message=message, limit="max_running")
+            return self._no_turn(container)
         return None
 
 

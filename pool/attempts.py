@@ -318,6 +318,13 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     signal_if_wanted(core, attempt, now)
 
 
+def shorten_grace(core: PoolCore, attempt_id: str) -> None:
+    """Give an attempt no more time between TERM and KILL than all get: somebody waits for it."""
+    attempt = core.attempts.get(attempt_id)
+    if attempt is not None and attempt.grace_s is not None:
+        attempt.grace_s = min(attempt.grace_s, core.settings.term_timeout_s)
+
+
 def on_signal_due(core: PoolCore, attempt_id: str, now: float) -> None:
     """Repeat the signal; when KILL does not help either, the worker is broken and drained."""
     attempt = core.attempts.get(attempt_id)

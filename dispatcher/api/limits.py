@@ -26,7 +26,7 @@ class ApiLimits:
     list_items: int = 10_000
     job_tasks: int = 10_000
     after_entries: int = 10_000
-    after_entries_in_all: int = 100_000
+    after_entries_in_all: int = 300_000
     command_items: int = 10_000
     command_bytes: int = 512 * 2**10
     argument_bytes: int = 128 * 2**10 - 1

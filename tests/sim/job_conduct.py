@@ -14,6 +14,7 @@ from tests.sim.truth import Truth, expect
 
 SLACK = 1e-6
 PATIENCE_S = 1.0
+LOOKED_AGAIN_S = 1.0
 
 
 class JobConduct:
@@ -36,6 +37,7 @@ class JobConduct:
         self._began_at = process.now()
         self._held = {job.id: job.held for job in truth.store.jobs.values()}
         self._limited = _limited(self._ledger.containers.values())
+        self._session_since: dict[str, float] = {}
         self._ran_before = {
             attempt.id
             for attempt in truth.store.attempts.values()
@@ -114,7 +116,13 @@ class JobConduct:
             # An earlier process's clock may have been ahead.
             since = min(since, self._began_at)
         due = since + (limit_s or 0.0)
-        late = self._process.now() > max(due, self._began_at) + PATIENCE_S
+        worker = self._process.engine.pool.workers.get(last.instance_id)
+        if worker is None or not worker.session_up:
+            # Nobody knows whether it has ended by itself, or was lost.
+            self._session_since.pop(last.id, None)
+            return
+        session_since = self._session_since.setdefault(last.id, self._process.now())
+        late = self._process.now() > max(due, session_since) + LOOKED_AGAIN_S + PATIENCE_S
         expect(not late, "a time limit is kept", last, limit_s)
 
     def _expect_counted(self) -> None:

@@ -142,8 +142,8 @@ TIMES = (
         guard="who was ended for its time limit has failed",
         fault="time limits",
         where="dispatcher.outcomes:judge_end",
-        old="if ending is AttemptOutcome.FAILED and",
-        new="if False and",
+        old="if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):",
+        new="if False:",
     ),
 )
 

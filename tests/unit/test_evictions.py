@@ -207,3 +207,23 @@ def test_priority_0_leaves_alone_what_makes_way() -> None:
     assert reason is not None
     assert reason.code == "preempted"
     assert rig.states()["c-9"] == "running"
+
+
+def test_the_instance_is_free_again_when_nobody_needs_the_room_any_more() -> None:
+    rig = full_rig()
+    rig.submit(make_container(9, priority=900), make_container(20, priority=50))
+    rig.exit("c-8-1")
+    assert rig.states()["c-9"] == "running", "room came free elsewhere"
+    assert rig.engine.placing.evictions.reserved == {}
+
+
+def test_who_makes_way_has_no_more_time_than_all_get() -> None:
+    pool = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000, term_timeout_s=20)
+    settings = SchedulerSettings(max_instances=1, preempt_from_priority=800)
+    rig = Rig(make_type(1), settings=settings, pool=pool)
+    rig.submit(make_container(1, priority=1, grace_period_s=86_400.0))
+    rig.submit(make_container(9, priority=900))
+    rig.crash()
+    rig.advance(20)
+    signals = [command.signal for command in last_commands(rig, SignalAttempt)]
+    assert signals[-1] == "KILL"

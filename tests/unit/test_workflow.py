@@ -396,3 +396,14 @@ def test_attempts_know_what_they_are_part_of() -> None:
         "LONGSHORE_TASK": "a",
     }
     assert orders["c-7"] == {"LONGSHORE_ATTEMPT": "1", "LONGSHORE_CONTAINER_ID": "c-7"}
+
+
+def test_who_has_a_turn_and_is_held_back_is_named() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    reason = made.engine.why_waiting("c-1001")
+    assert reason is not None
+    assert (reason.code, reason.behind) == ("max_running", "c-1000")
+    assert "c-1000 is held back: its priority is 0" in reason.message
