@@ -326,22 +326,6 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="False",
     ),
     Mutant(
-        name="an older create shows that others work",
-        guard="only a create that began after a type's failure shows that others work",
-        fault="several creates at once",
-        where="pool.backoff:CreateHolds.succeeded",
-        old="began_at >= record.hold.since",
-        new="True",
-    ),
-    Mutant(
-        name="errors of a type are its own for ever",
-        guard="that others work is forgotten with a type's failures",
-        fault="failing create calls",
-        where="pool.backoff:CreateHolds._is_its_own",
-        old="not _is_forgotten(record, now) and ",
-        new="",
-    ),
-    Mutant(
         name="the second error in a row holds for longer",
         guard="three errors in a row hold alike, and only more for twice as long",
         fault="failing create calls",
