@@ -347,12 +347,12 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         attempt.killed_at = now
     signal, again_at = "TERM", now + core.settings.signal_interval_s
     grace_s = core.settings.term_timeout_s if attempt.grace_s is None else attempt.grace_s
-    # One sum for both: were the time come by one reckoning only, the timer would be due for ever.
-    if attempt.killed_at is not None and now >= attempt.killed_at + grace_s:
+    kill_at = None if attempt.killed_at is None else attempt.killed_at + grace_s
+    if kill_at is not None and now >= kill_at:
         signal = "KILL"
         attempt.kills_sent += 1
-    elif attempt.killed_at is not None:
-        again_at = min(again_at, attempt.killed_at + grace_s)
+    elif kill_at is not None and now < kill_at:
+        again_at = min(again_at, kill_at)
     core.commands.append(
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )

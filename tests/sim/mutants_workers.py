@@ -182,7 +182,7 @@ KILLS = (
         guard="KILL follows when TERM does not help",
         fault="processes that are deaf to TERM",
         where="pool.attempts:signal_if_wanted",
-        old="now >= attempt.killed_at + grace_s",
+        old="now >= kill_at",
         new="False",
     ),
     Mutant(
