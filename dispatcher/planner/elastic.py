@@ -116,10 +116,14 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
+        given_back = {_by_member(place) for place in self._stage.stops}
         for job in self._order:
             lacking = sum(
-                member.state is MemberState.WAITING
-                and (job.id, component.name, member.index) not in placed
+                (job.id, component.name, member.index) in given_back
+                or (
+                    member.state is MemberState.WAITING
+                    and (job.id, component.name, member.index) not in placed
+                )
                 for component, member in self._stage.parts(job)
             )
             if job.id in runs and lacking:

@@ -300,14 +300,6 @@ PROBES = (
         new="",
     ),
     Mutant(
-        name="held while it is probed",
-        guard="who is held while a probe is under way has its lease suspended",
-        fault="admins",
-        where="pool.probing:on_succeeded",
-        old="if not current:",
-        new="if False:",
-    ),
-    Mutant(
         name="an old complaint is heard",
         guard="a list is not taken for newer than the heartbeats",
         fault="instances that break, lists that come late",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.job_model import JobState
 from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
 from pool.leaks import LeakKind
 from pool.model import PoolSettings, WorkerState
@@ -31,7 +32,11 @@ LABELS: dict[str, set[str]] = {
         for kind in (BootOutcome, OperationOutcome, ProbeOutcome, AttemptOutcome)
         for outcome in kind
     },
-    "state": {state.value for kind in (WorkerState, ContainerState) for state in kind},
+    "state": {
+        *(state.value for kind in (WorkerState, ContainerState, JobState) for state in kind),
+        "held",
+    },
+    "why": {"after", "earlier_attempt", "job_held", "max_running", "time"},
 }
 
 

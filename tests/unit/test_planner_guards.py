@@ -200,7 +200,8 @@ def test_the_order_to_the_runner_says_all_that_was_asked_for() -> None:
     rig.submit(replace(container, spec=spec))
     (start,) = last_commands(rig, StartAttempt)
     order = start.order
-    assert (order.image, order.command, order.env) == ("img", ("echo", "x"), (("A", "1"),))
+    assert (order.image, order.command) == ("img", ("echo", "x"))
+    assert ("A", "1") in order.env
     assert (order.cpu_millis, order.memory_bytes) == (2000, 2 * GIB)
     assert rig.engine.placing.reason("c-1") is None, "it waits for nothing"
 

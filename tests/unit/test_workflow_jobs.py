@@ -1,0 +1,275 @@
+"""Jobs in the engine: arrays and their limits, holds, cancels, and how a job ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.messages import PublishJob
+from dispatcher.model import DependencyOn, SchedulerSettings
+from pool.messages import StartAttempt
+from tests.engine_rig import Rig, last_commands
+from tests.job_samples import each_of, make_job, make_task
+from tests.samples import make_container, make_type
+
+END = DependencyOn.END
+
+
+def rig(*, most: int = 100) -> Rig:
+    return Rig(make_type(8), settings=SchedulerSettings(max_instances=most))
+
+
+def wait_code(made: Rig, container_id: str) -> str | None:
+    reason = made.engine.why_waiting(container_id)
+    return None if reason is None else reason.code
+
+
+def ids(*numbers: int) -> list[str]:
+    return [f"c-{number}" for number in numbers]
+
+
+def in_state(made: Rig, state: str) -> list[str]:
+    return [id_ for id_, each in made.states().items() if each == state]
+
+
+def exit_all(made: Rig, code: int = 0) -> list[str]:
+    """Let all that runs end; return what that was."""
+    running = in_state(made, "running")
+    for container_id in running:
+        attempts = made.containers[container_id].attempts
+        made.exit(attempts[-1].id, code)
+    return running
+
+
+# ---- jobs ----------------------------------------------------------------------------------------
+
+
+def test_a_diamond_runs_in_its_order() -> None:
+    made = rig()
+    job, containers = make_job(
+        1,
+        make_task("split"),
+        make_task("left", size=2, after=("j-1/split",)),
+        make_task("right", after=("j-1/split",)),
+        make_task("merge", after=("j-1/left", "j-1/right")),
+    )
+    made.submit_job(job, containers)
+    order = []
+    while running := exit_all(made):
+        order.append([made.containers[each].task for each in running])
+    assert order == [["split"], ["left", "left", "right"], ["merge"]]
+    assert made.jobs["j-1"].state is JobState.SUCCEEDED
+    assert made.jobs["j-1"].exit_code == 0
+
+
+def test_elements_wait_for_their_own() -> None:
+    made = rig()
+    job, containers = make_job(
+        1, make_task("a", size=3), make_task("b", size=3, after=(each_of("j-1/a"),))
+    )
+    made.submit_job(job, containers)
+    assert in_state(made, "running") == ids(1000, 1001, 1002)
+    made.exit("c-1001-1")
+    assert made.states()["c-1004"] == "running"
+    made.exit("c-1000-1", 1)
+    assert made.states()["c-1003"] == "cancelled"
+    assert made.states()["c-1005"] == "queued"
+    made.crash()
+    made.exit("c-1002-1")
+    assert made.states()["c-1005"] == "running"
+
+
+def test_an_array_has_no_more_under_way_than_it_may() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=6, max_running=2)))
+    assert in_state(made, "running") == ids(1000, 1001)
+    assert wait_code(made, "c-1002") == "max_running"
+    made.exit("c-1001-1", 1)
+    assert in_state(made, "running") == ids(1000, 1002), "by index"
+    made.cancel("c-1003")
+    made.crash()
+    assert in_state(made, "running") == ids(1000, 1002)
+    made.exit("c-1000-1")
+    assert in_state(made, "running") == ids(1002, 1004), "who is cancelled is passed over"
+    while exit_all(made):
+        assert len(in_state(made, "running")) <= 2
+    assert made.jobs["j-1"].tallies == (Tally(succeeded=4, failed=1, cancelled=1),)
+    assert made.jobs["j-1"].state is JobState.FAILED
+
+
+def test_an_element_that_is_preempted_keeps_its_turn() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    assert in_state(made, "running") == []
+    made.set_priority("c-1000", 500)
+    assert in_state(made, "running") == ids(1000)
+
+
+def test_who_is_cancelled_together_with_what_it_waits_for_is_cancelled_once() -> None:
+    """Seed 30: the first of a job that is cancelled took the second with it, which was gone."""
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", cpus=100), make_task("b", after=("j-1/a",))))
+    made.cancel_job("j-1")
+    assert in_state(made, "cancelled") == ids(1000, 1001)
+    reasons = [made.containers[each].reason for each in ids(1000, 1001)]
+    assert [each.code for each in reasons if each is not None] == ["cancelled", "cancelled"]
+    assert made.jobs["j-1"].state is JobState.CANCELLED
+
+
+def test_a_held_job_starts_nothing_new_and_goes_on_when_released() -> None:
+    made = rig(most=1)
+    made.submit_job(*make_job(1, make_task(size=10)))
+    assert len(in_state(made, "running")) == 8
+    made.hold_job("j-1", held=True)
+    assert wait_code(made, "c-1009") == "job_held"
+    made.exit("c-1000-1")
+    assert len(in_state(made, "running")) == 7
+    made.crash()
+    assert len(in_state(made, "running")) == 7
+    assert set(in_state(made, "locked")) == set()
+    made.hold_job("j-1", held=False)
+    assert len(in_state(made, "running")) == 8
+
+
+def test_what_runs_of_a_held_job_is_not_started_again_after_a_restart() -> None:
+    """Seed 72: what ran when the dispatcher was started anew was forgotten by the hold."""
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=1)))
+    made.hold_job("j-1", held=True)
+    made.crash()
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    made.set_priority("c-1000", 500)
+    assert made.states() == {"c-1000": "queued"}
+    assert wait_code(made, "c-1000") == "job_held"
+    made.hold_job("j-1", held=False)
+    assert made.states() == {"c-1000": "running"}
+
+
+def test_no_job_starts_before_it_was_made_when_the_clock_is_set_back() -> None:
+    """Seed 54: a newer process's clock was behind the one that had taken it in."""
+    made = rig()
+    job, containers = make_job(1, make_task(size=1))
+    made.submit_job(replace(job, created_at=made.now + 7200), containers)
+    assert made.jobs["j-1"].started_at == made.now + 7200
+
+
+def test_a_job_that_is_submitted_held_waits() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2), held=True))
+    assert in_state(made, "queued") == ids(1000, 1001)
+    made.hold_job("j-1", held=False)
+    assert in_state(made, "running") == ids(1000, 1001)
+
+
+def test_a_cancelled_job_ends_what_runs_and_what_waits() -> None:
+    made = rig(most=1)
+    made.submit_job(*make_job(1, make_task("a", size=9), make_task("b", after=("j-1/a",))))
+    made.cancel_job("j-1")
+    running = [id_ for id_, c in made.containers.items() if not c.state.final]
+    assert len(running) == 8, "they are being ended"
+    assert not made.jobs["j-1"].state.final
+    for container_id in running:
+        made.exit(f"{container_id}-1", 143)
+    assert made.jobs["j-1"].state is JobState.CANCELLED
+    assert made.jobs["j-1"].exit_code is None
+    assert len(made.engine.ledger.jobs) == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "state", "exit_code", "message"),
+    [
+        ((0, 0), JobState.SUCCEEDED, 0, None),
+        ((0, 3), JobState.FAILED, 3, "1 of its 2 containers failed"),
+        ((7, 3), JobState.FAILED, 7, "2 of its 2 containers failed"),
+    ],
+)
+def test_how_a_job_ends(
+    codes: tuple[int, int], state: JobState, exit_code: int, message: str | None
+) -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2)))
+    for index, code in enumerate(codes):
+        made.exit(f"c-{1000 + index}-1", code)
+    job = made.jobs["j-1"]
+    assert (job.state, job.exit_code) == (state, exit_code)
+    assert (job.reason.message if job.reason is not None else None) == message
+    told = [each.job for each in made.published if isinstance(each, PublishJob)]
+    states = [JobState.PENDING, JobState.RUNNING, state]
+    assert [each.state for each in told] == states, "not each container"
+
+
+def test_a_job_whose_first_task_fails_is_failed_not_cancelled() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a"), make_task("b", after=("j-1/a",))))
+    made.exit("c-1000-1", 5)
+    job = made.jobs["j-1"]
+    assert (job.state, job.exit_code) == (JobState.FAILED, 5)
+    assert job.reason is not None
+    assert job.reason.message == "1 of its 2 containers failed, 1 were cancelled"
+
+
+def test_a_job_may_wait_for_a_job() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2)))
+    made.submit_job(*make_job(2, make_task(after=("j-1",))))
+    made.exit("c-1000-1")
+    assert made.states()["c-2000"] == "queued"
+    made.crash()
+    made.exit("c-1001-1")
+    assert made.states()["c-2000"] == "running"
+    made.submit_job(*make_job(3, make_task(after=("j-1",))))
+    assert made.states()["c-3000"] == "running"
+
+
+def job_of(made: Rig) -> Job:
+    job = made.engine.ledger.jobs.job("j-1")
+    assert job is not None
+    return job
+
+
+def test_the_tallies_are_of_today_also_after_a_restart() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", size=3), make_task("b", after=("j-1/a",))))
+    made.exit("c-1000-1", 9)
+    before = job_of(made)
+    assert before.tallies == (Tally(running=2, failed=1), Tally(cancelled=0, queued=1))
+    made.crash()
+    assert job_of(made).tallies == before.tallies
+    made.exit("c-1001-1")
+    made.exit("c-1002-1")
+    assert made.jobs["j-1"].exit_code == 9, "also the codes of before the restart"
+
+
+def test_attempts_know_what_they_are_part_of() -> None:
+    made = rig()
+    task = make_task("a", size=2)
+    task = replace(task, spec=replace(task.spec, env=(("A", "b"), ("LONGSHORE_TASK", "x"))))
+    made.submit_job(*make_job(1, task))
+    made.submit(make_container(7))
+    orders = {c.order.container_id: dict(c.order.env) for c in last_commands(made, StartAttempt)}
+    assert orders["c-1001"] == {
+        "A": "b",
+        "LONGSHORE_ARRAY_INDEX": "1",
+        "LONGSHORE_ARRAY_SIZE": "2",
+        "LONGSHORE_ATTEMPT": "1",
+        "LONGSHORE_CONTAINER_ID": "c-1001",
+        "LONGSHORE_JOB_ID": "j-1",
+        "LONGSHORE_TASK": "a",
+    }
+    assert orders["c-7"] == {"LONGSHORE_ATTEMPT": "1", "LONGSHORE_CONTAINER_ID": "c-7"}
+
+
+def test_who_has_a_turn_and_is_held_back_is_named() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    made.set_priority("c-1000", 0)
+    made.exit("c-1000-1", 143)
+    reason = made.engine.why_waiting("c-1001")
+    assert reason is not None
+    assert (reason.code, reason.behind) == ("max_running", "c-1000")
+    assert "c-1000 is held back: its priority is 0" in reason.message
