@@ -6,38 +6,12 @@ import pytest
 
 from dispatcher.job_model import JobState
 from dispatcher.messages import Submitted
-from dispatcher.model import Dependency, DependencyOn, SchedulerSettings
-from tests.engine_rig import Rig
+from dispatcher.model import Dependency, DependencyOn
 from tests.job_samples import make_job, make_task
-from tests.samples import make_container, make_type
+from tests.samples import make_container
+from tests.workflow_rig import in_state, rig, wait_code
 
 END = DependencyOn.END
-
-
-def rig(*, most: int = 100) -> Rig:
-    return Rig(make_type(8), settings=SchedulerSettings(max_instances=most))
-
-
-def wait_code(made: Rig, container_id: str) -> str | None:
-    reason = made.engine.why_waiting(container_id)
-    return None if reason is None else reason.code
-
-
-def ids(*numbers: int) -> list[str]:
-    return [f"c-{number}" for number in numbers]
-
-
-def in_state(made: Rig, state: str) -> list[str]:
-    return [id_ for id_, each in made.states().items() if each == state]
-
-
-def exit_all(made: Rig, code: int = 0) -> list[str]:
-    """Let all that runs end; return what that was."""
-    running = in_state(made, "running")
-    for container_id in running:
-        attempts = made.containers[container_id].attempts
-        made.exit(attempts[-1].id, code)
-    return running
 
 
 # ---- after ---------------------------------------------------------------------------------------

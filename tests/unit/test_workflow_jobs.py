@@ -8,40 +8,11 @@ import pytest
 
 from dispatcher.job_model import Job, JobState, Tally
 from dispatcher.messages import PublishJob
-from dispatcher.model import DependencyOn, SchedulerSettings
 from pool.messages import StartAttempt
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
-from tests.samples import make_container, make_type
-
-END = DependencyOn.END
-
-
-def rig(*, most: int = 100) -> Rig:
-    return Rig(make_type(8), settings=SchedulerSettings(max_instances=most))
-
-
-def wait_code(made: Rig, container_id: str) -> str | None:
-    reason = made.engine.why_waiting(container_id)
-    return None if reason is None else reason.code
-
-
-def ids(*numbers: int) -> list[str]:
-    return [f"c-{number}" for number in numbers]
-
-
-def in_state(made: Rig, state: str) -> list[str]:
-    return [id_ for id_, each in made.states().items() if each == state]
-
-
-def exit_all(made: Rig, code: int = 0) -> list[str]:
-    """Let all that runs end; return what that was."""
-    running = in_state(made, "running")
-    for container_id in running:
-        attempts = made.containers[container_id].attempts
-        made.exit(attempts[-1].id, code)
-    return running
-
+from tests.samples import make_container
+from tests.workflow_rig import exit_all, ids, in_state, rig, wait_code
 
 # ---- jobs ----------------------------------------------------------------------------------------
 
