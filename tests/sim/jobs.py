@@ -155,15 +155,17 @@ class JobAccount:
             expect(asked, "who can start is not cancelled", container.id, code)
 
     def _on_attempt(self, attempt: Attempt) -> None:
-        """Expect that who was ended for its time limit has failed for that."""
-        if attempt.outcome is not AttemptOutcome.FAILED or attempt.reason is None:
-            return
+        """Expect that who was ended for its time limit has failed for that, if it ran so long."""
         over = attempt.ending is AttemptOutcome.FAILED
-        said = attempt.reason.code == "time_limit"
-        refused = attempt.reason.code == "start_refused"
         spec = self._store.containers[attempt.container_id].spec
         ran_s = (attempt.finished_at or 0.0) - (attempt.started_at or 0.0)
         in_time = over and ran_s < (spec.time_limit_s or 0.0)
+        if attempt.outcome is AttemptOutcome.SUCCEEDED:
+            expect(not over or in_time, "who ran for too long has failed for that", attempt)
+        if attempt.outcome is not AttemptOutcome.FAILED or attempt.reason is None:
+            return
+        said = attempt.reason.code == "time_limit"
+        refused = attempt.reason.code == "start_refused"
         right = over == said or refused or (in_time and not said)
         expect(right, "who ran for too long has failed for that", attempt)
 
