@@ -148,6 +148,13 @@ class WorkerLink:
             fields = {"attempt_id": attempt_id, "signal": signal}
             session.request("kill", fields, ignore_reply)
 
+    def update_limits(self, attempt_id: str, *, cpu_millis: int) -> None:
+        """Change what an attempt may use of cpus, if there is a session, after any start so far."""
+        session = self._session
+        if session is not None:
+            fields = {"attempt_id": attempt_id, "cpu_millis": cpu_millis}
+            session.request("update-limits", fields, ignore_reply)
+
     def release(self, attempt_id: str) -> None:
         """Have the runner forget an attempt; without a session its exit will be told again."""
         self._feed.forget(attempt_id)

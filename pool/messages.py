@@ -115,6 +115,21 @@ class SetLease:
     suspended: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateLimits:
+    """Let an attempt use `cpu_millis` of cpu from now on (0: without limit), more or less than so
+    far; its memory stays as it was ordered.
+
+    There is no outcome: without a session nothing is sent, and an attempt that its instance does
+    not know, or that has ended there, is no error. Whoever decides says it again when a session is
+    new: the probe that attached it tells what runs there.
+    """
+
+    worker_id: str
+    attempt_id: str
+    cpu_millis: int
+
+
 PoolCommand = (
     ListInstances
     | CreateInstance
@@ -126,6 +141,7 @@ PoolCommand = (
     | SignalAttempt
     | ReleaseAttempt
     | SetLease
+    | UpdateLimits
 )
 
 # ---- events -----------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
     StartUnknown,
+    UpdateLimits,
 )
 from pool.worker_reports import LogSink, Post, WorkerReports
 
@@ -41,6 +42,9 @@ log = structlog.get_logger(__name__)
 
 _CLOSING_THREADS = 8
 _CLOUD_GRACE_S = 10.0
+
+_Untold = SignalAttempt | ReleaseAttempt | SetLease | UpdateLimits
+"""What has no outcome."""
 
 
 class Performer:
@@ -88,24 +92,10 @@ class Performer:
             case _:
                 self._perform_on_link(command)
 
-    def _perform_on_link(
-        self, command: StartAttempt | SignalAttempt | ReleaseAttempt | SetLease | CloseSession
-    ) -> None:
+    def _perform_on_link(self, command: StartAttempt | CloseSession | _Untold) -> None:
         match command:
             case StartAttempt():
                 self._start(command)
-            case SignalAttempt():
-                if command.worker_id in self._links:
-                    link, _ = self._links[command.worker_id]
-                    link.signal(command.attempt_id, command.signal)
-            case ReleaseAttempt():
-                if command.worker_id in self._links:
-                    link, reports = self._links[command.worker_id]
-                    reports.forget(command.attempt_id)
-                    link.release(command.attempt_id)
-            case SetLease():
-                if command.worker_id in self._links:
-                    self._links[command.worker_id][0].set_lease(suspended=command.suspended)
             case CloseSession():
                 found = self._links.pop(command.worker_id, None)
                 if found is not None:
@@ -113,7 +103,9 @@ class Performer:
                     found[0].cut()
                     self._closing.submit(self._guarded, found[0].close)
             case _:
-                assert_never(command)
+                found = self._links.get(command.worker_id)
+                if found is not None:
+                    _tell(command, *found)
 
     def _guarded(self, function: Callable[..., None], *arguments: object) -> None:
         """Let no error end in silence: what a function did not foresee is logged with its trace."""
@@ -247,3 +239,18 @@ class Performer:
         self._probes.shutdown(wait=True)
         self._closing.shutdown(wait=True)
         return self._cloud.close(_CLOUD_GRACE_S)
+
+
+def _tell(command: _Untold, link: WorkerLink, reports: WorkerReports) -> None:
+    match command:
+        case SignalAttempt():
+            link.signal(command.attempt_id, command.signal)
+        case ReleaseAttempt():
+            reports.forget(command.attempt_id)
+            link.release(command.attempt_id)
+        case SetLease():
+            link.set_lease(suspended=command.suspended)
+        case UpdateLimits():
+            link.update_limits(command.attempt_id, cpu_millis=command.cpu_millis)
+        case _:
+            assert_never(command)

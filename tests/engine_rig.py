@@ -54,6 +54,7 @@ from pool.messages import (
     StartAttempt,
     StartUnknown,
     TagsSet,
+    UpdateLimits,
 )
 from pool.model import (
     AttemptExit,
@@ -289,7 +290,7 @@ class Rig(RigStore):
                 self.start_now(command)
             case ReleaseAttempt():
                 self.on_instance.get(command.worker_id, {}).pop(command.attempt_id, None)
-            case SignalAttempt() | CloseSession() | SetLease():
+            case SignalAttempt() | CloseSession() | SetLease() | UpdateLimits():
                 pass
 
     def list_now(self, op_id: int) -> None:

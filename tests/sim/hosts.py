@@ -24,10 +24,11 @@ class Process:
     `gone`.
 
     Signals do not end an `immortal` one, nor does anything else once it is `stuck` in one; a
-    `stray` is none that anybody asked for.
+    `stray` is none that anybody asked for. `cpu_millis` is the limit that it has by now.
     """
 
     order: AttemptOrder
+    cpu_millis: int = 0
     deaf: bool = False
     immortal: bool = False
     stuck: bool = False
@@ -177,6 +178,7 @@ class Host:
             return
         process = Process(
             order=order,
+            cpu_millis=order.cpu_millis,
             deaf=self.dice.falls(self.faults.deaf),
             immortal=self.dice.falls(self.faults.immortal),
         )
@@ -198,6 +200,12 @@ class Host:
         slow = self.dice.falls(self.faults.slow_deaths)
         dies_s = self.dice.between(0, LONGEST_DEATH_S) if slow else START_S
         self.timeline.after(dies_s, lambda: self._finish(process, exit_, 0.0))
+
+    def limit(self, attempt_id: str, cpu_millis: int) -> None:
+        """Let an attempt that runs use so much of cpus from now on."""
+        process = self.processes.get(attempt_id)
+        if process is not None and not process.gone:
+            process.cpu_millis = cpu_millis
 
     def release(self, attempt_id: str) -> None:
         """Forget an attempt that has ended."""

@@ -22,6 +22,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
     StartUnknown,
+    UpdateLimits,
 )
 from pool.model import AttemptReport
 from tests.sim.faults import HostFaults
@@ -34,7 +35,9 @@ LATENCY_S = 0.001
 LOG_S = 0.02
 LONGEST_ORDER_S = 8.0
 
-RemoteCommand = StartAttempt | SignalAttempt | ReleaseAttempt | SetLease | CloseSession
+RemoteCommand = (
+    StartAttempt | SignalAttempt | ReleaseAttempt | SetLease | UpdateLimits | CloseSession
+)
 PlanOf = Callable[[str], tuple[float, int]]
 
 
@@ -300,9 +303,10 @@ class VirtualLinks:
                     link.allowed.discard(command.attempt_id)
                 if session is not None:
                     session.send(lambda: session.host.release(command.attempt_id))
+            case UpdateLimits():
+                _tell_limit(session, command)
             case SetLease():
-                if link is not None:
-                    _tell_lease(link, suspended=command.suspended)
+                _tell_lease(link, suspended=command.suspended)
             case CloseSession():
                 if link is not None:
                     del self.links[command.worker_id]
@@ -336,7 +340,14 @@ class VirtualLinks:
                 self.around.timeline.at(leave_at, session._leave)
 
 
-def _tell_lease(link: Link, *, suspended: bool) -> None:
+def _tell_limit(session: VirtualSession | None, command: UpdateLimits) -> None:
+    if session is not None:
+        session.send(lambda: session.host.limit(command.attempt_id, command.cpu_millis))
+
+
+def _tell_lease(link: Link | None, *, suspended: bool) -> None:
+    if link is None:
+        return
     link.suspended = suspended
     session = link.session
     if session is not None:
