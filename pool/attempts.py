@@ -53,10 +53,12 @@ def place(
     now: float,
     *,
     grace_s: float | None = None,
+    resident: bool = False,
 ) -> None:
     """Put an attempt on a ready worker and ask for its start (the caller journals it first).
 
-    `grace_s` is what it gets between TERM and KILL, None for what all get.
+    `grace_s` is what it gets between TERM and KILL, None for what all get. One that is `resident`
+    belongs to the instance, and leaves it as idle or as busy as it is.
     """
     if order.attempt_id in core.attempts:
         raise BugError(f"attempt {order.attempt_id} is placed twice")
@@ -70,13 +72,17 @@ def place(
         start_op=op_id,
         settled_op=op_id,
         grace_s=grace_s,
+        resident=resident,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
-    core.move(worker, Trigger.PLACED, now)
-    worker.last_busy = now
-    worker.last_container = order.container_id
-    core.timers.clear(TimerKind.IDLE, worker.id)
+    if resident:
+        core.move(worker, Trigger.PLACED_RESIDENT, now)
+    else:
+        core.move(worker, Trigger.PLACED, now)
+        worker.last_busy = now
+        worker.last_container = order.container_id
+        core.timers.clear(TimerKind.IDLE, worker.id)
     core.commands.append(StartAttempt(op_id=op_id, worker_id=worker.id, order=order))
 
 

@@ -59,9 +59,8 @@ class PoolCore:
     `pinned_keys` and `asked_behaviors` (what admins asked for, until tags show it) are by instance,
     and outlive its worker for an hour. `awaited` are the workers that a claim waits for, `touched`
     those of which the planner may see something new. `listing_problem` is why the latest listing
-    failed, "" if it did not. `stillborn` is how many instances in a row
-    were of no use, the oldest bought at `stillborn_since`; those from before `stillborn_until` add
-    nothing.
+    failed, "" if it did not. `stillborn` is how many instances in a row were of no use, the oldest
+    bought at `stillborn_since`; those from before `stillborn_until` add nothing.
     """
 
     def __init__(
@@ -288,6 +287,8 @@ class PoolCore:
                 taken = charge(taken, sharers=worker.sharers)
                 worker.sharing.add(attempt.id)
             worker.attempts[attempt.id] = attempt.resources
+            if attempt.resident:
+                worker.resident.add(attempt.id)
             worker.free = worker.free.minus(taken)
             self.touch(worker.id)
 
@@ -299,6 +300,7 @@ class PoolCore:
         held = worker.attempts.pop(attempt_id, None)
         if held is None:
             return
+        worker.resident.discard(attempt_id)
         if attempt_id in worker.sharing:
             worker.sharing.discard(attempt_id)
             held = charge(held, sharers=worker.sharers)

@@ -20,9 +20,10 @@ def check(core: PoolCore) -> None:
 def _check_worker(core: PoolCore, worker: Worker) -> None:
     if worker.free != room_left(worker):
         raise BugError(f"{worker.id}: free resources do not add up")
-    if worker.state is WorkerState.IDLE and worker.attempts:
-        raise BugError(f"{worker.id}: idle with attempts {sorted(worker.attempts)}")
-    if worker.state is WorkerState.RUNNING and not worker.attempts:
+    if worker.state is WorkerState.IDLE and worker.busy_with:
+        busy = sorted(worker.attempts.keys() - worker.resident)
+        raise BugError(f"{worker.id}: idle with attempts {busy}")
+    if worker.state is WorkerState.RUNNING and not worker.busy_with:
         raise BugError(f"{worker.id}: running without an attempt")
     strangers = sorted(worker.attempts.keys() - core.attempts.keys())
     if strangers:

@@ -158,8 +158,9 @@ class Worker:
     """The pool's record of one instance; only `pool.core` changes it.
 
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
-    that hold resources here, `sharing` those of them that share one cpu, since they ask for none;
-    `unreleased` those that ended but whose log is not complete yet.
+    that hold resources here, `sharing` those of them that share one cpu, since they ask for none,
+    `resident` those that do not keep it busy (see `PoolAttempt`); `unreleased` those that ended but
+    whose log is not complete yet.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
     that is not known; `shown` says that a probe has shown what runs there.
@@ -213,6 +214,7 @@ class Worker:
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
     sharing: set[str] = field(default_factory=set)
+    resident: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
     free: Resources = Resources()
 
@@ -220,6 +222,11 @@ class Worker:
     def sharers(self) -> int:
         """Return how many attempts share the one cpu of those that ask for none."""
         return len(self.sharing)
+
+    @property
+    def busy_with(self) -> int:
+        """Return how many attempts keep it busy: all that hold resources but the resident ones."""
+        return len(self.attempts) - len(self.resident)
 
     @property
     def broken(self) -> str:
@@ -245,7 +252,9 @@ class PoolAttempt:
     later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
-    `grace_s` is what it gets between TERM and KILL, None for what all get.
+    `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
+    belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
+    `dismissed`, told to end, before its instance is destroyed.
     """
 
     id: str
@@ -261,6 +270,8 @@ class PoolAttempt:
     kills_sent: int = 0
     given_up: bool = False
     grace_s: float | None = None
+    resident: bool = False
+    dismissed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -52,12 +52,16 @@ class AttemptRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The attempt's exit is known; `interrupted` when that is its cloud's doing."""
+    """The attempt's exit is known; `interrupted` when that is its cloud's doing.
+
+    `dismissed` says that the pool had told it to end, since its instance is to be destroyed.
+    """
 
     attempt_id: str
     worker_id: str
     exit: AttemptExit
     interrupted: bool = False
+    dismissed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

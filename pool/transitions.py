@@ -19,6 +19,7 @@ class Trigger(Enum):
     READY_EMPTY = "its probes succeeded and nothing runs there"
     READY_BUSY = "its probes succeeded and something runs there"
     PLACED = "an attempt was placed on it"
+    PLACED_RESIDENT = "an attempt that belongs to it was placed on it"
     LAST_EXIT = "its last attempt's exit is known"
     BOOT_TIMEOUT = "no successful probe within boot_timeout"
     PROBE_TIMEOUT = "no contact for probe_timeout"
@@ -65,6 +66,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
     },
     _I: {
         Trigger.PLACED: _R,
+        Trigger.PLACED_RESIDENT: _I,
         Trigger.READY_EMPTY: _I,
         Trigger.READY_BUSY: _R,
         Trigger.PROBE_TIMEOUT: _S,
@@ -76,6 +78,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
     },
     _R: {
         Trigger.PLACED: _R,
+        Trigger.PLACED_RESIDENT: _R,
         Trigger.READY_BUSY: _R,
         Trigger.LAST_EXIT: _I,
         Trigger.PROBE_TIMEOUT: _S,
