@@ -33,8 +33,10 @@ _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
 def container_values(container: Container) -> Values:
     """Return the row of a new container; its attempts have rows of their own.
 
-    The specification of one of a job is its task's, which has a row of its own as well.
+    The specification of one of a job is its task's, which has a row of its own as well, unless it
+    is pinned to an instance.
     """
+    has_own_spec = not container.job_id or container.pinned_to
     return {
         "id": container.id,
         "sequence": container.sequence,
@@ -44,10 +46,11 @@ def container_values(container: Container) -> Values:
         "priority": container.priority,
         "created_at": container.created_at,
         "cancel_requested": container.cancel_requested,
-        "spec": b"" if container.job_id else encode_spec(container.spec),
+        "spec": encode_spec(container.spec) if has_own_spec else b"",
         "job_id": container.job_id,
         "task": container.task,
         "array_index": container.array_index,
+        "pinned_to": container.pinned_to,
         **progress_values(container),
     }
 
@@ -65,16 +68,13 @@ def progress_values(container: Container) -> Values:
 
 
 def container_from_row(
-    row: Row[Any], attempts: tuple[Attempt, ...], spec: ContainerSpec | None
+    row: Row[Any], attempts: tuple[Attempt, ...], spec: ContainerSpec
 ) -> Container:
-    """Return the container of a row of `containers`, with `attempts` as its attempts.
-
-    `spec` is its task's specification, None for a container of no job.
-    """
+    """Return the container of a row of `containers`, with `attempts` and `spec` as its own."""
     return Container(
         id=row.id,
         sequence=row.sequence,
-        spec=decode_spec(row.spec) if spec is None else spec,
+        spec=spec,
         user=row.user,
         project=row.project,
         priority=row.priority,
@@ -90,6 +90,7 @@ def container_from_row(
         job_id=row.job_id,
         task=row.task,
         array_index=row.array_index,
+        pinned_to=row.pinned_to,
     )
 
 
@@ -139,6 +140,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "ending": None if attempt.ending is None else attempt.ending.value,
         "ending_for": attempt.ending_for,
         "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
+        "revision": attempt.revision,
     }
 
 
@@ -163,6 +165,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         ending=None if row.ending is None else _OUTCOMES[row.ending],
         ending_for=row.ending_for,
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),
+        revision=row.revision,
     )
 
 

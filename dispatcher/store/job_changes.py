@@ -105,14 +105,16 @@ def _insert_job(connection: Connection, change: InsertJob, now: float) -> None:
         )
     connection.execute(_INSERT_JOB, job_codec.job_values(change.job))
     connection.execute(_INSERT_TASKS, job_codec.task_values(change.job))
-    rows = [codec.container_values(container) for container in change.containers]
-    connection.execute(_INSERT_CONTAINERS, rows)
+    if change.containers:
+        rows = [codec.container_values(container) for container in change.containers]
+        connection.execute(_INSERT_CONTAINERS, rows)
 
 
 def _check(change: InsertJob) -> None:
     """Raise `BugError` unless the containers are the job's tasks', as these say."""
     job = change.job
-    if Counter(each.task for each in change.containers) != {t.name: t.size for t in job.tasks}:
+    wanted = {} if job.is_template else {task.name: task.size for task in job.tasks}
+    if Counter(each.task for each in change.containers) != Counter(wanted):
         raise BugError(f"{job.id}: its containers are not as many as its tasks say")
     if len(job.tallies) != len(job.tasks):
         raise BugError(f"{job.id}: it has not one tally for each task")
@@ -122,9 +124,9 @@ def _check(change: InsertJob) -> None:
             raise BugError(f"{container.id} comes with {job.id}, but is not of it")
         if container.attempts:
             raise BugError("a new container has attempts already")
-        wanted = specs[container.task]
+        spec = specs[container.task]
         # Its specification is not stored: it must be what it will be read as.
-        if container.spec is not wanted and container.spec != wanted:
+        if container.spec is not spec and container.spec != spec:
             raise BugError(f"{container.id} has another specification than its task")
 
 

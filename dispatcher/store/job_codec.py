@@ -10,7 +10,9 @@ import msgspec
 from sqlalchemy import Row
 
 from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.job_terms import Terms
 from dispatcher.model import ContainerSpec, ContainerState
+from dispatcher.planner.elastic_model import Role
 from dispatcher.store.codec import (
     Values,
     encode_spec,
@@ -21,6 +23,8 @@ from dispatcher.store.codec import (
 _ENCODER = msgspec.json.Encoder()
 _LABELS_DECODER = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _TALLIES_DECODER = msgspec.json.Decoder(tuple[Tally, ...])
+_TERMS_DECODER = msgspec.json.Decoder(Terms)
+_NO_TERMS = Terms()
 _NAMES = tuple(state.value for state in ContainerState)
 _COUNTS = attrgetter(*_NAMES)
 
@@ -30,16 +34,26 @@ def job_values(job: Job) -> Values:
     return {
         "id": job.id,
         "sequence": job.sequence,
-        "name": job.name,
         "type": job.type.value,
         "user": job.user,
         "project": job.project,
-        "priority": job.priority,
-        "labels": _ENCODER.encode(job.labels),
         "created_at": job.created_at,
         "cancel_requested": job.cancel_requested,
         "held": job.held,
+        "parent": job.parent,
+        "launched_for": job.launched_for,
+        **job_revision_values(job),
         **job_progress_values(job),
+    }
+
+
+def job_revision_values(job: Job) -> Values:
+    """Return the columns that the user names, and another revision of a job replaces."""
+    return {
+        "name": job.name,
+        "priority": job.priority,
+        "labels": _ENCODER.encode(job.labels),
+        "terms": None if job.terms == _NO_TERMS else _ENCODER.encode(job.terms),
     }
 
 
@@ -66,6 +80,8 @@ def task_values(job: Job) -> list[Values]:
             "is_array": task.is_array,
             "max_running": task.max_running,
             "spec": encode_spec(task.spec),
+            "role": task.role.value,
+            "startup_order": task.startup_order,
         }
         for number, task in enumerate(job.tasks)
     ]
@@ -92,6 +108,9 @@ def job_from_row(row: Row[Any], tasks: tuple[JobTask, ...], tallies: tuple[Tally
         reason=reason_from_columns(row.reason_code, row.reason_message),
         cancel_requested=row.cancel_requested,
         held=row.held,
+        terms=decode_terms(row.terms),
+        parent=row.parent,
+        launched_for=row.launched_for,
     )
 
 
@@ -103,7 +122,14 @@ def task_from_row(row: Row[Any], spec: ContainerSpec) -> JobTask:
         size=row.size,
         is_array=row.is_array,
         max_running=row.max_running,
+        role=Role(row.role),
+        startup_order=row.startup_order,
     )
+
+
+def decode_terms(text: bytes | None) -> Terms:
+    """Return the terms of a row of `jobs`."""
+    return _NO_TERMS if text is None else _TERMS_DECODER.decode(text)
 
 
 def _encode_tallies(tallies: Sequence[Tally]) -> bytes:

@@ -49,8 +49,8 @@ def fetch_unfinished(connection: Connection) -> list[Job]:
     counts = count(connection, select(jobs.c.id).where(unfinished))
     found = []
     for job in _fetch(connection, unfinished):
-        counted = counts[job.id]
-        tallies = tuple(counted.tallies[task.name] for task in job.tasks)
+        counted = counts.get(job.id, Count())
+        tallies = tuple(counted.tallies.get(task.name, Tally()) for task in job.tasks)
         found.append(replace(job, tallies=tallies, exit_code=counted.exit_code))
     return found
 

@@ -167,9 +167,16 @@ def _fetch(
         for container_id, group in groupby(found, key=lambda row: str(row.container_id)):
             tried[container_id] = tuple(codec.attempt_from_row(row) for row in group)
     known = specs or {}
-    if any(row.job_id and (row.job_id, row.task) not in known for row in rows):
+    if any(not row.spec and (row.job_id, row.task) not in known for row in rows):
         known = job_reader.fetch_specs(connection, condition)
+    # Those of a job on many instances are equal: they share one.
+    texts = dict.fromkeys(row.spec for row in rows if row.spec)
+    own = {text: codec.decode_spec(text) for text in texts}
     return [
-        codec.container_from_row(row, tried.get(row.id, ()), known.get((row.job_id, row.task)))
+        codec.container_from_row(
+            row,
+            tried.get(row.id, ()),
+            own[row.spec] if row.spec else known[row.job_id, row.task],
+        )
         for row in rows
     ]

@@ -2,7 +2,9 @@
 
 Amounts of money are text, so that they stay exact. An attempt repeats its container's `sequence`,
 so that what ran on one instance can be listed in the order of containers from one index. The
-`spec` of a container of a job is empty: its job's task has it, once for all of an array.
+`spec` of a container of a job is empty: its job's task has it, once for all of an array. But one
+that is pinned to an instance has its own: it may be that of an earlier revision. The `terms` of a
+job are null where it has none.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ containers = Table(
     Column("job_id", Text, nullable=False),
     Column("task", Text, nullable=False),
     Column("array_index", Integer),
+    Column("pinned_to", Text, nullable=False),
     UniqueConstraint("sequence", name="containers_sequence"),
 )
 Index("containers_by_state", containers.c.state, containers.c.sequence)
@@ -76,12 +79,16 @@ jobs = Table(
     Column("reason_message", Text),
     Column("cancel_requested", Boolean, nullable=False),
     Column("held", Boolean, nullable=False),
+    Column("terms", LargeBinary),
+    Column("parent", Text, nullable=False),
+    Column("launched_for", Double),
     UniqueConstraint("sequence", name="jobs_sequence"),
 )
 Index("jobs_by_state", jobs.c.state, jobs.c.sequence)
 Index("jobs_by_user", jobs.c.user, jobs.c.state, jobs.c.sequence)
 Index("jobs_by_project", jobs.c.project, jobs.c.state, jobs.c.sequence)
 Index("jobs_by_name", jobs.c.name, jobs.c.state, jobs.c.sequence)
+Index("jobs_by_parent", jobs.c.parent, jobs.c.state, jobs.c.sequence)
 
 job_tasks = Table(
     "job_tasks",
@@ -93,6 +100,8 @@ job_tasks = Table(
     Column("is_array", Boolean, nullable=False),
     Column("max_running", Integer),
     Column("spec", LargeBinary, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("startup_order", Integer, nullable=False),
     PrimaryKeyConstraint("job_id", "number"),
     UniqueConstraint("job_id", "name", name="job_tasks_name"),
 )
@@ -120,6 +129,7 @@ attempts = Table(
     Column("ending", Text),
     Column("ending_for", Text, nullable=False),
     Column("resources", LargeBinary),
+    Column("revision", Integer, nullable=False),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)
