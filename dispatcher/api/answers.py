@@ -120,6 +120,7 @@ def container_answer(container: Container, standing: Standing = NO_STANDING) -> 
         position=standing.position or None,
         queue_length=standing.of or None,
         doubt=standing.doubt or None,
+        for_instance=container.pinned_to or msgspec.UNSET,
     )
 
 
@@ -269,4 +270,5 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         stderr_bytes=attempt.stderr_bytes,
         log_complete=attempt.log_complete,
         given=_given(attempt.resources),
+        revision=attempt.revision or msgspec.UNSET,
     )

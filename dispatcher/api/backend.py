@@ -9,10 +9,13 @@ from typing import Protocol
 
 from dispatcher.explanation import Explanation, Standing
 from dispatcher.job_model import Job, JobTask, JobType
+from dispatcher.job_terms import Terms
 from dispatcher.model import Container, ContainerSpec
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from pool.leaks import Leak
 from pool.model import IdleBehavior
+
+NO_TERMS = Terms()
 
 
 class NotFound(Exception):  # noqa: N818 - reads as the HTTP answer it becomes
@@ -50,6 +53,7 @@ class NewJob:
     labels: tuple[tuple[str, str], ...]
     tasks: tuple[JobTask, ...]
     type: JobType = JobType.BATCH
+    terms: Terms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, assert_never
 
 import msgspec
 
 from dispatcher.api.answers import dependency_answer, reason_answer, rfc3339
-from dispatcher.api.job_wire import CountsAnswer, JobAnswer, JobTaskAnswer
-from dispatcher.job_model import Job, JobTask, Tally
+from dispatcher.api.job_wire import (
+    CountsAnswer,
+    JobAnswer,
+    JobTaskAnswer,
+    ParameterizedAnswer,
+    PeriodicAnswer,
+    UpdateAnswer,
+)
+from dispatcher.job_model import Job, JobTask, JobType, Tally
 
 
 def job_answer(job: Job, *, with_tasks: bool) -> JobAnswer:
@@ -29,22 +37,86 @@ def job_answer(job: Job, *, with_tasks: bool) -> JobAnswer:
         started_at=rfc3339(job.started_at),
         finished_at=rfc3339(job.finished_at),
         counts=_counts(job.tallies),
+        parent=job.parent,
+        **_terms(job),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
 
 
 def job_bytes(job: Job) -> int:
     """Return about how long a job's answer is without its tasks."""
-    return 1000 + len(job.name) + sum(len(key) + len(value) for key, value in job.labels)
+    schedule, parameters = job.terms.schedule, job.terms.parameters
+    pairs = (*job.labels, *(parameters.optional if parameters else ()))
+    words = (*(schedule.cron if schedule else ()), *(parameters.required if parameters else ()))
+    total = 1000 + len(job.name) + sum(len(key) + len(value) for key, value in pairs)
+    return total + sum(map(len, words))
+
+
+def _terms(job: Job) -> dict[str, Any]:
+    """Return what a job of its type says beside its tasks."""
+    known: dict[str, Any] = {"revision": None}
+    match job.type:
+        case JobType.BATCH:
+            known |= _runs(job)
+        case JobType.SYSTEM:
+            known |= _per_instance(job)
+        case JobType.SYSBATCH:
+            known |= _per_instance(job) | _runs(job)
+        case JobType.ELASTIC:
+            known |= _elastic(job)
+        case _:
+            assert_never(job.type)
+    return known
+
+
+def _per_instance(job: Job) -> dict[str, Any]:
+    terms = job.terms.per_instance
+    if terms is None:
+        return {}
+    return {
+        "revision": terms.revision,
+        "update": UpdateAnswer(
+            max_parallel=terms.update.max_parallel, stagger_s=terms.update.stagger_s
+        ),
+        "late_joiners": terms.late_joiners,
+        "on_paused": terms.on_paused,
+        "ignore_system": terms.ignore_system,
+    }
+
+
+def _elastic(job: Job) -> dict[str, Any]:
+    terms = job.terms.elastic
+    if terms is None:
+        return {}
+    return {
+        "mode": terms.mode.value,
+        "size": terms.size,
+        "runtime_s": terms.runtime_s,
+        "scale_up": terms.scale_up,
+    }
+
+
+def _runs(job: Job) -> dict[str, Any]:
+    schedule, parameters = job.terms.schedule, job.terms.parameters
+    return {
+        "periodic": schedule
+        and PeriodicAnswer(
+            cron=schedule.cron, time_zone=schedule.time_zone, overlap=schedule.overlap.value
+        ),
+        "parameterized": parameters
+        and ParameterizedAnswer(required=parameters.required, optional=dict(parameters.optional)),
+        "launched_for": rfc3339(job.launched_for),
+    }
 
 
 def _tasks(job: Job) -> tuple[JobTaskAnswer, ...]:
     own = f"{job.id}/"
     pairs = zip(job.tasks, job.tallies, strict=True)
-    return tuple(_task(task, tally, own) for task, tally in pairs)
+    elastic = job.type is JobType.ELASTIC
+    return tuple(_task(task, tally, own, is_component=elastic) for task, tally in pairs)
 
 
-def _task(task: JobTask, tally: Tally, own: str) -> JobTaskAnswer:
+def _task(task: JobTask, tally: Tally, own: str, *, is_component: bool) -> JobTaskAnswer:
     return JobTaskAnswer(
         name=task.name,
         size=task.size,
@@ -52,6 +124,8 @@ def _task(task: JobTask, tally: Tally, own: str) -> JobTaskAnswer:
         max_running=task.max_running,
         after=tuple(dependency_answer(each, own) for each in task.spec.after),
         counts=_counts((tally,)),
+        role=task.role.value if is_component else msgspec.UNSET,
+        startup_order=task.startup_order if is_component else msgspec.UNSET,
     )
 
 

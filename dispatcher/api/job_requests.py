@@ -13,17 +13,24 @@ from dispatcher.api.container_checks import (
     check_text,
     decode_what_can_be,
 )
+from dispatcher.api.job_kinds import (
+    check_kind,
+    task_without_misfits,
+    type_named,
+    without_misfits,
+)
 from dispatcher.api.job_tasks import GivenTask, check_tasks
+from dispatcher.api.job_terms import check_terms, terms
 from dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.specification import specification
 from dispatcher.job_model import JobTask, JobType
-from dispatcher.problems import Problems, ProblemsFull, described, element, listing, member
+from dispatcher.job_parameters import VALUES_MOST_BYTES
+from dispatcher.problems import Problems, ProblemsFull, described, element, member
 from dispatcher.validation import parse_json
 from drivers.errors import InvalidRequest
 
-TYPES_OF_LATER_VERSIONS = ("system", "sysbatch", "elastic")
 _OF_THE_JOB = ("priority", "project")
 
 
@@ -54,36 +61,51 @@ class JobDecoder:
         self._checks = ContainerChecks(
             limits=limits, instance_type_names=instance_type_names, now=now
         )
+        # Who is dispatched has parameters in the environment too.
+        self._run_checks = ContainerChecks(
+            limits=replace(
+                limits,
+                environment_bytes=limits.environment_bytes - VALUES_MOST_BYTES,
+                order_bytes=limits.order_bytes - VALUES_MOST_BYTES,
+            ),
+            instance_type_names=instance_type_names,
+            now=now,
+        )
 
-    def decode(self, body: bytes) -> JobSubmission:
-        """Return what a body asks for; raises `InvalidRequest`. May be called in any thread."""
+    def decode(self, body: bytes, *, project: str = "") -> JobSubmission:
+        """Return what a body asks for; raises `InvalidRequest`. May be called in any thread.
+
+        `project` is that of a job which names none, "" for the default one.
+        """
         value = parse_json(body)
-        return JobSubmission(job=self.job(value), fingerprint=fingerprint(value))
+        return JobSubmission(job=self.job(value, project=project), fingerprint=fingerprint(value))
 
-    def job(self, value: Any) -> NewJob:
+    def job(self, value: Any, *, project: str = "") -> NewJob:
         """Return the job that `value`, as a parser of JSON gave it, asks for.
 
         Raises `InvalidRequest` with the problems of the whole. May be called in any thread.
         """
         problems = Problems()
         try:
-            head = self._head(value, problems)
-            given = self._tasks(value.get("tasks") if isinstance(value, dict) else None, problems)
+            kind = type_named(value)
+            head = self._head(value, kind, problems)
+            items = value.get("tasks") if isinstance(value, dict) else None
+            checks = self._checks if head is None or not _is_template(head) else self._run_checks
+            given = self._tasks(items, kind, checks, problems)
             check_tasks(given, self._limits, problems)
+            if kind is not None:
+                check_kind(kind, given, problems)
         except ProblemsFull:
             raise InvalidRequest(problems.listed()) from None
         if problems or head is None:
             raise InvalidRequest(problems.listed())
-        return self._new_job(head, [each.request for each in given if each.request is not None])
+        requests = [each.request for each in given if each.request is not None]
+        return self._new_job(head, requests, project or self._defaults.project)
 
-    def _head(self, value: Any, problems: Problems) -> JobRequest | None:
+    def _head(self, value: Any, kind: JobType | None, problems: Problems) -> JobRequest | None:
         """Return all but the tasks, which are looked at one by one."""
         if isinstance(value, dict):
-            value = dict(value)
-            if value.get("type") in TYPES_OF_LATER_VERSIONS:
-                known = listing(each.value for each in JobType)
-                problems.add("type", f"is not in this version: leave it out, or say {known}")
-                del value["type"]
+            value = dict(value) if kind is None else without_misfits(value, kind, problems)
             if isinstance(value.get("tasks"), list):
                 value["tasks"] = []
         head = decode_what_can_be(JobRequest, value, "", problems, tasks=[])
@@ -91,9 +113,12 @@ class JobDecoder:
             check_text(head.name, "name", problems)
             check_project(head.project, "project", problems)
             self._checks.check_labels(head.labels, "labels", problems)
+            check_terms(head, problems)
         return head
 
-    def _tasks(self, items: Any, problems: Problems) -> list[GivenTask]:
+    def _tasks(
+        self, items: Any, kind: JobType | None, checks: ContainerChecks, problems: Problems
+    ) -> list[GivenTask]:
         if not isinstance(items, list):
             return []
         most = self._limits.job_tasks
@@ -101,41 +126,53 @@ class JobDecoder:
             what = f"has {len(items)} entries: a job has 1 to {most} tasks"
             problems.add("tasks", f"{what}; many that are alike are one, with an array")
             return []
-        return [self._task(index, item, problems) for index, item in enumerate(items)]
+        return [
+            _task(element("tasks", index), item, kind, checks, problems)
+            for index, item in enumerate(items)
+        ]
 
-    def _task(self, index: int, item: Any, problems: Problems) -> GivenTask:
-        path = element("tasks", index)
-        if not isinstance(item, dict):
-            problems.add(path, f"must be an object, not {described(item)}")
-            return GivenTask(path=path, name=None, request=None, array_known=False)
-        mistaken = [key for key in _OF_THE_JOB if key in item]
-        for key in mistaken:
-            problems.add(member(path, key), "is the whole job's: say it beside tasks, once")
-        rest = {key: child for key, child in item.items() if key not in mistaken}
-        request = decode_what_can_be(TaskRequest, rest, path, problems, command=["unknown"])
-        name, array = rest.get("name", ""), rest.get("array")
-        if request is not None:
-            self._checks.check(request, path, problems)
-        return GivenTask(
-            path=path,
-            name=name if isinstance(name, str) else None,
-            request=request,
-            array_known=request is not None and (request.array is None) == (array is None),
-        )
-
-    def _new_job(self, head: JobRequest, tasks: Sequence[TaskRequest]) -> NewJob:
+    def _new_job(self, head: JobRequest, tasks: Sequence[TaskRequest], project: str) -> NewJob:
         defaults = self._defaults
         return NewJob(
             name=head.name,
             type=head.type,
             priority=defaults.priority if head.priority is None else head.priority,
-            project=defaults.project if head.project is None else head.project,
+            project=project if head.project is None else head.project,
             labels=tuple(sorted(head.labels.items())),
-            tasks=tuple(_job_task(task, head.name, defaults) for task in tasks),
+            tasks=tuple(_job_task(task, head, defaults) for task in tasks),
+            terms=terms(head),
         )
 
 
-def _job_task(request: TaskRequest, job_name: str, defaults: Defaults) -> JobTask:
+def _is_template(head: JobRequest) -> bool:
+    return head.periodic is not None or head.parameterized is not None
+
+
+def _task(
+    path: str, item: Any, kind: JobType | None, checks: ContainerChecks, problems: Problems
+) -> GivenTask:
+    if not isinstance(item, dict):
+        problems.add(path, f"must be an object, not {described(item)}")
+        return GivenTask(path=path, name=None, request=None, array_known=False)
+    mistaken = [key for key in _OF_THE_JOB if key in item]
+    for key in mistaken:
+        problems.add(member(path, key), "is the whole job's: say it beside tasks, once")
+    rest = {key: child for key, child in item.items() if key not in mistaken}
+    if kind is not None:
+        rest = task_without_misfits(rest, kind, path, problems)
+    request = decode_what_can_be(TaskRequest, rest, path, problems, command=["unknown"])
+    name, array = rest.get("name", ""), rest.get("array")
+    if request is not None:
+        checks.check(request, path, problems)
+    return GivenTask(
+        path=path,
+        name=name if isinstance(name, str) else None,
+        request=request,
+        array_known=request is not None and (request.array is None) == (array is None),
+    )
+
+
+def _job_task(request: TaskRequest, head: JobRequest, defaults: Defaults) -> JobTask:
     spec = specification(request, defaults)
     match request.array:
         case None:
@@ -147,8 +184,10 @@ def _job_task(request: TaskRequest, job_name: str, defaults: Defaults) -> JobTas
     return JobTask(
         name=request.name,
         # The containers of a task without a name are called as their job.
-        spec=spec if spec.name else replace(spec, name=job_name),
-        size=size,
+        spec=spec if spec.name else replace(spec, name=head.name),
+        size=0 if head.type.is_per_instance else size,
         is_array=request.array is not None,
         max_running=most,
+        role=request.role,
+        startup_order=request.startup_order,
     )

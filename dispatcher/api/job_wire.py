@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from dispatcher.api.wire import (
+    TIME_LIMIT_MAX_S,
     DependencyAnswer,
     Priority,
     ReasonAnswer,
@@ -14,8 +15,15 @@ from dispatcher.api.wire import (
     RunRequest,
 )
 from dispatcher.job_model import MOST_CONTAINERS, JobType
+from dispatcher.job_terms import Overlap
+from dispatcher.planner.elastic_model import ElasticMode, Role
 
 ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]
+StartupOrder = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+MaxParallel = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+Stagger = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+JobSize = Annotated[float, msgspec.Meta(gt=0, le=10**18)]
+Runtime = Annotated[float, msgspec.Meta(ge=0.001, le=TIME_LIMIT_MAX_S)]
 
 
 class ArrayRequest(Request, frozen=True, kw_only=True):
@@ -26,13 +34,44 @@ class ArrayRequest(Request, frozen=True, kw_only=True):
 
 
 class TaskRequest(RunRequest, frozen=True, kw_only=True):
-    """One part of a job: a container, or with `array` many that know their index."""
+    """One part of a job: a container, or with `array` many that know their index.
+
+    In an elastic job it is a component of that `role`; lower `startup_order` starts first.
+    """
 
     array: ArraySize | ArrayRequest | None = None
+    role: Role = Role.ESSENTIAL
+    startup_order: StartupOrder = 0
+
+
+class UpdateRequest(Request, frozen=True, kw_only=True):
+    """How fast the next revision comes: `max_parallel` replaced at a time, `stagger_s` apart."""
+
+    max_parallel: MaxParallel = 1
+    stagger_s: Stagger = 30.0
+
+
+class PeriodicRequest(Request, frozen=True, kw_only=True):
+    """When a job begins again and again: at each time of any of the cron expressions."""
+
+    cron: str | list[str]
+    time_zone: str = "UTC"
+    overlap: Overlap = Overlap.ALLOW
+
+
+class ParameterizedRequest(Request, frozen=True, kw_only=True):
+    """What a job is dispatched with: names, and the values of those that may be left out."""
+
+    required: list[str] = msgspec.field(default_factory=list)
+    optional: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class JobRequest(Request, frozen=True, kw_only=True):
-    """A job: containers submitted together, and what waits for what."""
+    """A job: containers submitted together, and what waits for what.
+
+    `update` to `ignore_system` are for system and sysbatch jobs, `mode` to `scale_up` for elastic
+    ones, `periodic` and `parameterized` for batch and sysbatch ones.
+    """
 
     tasks: list[TaskRequest]
     name: str = ""
@@ -40,6 +79,16 @@ class JobRequest(Request, frozen=True, kw_only=True):
     priority: Priority | None = None
     project: str | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    update: UpdateRequest = UpdateRequest()
+    late_joiners: bool = True
+    on_paused: bool = False
+    ignore_system: bool = False
+    mode: ElasticMode = ElasticMode.FLEXIBLE
+    size: JobSize | None = None
+    runtime_s: Runtime | None = None
+    scale_up: bool = False
+    periodic: PeriodicRequest | None = None
+    parameterized: ParameterizedRequest | None = None
 
 
 class JobChangeRequest(Request, frozen=True, kw_only=True):
@@ -64,7 +113,8 @@ class CountsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class JobTaskAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a job; `name` is "" for the only one of a job that names none.
 
-    Other tasks of the job stand in `after` by their name alone.
+    Other tasks of the job stand in `after` by their name alone. `role` and `startup_order` are
+    those of elastic jobs' components.
     """
 
     name: str
@@ -73,12 +123,38 @@ class JobTaskAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max_running: int | None
     after: tuple[DependencyAnswer, ...]
     counts: CountsAnswer
+    role: str | msgspec.UnsetType = msgspec.UNSET
+    startup_order: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class UpdateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the next revision comes."""
+
+    max_parallel: int
+    stagger_s: float
+
+
+class PeriodicAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job begins again and again."""
+
+    cron: tuple[str, ...]
+    time_zone: str
+    overlap: str
+
+
+class ParameterizedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job is dispatched with."""
+
+    required: tuple[str, ...]
+    optional: dict[str, str]
 
 
 class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One job; `exit_code` is the highest of its failed containers, 0 when all succeeded.
 
-    `tasks` are left out where many jobs are listed, and in events.
+    `tasks` are left out where many jobs are listed, and in events; what is only for jobs of other
+    types is left out too. `revision` is null where a job is never revised, `parent` the job whose
+    run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
     """
 
     id: str
@@ -96,6 +172,19 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str | None
     finished_at: str | None
     counts: CountsAnswer
+    parent: str
+    revision: int | None
+    update: UpdateAnswer | msgspec.UnsetType = msgspec.UNSET
+    late_joiners: bool | msgspec.UnsetType = msgspec.UNSET
+    on_paused: bool | msgspec.UnsetType = msgspec.UNSET
+    ignore_system: bool | msgspec.UnsetType = msgspec.UNSET
+    mode: str | msgspec.UnsetType = msgspec.UNSET
+    size: float | msgspec.UnsetType | None = msgspec.UNSET
+    runtime_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    scale_up: bool | msgspec.UnsetType = msgspec.UNSET
+    periodic: PeriodicAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    parameterized: ParameterizedAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    launched_for: str | msgspec.UnsetType | None = msgspec.UNSET
     tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -201,7 +201,7 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One try on one instance; `outcome` is null until it is known.
 
     `given` is null where that is what the container says, and something else where its instance
-    type has defaults of its own.
+    type has defaults of its own. `revision` is that of its job where that one has revisions.
     """
 
     id: str
@@ -219,6 +219,7 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stderr_bytes: int
     log_complete: bool
     given: GivenAnswer | None
+    revision: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +228,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
+    `for_instance` is the instance for which a system or sysbatch job has it.
     """
 
     id: str
@@ -268,6 +270,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None
     queue_length: int | None
     doubt: str | None
+    for_instance: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

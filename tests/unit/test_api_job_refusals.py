@@ -10,6 +10,7 @@ NAME_RULE = (
     "use 1 to 255 letters, digits, dots, dashes and underscores, no dot or dash first,"
     ' and neither "c-" nor "j-", with which ids begin'
 )
+ONE_OF_THE_TYPES = 'must be one of "batch", "system", "sysbatch", "elastic"'
 WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-.../NAME)"
 
 
@@ -26,23 +27,9 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
         ),
         ({"tasks": [ONE], "nmae": "x"}, "nmae", 'is not known: did you mean "name"?'),
         ({"task": [], "tasks": [ONE]}, "task", 'is not known: did you mean "tasks"?'),
-        (
-            {"tasks": [ONE], "type": "system"},
-            "type",
-            'is not in this version: leave it out, or say "batch"',
-        ),
-        (
-            {"tasks": [ONE], "type": "sysbatch"},
-            "type",
-            'is not in this version: leave it out, or say "batch"',
-        ),
-        (
-            {"tasks": [ONE], "type": "elastic"},
-            "type",
-            'is not in this version: leave it out, or say "batch"',
-        ),
-        ({"tasks": [ONE], "type": "bacth"}, "type", 'must be one of "batch", not "bacth"'),
-        ({"tasks": [ONE], "type": []}, "type", 'must be one of "batch", not a list'),
+        ({"tasks": [ONE], "type": "bacth"}, "type", f'{ONE_OF_THE_TYPES}, not "bacth"'),
+        ({"tasks": [ONE], "type": []}, "type", f"{ONE_OF_THE_TYPES}, not a list"),
+        ({"tasks": [ONE], "type": None}, "type", f"{ONE_OF_THE_TYPES}, not null"),
         (
             {"tasks": [ONE], "priority": 1001},
             "priority",

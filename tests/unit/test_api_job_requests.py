@@ -17,7 +17,7 @@ def test_problems_of_all_tasks_and_kinds_come_together() -> None:
     job = {
         "nam": "x",
         "priority": -1,
-        "type": "elastic",
+        "type": "elastik",
         "labels": {"a": 1},
         "tasks": [
             task("a", "b", memory="4G", array=0),
@@ -28,9 +28,9 @@ def test_problems_of_all_tasks_and_kinds_come_together() -> None:
         ],
     }
     assert [path for path, _ in refused(job)] == [
-        "type",
         "nam",
         "priority",
+        "type",
         "labels.a",
         "tasks[0].memory",
         "tasks[0].array",

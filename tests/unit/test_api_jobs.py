@@ -59,6 +59,11 @@ async def test_a_minimal_job_gets_the_defaults(client: Client) -> None:
         "started_at": None,
         "finished_at": None,
         "counts": counts(queued=1),
+        "parent": "",
+        "revision": None,
+        "periodic": None,
+        "parameterized": None,
+        "launched_for": None,
         "tasks": [
             {
                 "name": "",
