@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatcher.model import Container, ContainerSpec
 from drivers.errors import CloudError, RateLimitError
-from pool import idle
+from pool import signals
 from pool.messages import (
     Created,
     CreateFailed,
@@ -127,8 +127,8 @@ class Conduct:
         self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
-        self._scheduling = Scheduling(process, self._timeline, self._offsets)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
+        self._scheduling = Scheduling(process, self._timeline, self._offsets, self._jobs)
         self._listings, self._changes = CallAccount(), CallAccount()
         self._taken_back.clear()
 
@@ -209,7 +209,8 @@ class Conduct:
             # A KILL that an instance without a way to it never got counts as well.
             known = process.engine.pool.attempts
             given_up = all(
-                host.processes[a].stuck or (a in known and idle.given_up(known[a])) for a in running
+                host.processes[a].stuck or (a in known and signals.given_up(known[a]))
+                for a in running
             )
             expect(given_up, "drain waits for what runs", f"{host.machine.id}: {running}")
 

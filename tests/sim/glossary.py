@@ -115,7 +115,8 @@ PROMISES: dict[str, str] = {
     "before; whose instances are taken back one after the other waits longer each time",
     "what is taken back is no loss": "what was on an instance when the cloud said that it takes it "
     "back is preempted, not lost",
-    "restarts come in time": "who is to be restarted is in the queue once that is due",
+    "restarts come in time": "who is to be restarted is in the queue once that is due and its job "
+    "is not held",
     # ---- creating
     "what is created is claimed": "somebody has a claim on whatever a pass creates",
     "journal before create": "a create call begins only once its launch is stored",

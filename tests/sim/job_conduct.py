@@ -61,6 +61,10 @@ class JobConduct:
             case _:
                 pass
 
+    def is_held(self, job_id: str) -> bool:
+        """Return whether a job is held, by what was asked for; no job is not held."""
+        return self._held.get(job_id, False)
+
     def decided(self, command: PoolCommand) -> None:
         """Look at a command as it was decided."""
         if isinstance(command, StartAttempt):
@@ -69,7 +73,7 @@ class JobConduct:
             self._on_signal(command.attempt_id)
 
     def _on_start(self, container: Container) -> None:
-        held = self._held.get(container.job_id, False)
+        held = self.is_held(container.job_id)
         expect(not held, "a held job starts nothing", container.id, container.job_id)
         not_before = container.spec.not_before
         if not_before is not None and len(container.attempts) == 1:
@@ -156,7 +160,7 @@ class JobConduct:
             self._expect_due(container)
             if not container.job_id:
                 continue
-            held = self._held.get(container.job_id, False)
+            held = self.is_held(container.job_id)
             right = held == (Block.JOB_HELD in blocks)
             expect(right, "a job is held as was asked", container.id, held, blocks)
             key = (container.job_id, container.task)

@@ -18,6 +18,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import WorkerState
+from tests.sim.job_conduct import JobConduct
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import expect
@@ -37,13 +38,18 @@ class Scheduling:
     """Looks at one process; `offsets` says how each attempt's process had its clock set."""
 
     def __init__(
-        self, process: DispatcherProcess, timeline: Timeline, offsets: dict[str, float]
+        self,
+        process: DispatcherProcess,
+        timeline: Timeline,
+        offsets: dict[str, float],
+        jobs: JobConduct,
     ) -> None:
         self._process = process
         self._engine = process.engine
         self._ledger = process.engine.ledger
         self._timeline = timeline
         self._offsets = offsets
+        self._jobs = jobs
         self._offset_s = process.now() - timeline.now
         self._began_at = process.now()
         self._passes = 0
@@ -152,7 +158,8 @@ class Scheduling:
         if self._offsets.get(last.id) != self._offset_s or due == -inf:
             due = self._began_at if len(container.attempts) == 1 else inf
         lives = self._engine.pool.attempts.values()
-        held = any(a.stray and a.remote_id.rpartition("-")[0] == container.id for a in lives)
+        behind = any(a.stray and a.remote_id.rpartition("-")[0] == container.id for a in lives)
+        held = behind or self._jobs.is_held(container.job_id)
         early = self._process.now() <= max(due, last.finished_at or 0.0) + SLACK
         if early or held or container.id in self._ledger.queue:
             self._overdue_since.pop(last.id, None)
