@@ -2,63 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from dispatcher.messages import (
+    AddContainer,
     Change,
     DeleteLaunch,
     InsertContainers,
-    InsertJob,
     RequestCancel,
-    RequestJobCancel,
-    RequestJobHold,
-    RequestJobPriority,
     RequestPriority,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
     SaveJob,
     SaveLaunch,
+    SaveSpec,
 )
-from dispatcher.model import FINAL_STATES, ContainerState
+from dispatcher.model import Container, ContainerState
 from dispatcher.store import codec, sqlite, tables
-from dispatcher.store.errors import AlreadyFinal, NoSuchContainer
+from dispatcher.store.errors import NoSuchContainer
 from dispatcher.store.idempotency import claim_key
-from dispatcher.store.job_changes import JobChange, apply_job_change, save_jobs
+from dispatcher.store.job_changes import JobChange, added_rows, apply_job_change, save_jobs
+from dispatcher.store.records import Records
 from drivers.errors import BugError
 
-_FINAL = sorted(state.value for state in FINAL_STATES)
-
+CONTAINERS = Records(
+    tables.containers,
+    what="container",
+    states=ContainerState,
+    missing=NoSuchContainer,
+    progress=("cost_usd",),
+)
 _INSERT_CONTAINERS = insert(tables.containers)
-_SAVE_PROGRESS = (
-    update(tables.containers)
-    .where(tables.containers.c.id == bindparam("container_id"))
-    .values(
-        {
-            name: bindparam(name)
-            for name in (
-                "state",
-                "started_at",
-                "finished_at",
-                "exit_code",
-                "reason_code",
-                "reason_message",
-                "cost_usd",
-            )
-        }
-    )
-)
-_UNFINISHED = (
-    update(tables.containers)
-    .where(tables.containers.c.id == bindparam("container_id"))
-    .where(tables.containers.c.state.not_in(_FINAL))
-)
-_CANCEL = _UNFINISHED.values(cancel_requested=True)
-_PRIORITIZE = _UNFINISHED.values(priority=bindparam("new_priority"))
-_STATE = select(tables.containers.c.state).where(tables.containers.c.id == bindparam("id"))
+_CANCEL = CONTAINERS.unfinished.values(cancel_requested=True)
+_PRIORITIZE = CONTAINERS.unfinished.values(priority=bindparam("new_priority"))
+_SAVE_SPEC = CONTAINERS.one.values(name=bindparam("name"), spec=bindparam("spec"))
 _SAVE_ATTEMPT = sqlite.upsert(
     tables.attempts,
     keep=("container_id", "sequence", "number"),
@@ -70,80 +51,90 @@ _SAVE_LAUNCH = sqlite.upsert(tables.launches, keep=())
 _SAVE_INSTANCE = sqlite.upsert(tables.instances, keep=())
 _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindparam("token"))
 
-_Saving = SaveContainer | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
+_Saving = (
+    AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
+)
 _Single = InsertContainers | RequestCancel | RequestPriority | DeleteLaunch | JobChange
 
 
 def apply_changes(connection: Connection, changes: Sequence[Change], *, now: float) -> None:
     """Carry out `changes`, in order, in the transaction of `connection`.
 
-    Savings of one kind are sent together: they touch no table of another kind, so that their
-    order among each other is free. Raises what the change is refused with; the caller undoes the
-    part that was done. `now` is in seconds since the epoch.
+    Savings of one kind are sent together: they touch no column of another kind, so that their
+    order among each other is free, but that a container is added before all else. Raises what the
+    change is refused with; the caller undoes the part that was done. `now` is in seconds since the
+    epoch.
     """
     saved: dict[type[_Saving], list[_Saving]] = {}
     for change in changes:
-        match change:
-            case SaveContainer() | SaveAttempt() | SaveJob() | SaveLaunch() | SaveInstance():
-                saved.setdefault(type(change), []).append(change)
-            case _:
-                _flush(connection, saved)
-                _apply_single(connection, change, now)
+        if isinstance(change, _Saving):
+            saved.setdefault(type(change), []).append(change)
+        else:
+            _flush(connection, saved)
+            _apply_single(connection, change, now)
     _flush(connection, saved)
 
 
 def _apply_single(connection: Connection, change: _Single, now: float) -> None:
+    if isinstance(change, JobChange):
+        apply_job_change(connection, change, now)
+        return
     match change:
         case InsertContainers():
             _insert_containers(connection, change, now)
         case RequestCancel():
-            _request(connection, change.container_id, _CANCEL, {})
+            CONTAINERS.request(connection, change.container_id, _CANCEL, {})
         case RequestPriority():
             values = {"new_priority": change.priority}
-            _request(connection, change.container_id, _PRIORITIZE, values)
+            CONTAINERS.request(connection, change.container_id, _PRIORITIZE, values)
         case DeleteLaunch():
             connection.execute(_DELETE_LAUNCH, {"token": change.token})
-        case InsertJob() | RequestJobCancel() | RequestJobPriority() | RequestJobHold():
-            apply_job_change(connection, change, now)
         case _:
             assert_never(change)
 
 
 def _flush(connection: Connection, saved: dict[type[_Saving], list[_Saving]]) -> None:
-    for batch in saved.values():
-        match batch[0]:
-            case SaveContainer():
-                _save_progress(connection, [c for c in batch if isinstance(c, SaveContainer)])
-            case SaveAttempt():
-                rows = [
-                    codec.attempt_values(c.attempt) for c in batch if isinstance(c, SaveAttempt)
-                ]
-                connection.execute(_SAVE_ATTEMPT, rows)
-            case SaveJob():
-                save_jobs(connection, [c for c in batch if isinstance(c, SaveJob)])
-            case SaveLaunch():
-                rows = [codec.launch_values(c.launch) for c in batch if isinstance(c, SaveLaunch)]
-                connection.execute(_SAVE_LAUNCH, rows)
-            case SaveInstance():
-                rows = [
-                    codec.instance_values(c.instance) for c in batch if isinstance(c, SaveInstance)
-                ]
-                connection.execute(_SAVE_INSTANCE, rows)
-            case other:
-                assert_never(other)
+    # New containers first: what is saved of them comes after them in any case.
+    for kind in sorted(saved, key=lambda kind: kind is not AddContainer):
+        _save(connection, saved[kind])
     saved.clear()
 
 
-def _save_progress(connection: Connection, batch: Sequence[SaveContainer]) -> None:
-    rows = [
-        {"container_id": change.container.id, **codec.progress_values(change.container)}
-        for change in batch
-    ]
-    if connection.execute(_SAVE_PROGRESS, rows).rowcount != len(rows):
-        for row in rows:
-            if _state(connection, row["container_id"]) is None:
-                raise NoSuchContainer(row["container_id"])
-        raise BugError("a container was saved, but its row did not change")
+def _save(connection: Connection, batch: Sequence[_Saving]) -> None:
+    """Write savings of one kind, in order."""
+    match batch[0]:
+        case AddContainer():
+            new = [c.container for c in batch if isinstance(c, AddContainer)]
+            connection.execute(_INSERT_CONTAINERS, added_rows(connection, new))
+        case SaveContainer():
+            rows = [
+                {"of": c.container.id, **codec.progress_values(c.container)}
+                for c in batch
+                if isinstance(c, SaveContainer)
+            ]
+            CONTAINERS.save(connection, CONTAINERS.progress, rows)
+        case SaveSpec():
+            specs = [_spec_row(c.container) for c in batch if isinstance(c, SaveSpec)]
+            CONTAINERS.save(connection, _SAVE_SPEC, specs)
+        case SaveAttempt():
+            rows = [codec.attempt_values(c.attempt) for c in batch if isinstance(c, SaveAttempt)]
+            connection.execute(_SAVE_ATTEMPT, rows)
+        case SaveJob():
+            save_jobs(connection, [c.job for c in batch if isinstance(c, SaveJob)])
+        case SaveLaunch():
+            rows = [codec.launch_values(c.launch) for c in batch if isinstance(c, SaveLaunch)]
+            connection.execute(_SAVE_LAUNCH, rows)
+        case SaveInstance():
+            rows = [codec.instance_values(c.instance) for c in batch if isinstance(c, SaveInstance)]
+            connection.execute(_SAVE_INSTANCE, rows)
+        case other:
+            assert_never(other)
+
+
+def _spec_row(container: Container) -> codec.Values:
+    if not container.pinned_to:
+        raise BugError(f"{container.id} is for no instance: its specification never changes")
+    return {"of": container.id, **codec.spec_values(container.spec)}
 
 
 def _insert_containers(connection: Connection, change: InsertContainers, now: float) -> None:
@@ -163,19 +154,3 @@ def _insert_containers(connection: Connection, change: InsertContainers, now: fl
     if change.containers:
         rows = [codec.container_values(container) for container in change.containers]
         connection.execute(_INSERT_CONTAINERS, rows)
-
-
-def _request(
-    connection: Connection, container_id: str, statement: Any, values: Mapping[str, object]
-) -> None:
-    if connection.execute(statement, {"container_id": container_id, **values}).rowcount:
-        return
-    state = _state(connection, container_id)
-    if state is None:
-        raise NoSuchContainer(container_id)
-    raise AlreadyFinal(f"container {container_id}", state)
-
-
-def _state(connection: Connection, container_id: str) -> ContainerState | None:
-    state = connection.execute(_STATE, {"id": container_id}).scalar_one_or_none()
-    return None if state is None else ContainerState(state)

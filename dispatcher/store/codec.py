@@ -36,23 +36,28 @@ def container_values(container: Container) -> Values:
     The specification of one of a job is its task's, which has a row of its own as well, unless it
     is pinned to an instance.
     """
+    spec = container.spec
     has_own_spec = not container.job_id or container.pinned_to
     return {
         "id": container.id,
         "sequence": container.sequence,
-        "name": container.spec.name,
         "user": container.user,
         "project": container.project,
         "priority": container.priority,
         "created_at": container.created_at,
         "cancel_requested": container.cancel_requested,
-        "spec": encode_spec(container.spec) if has_own_spec else b"",
+        **(spec_values(spec) if has_own_spec else {"name": spec.name, "spec": b""}),
         "job_id": container.job_id,
         "task": container.task,
         "array_index": container.array_index,
         "pinned_to": container.pinned_to,
         **progress_values(container),
     }
+
+
+def spec_values(spec: ContainerSpec) -> Values:
+    """Return the columns of a specification that is a container's own."""
+    return {"name": spec.name, "spec": encode_spec(spec)}
 
 
 def progress_values(container: Container) -> Values:

@@ -81,5 +81,10 @@ class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the tax
         self.state = state
 
 
+@final
+class RevisionConflict(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The job cannot become this revision; the message tells people why, and what they can do."""
+
+
 class OutOfOrder(StoreError):  # noqa: N818 - it says what would have come of it
     """A change builds on one that was refused: it is not written either. Start again."""

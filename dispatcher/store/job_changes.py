@@ -4,66 +4,63 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
-from dispatcher.job_model import FINAL_JOB_STATES, JobState
+from dispatcher.job_model import Job, JobState
 from dispatcher.messages import (
     InsertJob,
+    NoteJobLaunch,
     RequestJobCancel,
     RequestJobHold,
     RequestJobPriority,
-    SaveJob,
+    RequestJobRevision,
 )
-from dispatcher.model import FINAL_STATES
+from dispatcher.model import FINAL_STATES, Container
 from dispatcher.store import codec, job_codec, tables
-from dispatcher.store.errors import AlreadyFinal, NoSuchJob
+from dispatcher.store.errors import NoSuchJob, RevisionConflict
 from dispatcher.store.idempotency import claim_key
+from dispatcher.store.records import Records
 from drivers.errors import BugError
 
-JobChange = InsertJob | RequestJobCancel | RequestJobPriority | RequestJobHold
+JobChange = (
+    InsertJob
+    | RequestJobCancel
+    | RequestJobPriority
+    | RequestJobHold
+    | RequestJobRevision
+    | NoteJobLaunch
+)
 
 _FINAL = sorted(state.value for state in FINAL_STATES)
-_FINAL_JOBS = sorted(state.value for state in FINAL_JOB_STATES)
 
+JOBS = Records(tables.jobs, what="job", states=JobState, missing=NoSuchJob, progress=("tallies",))
 _INSERT_JOB = insert(tables.jobs)
 _INSERT_TASKS = insert(tables.job_tasks)
 _INSERT_CONTAINERS = insert(tables.containers)
-_SAVE_PROGRESS = (
-    update(tables.jobs)
-    .where(tables.jobs.c.id == bindparam("of_job"))
-    .values(
-        {
-            name: bindparam(name)
-            for name in (
-                "state",
-                "started_at",
-                "finished_at",
-                "exit_code",
-                "tallies",
-                "reason_code",
-                "reason_message",
-            )
-        }
-    )
-)
-_UNFINISHED_JOB = (
-    update(tables.jobs)
-    .where(tables.jobs.c.id == bindparam("of_job"))
-    .where(tables.jobs.c.state.not_in(_FINAL_JOBS))
-)
 _ITS_UNFINISHED = (
     update(tables.containers)
-    .where(tables.containers.c.job_id == bindparam("of_job"))
+    .where(tables.containers.c.job_id == bindparam("of"))
     .where(tables.containers.c.state.not_in(_FINAL))
 )
-_CANCEL = tuple(each.values(cancel_requested=True) for each in (_UNFINISHED_JOB, _ITS_UNFINISHED))
+_CANCEL = tuple(each.values(cancel_requested=True) for each in (JOBS.unfinished, _ITS_UNFINISHED))
 _PRIORITIZE = tuple(
-    each.values(priority=bindparam("new_priority")) for each in (_UNFINISHED_JOB, _ITS_UNFINISHED)
+    each.values(priority=bindparam("new_priority")) for each in (JOBS.unfinished, _ITS_UNFINISHED)
 )
-_HOLD = (_UNFINISHED_JOB.values(held=bindparam("is_held")),)
-_STATE = select(tables.jobs.c.state).where(tables.jobs.c.id == bindparam("id"))
+_HOLD = (JOBS.unfinished.values(held=bindparam("is_held")),)
+_NOTE_LAUNCH = (JOBS.unfinished.values(launched_for=bindparam("new_launched_for")),)
+_REVISE = JOBS.unfinished.values(
+    {name: bindparam(name) for name in ("name", "priority", "labels", "terms")}
+)
+_PRIORITIZE_ITS = _ITS_UNFINISHED.values(priority=bindparam("new_priority"))
+_STORED = select(tables.jobs).where(tables.jobs.c.id == bindparam("id"))
+_TASK_NAMES = (
+    select(tables.job_tasks.c.name)
+    .where(tables.job_tasks.c.job_id == bindparam("id"))
+    .order_by(tables.job_tasks.c.number)
+)
+_DELETE_TASKS = delete(tables.job_tasks).where(tables.job_tasks.c.job_id == bindparam("id"))
 
 
 def apply_job_change(connection: Connection, change: JobChange, now: float) -> None:
@@ -77,18 +74,41 @@ def apply_job_change(connection: Connection, change: JobChange, now: float) -> N
             _request(connection, change.job_id, _PRIORITIZE, {"new_priority": change.priority})
         case RequestJobHold():
             _request(connection, change.job_id, _HOLD, {"is_held": change.held})
+        case RequestJobRevision():
+            _revise(connection, change.job)
+        case NoteJobLaunch():
+            values = {"new_launched_for": change.launched_for}
+            _request(connection, change.job_id, _NOTE_LAUNCH, values)
         case _:
             assert_never(change)
 
 
-def save_jobs(connection: Connection, batch: Sequence[SaveJob]) -> None:
+def save_jobs(connection: Connection, batch: Sequence[Job]) -> None:
     """Write what the engine decided of jobs, in order; raises `NoSuchJob`."""
-    rows = [{"of_job": each.job.id, **job_codec.job_progress_values(each.job)} for each in batch]
-    if connection.execute(_SAVE_PROGRESS, rows).rowcount != len(rows):
-        for row in rows:
-            if _state(connection, row["of_job"]) is None:
-                raise NoSuchJob(row["of_job"])
-        raise BugError("a job was saved, but its row did not change")
+    rows = [{"of": job.id, **job_codec.job_progress_values(job)} for job in batch]
+    JOBS.save(connection, JOBS.progress, rows)
+
+
+def added_rows(connection: Connection, new: Sequence[Container]) -> list[codec.Values]:
+    """Return the rows of containers that the engine adds to their jobs; raises `NoSuchJob`.
+
+    What users asked of a job when the engine had not heard of it yet holds for these too.
+    """
+    asked: dict[str, codec.Values] = {}
+    for container in new:
+        if not container.job_id or not container.pinned_to:
+            raise BugError(f"{container.id} was added, but not to a job on an instance")
+        if container.attempts:
+            raise BugError("a new container has attempts already")
+        if container.job_id not in asked:
+            job = connection.execute(_STORED, {"id": container.job_id}).one_or_none()
+            if job is None:
+                raise NoSuchJob(container.job_id)
+            asked[container.job_id] = {
+                "priority": job.priority,
+                "cancel_requested": job.cancel_requested,
+            }
+    return [{**codec.container_values(each), **asked[each.job_id]} for each in new]
 
 
 def _insert_job(connection: Connection, change: InsertJob, now: float) -> None:
@@ -130,20 +150,48 @@ def _check(change: InsertJob) -> None:
             raise BugError(f"{container.id} has another specification than its task")
 
 
+def _revise(connection: Connection, job: Job) -> None:
+    """Make a job its next revision; raises `RevisionConflict` when it cannot become that."""
+    row = connection.execute(_STORED, {"id": job.id}).one_or_none()
+    if row is None or JobState(row.state).final:
+        raise JOBS.refusal(connection, job.id)
+    names = connection.execute(_TASK_NAMES, {"id": job.id}).scalars().all()
+    _check_revision(job, job_codec.job_from_row(row, (), ()), names)
+    JOBS.request(connection, job.id, _REVISE, job_codec.job_revision_values(job))
+    connection.execute(_PRIORITIZE_ITS, {"of": job.id, "new_priority": job.priority})
+    connection.execute(_DELETE_TASKS, {"id": job.id})
+    connection.execute(_INSERT_TASKS, job_codec.task_values(job))
+
+
+def _check_revision(job: Job, stored: Job, names: Sequence[str]) -> None:
+    """Raise `RevisionConflict` unless `stored`, with tasks of these names, can become `job`."""
+    if job.type is not stored.type:
+        raise RevisionConflict(
+            f"job {job.id} is of type {stored.type.value}, and cannot become one of type"
+            f" {job.type.value}: cancel it, or give the new one another name"
+        )
+    if [task.name for task in job.tasks] != names:
+        raise RevisionConflict(
+            f"job {job.id} has other tasks than its revisions had before: their names cannot change"
+        )
+    new, known = job.terms.per_instance, stored.terms.per_instance
+    if new is None or known is None:
+        raise BugError(f"{job.id}: a job of its type has no revisions")
+    if new.revision != known.revision + 1:
+        raise RevisionConflict(
+            f"job {job.id} is at revision {known.revision}, so that revision {new.revision} cannot"
+            " follow: somebody else was first; look at what it is now, and submit it again"
+        )
+
+
 def _request(
-    connection: Connection, job_id: str, statements: Sequence[Any], values: Mapping[str, object]
+    connection: Connection,
+    job_id: str,
+    statements: Sequence[Update],
+    values: Mapping[str, object],
 ) -> None:
     """Carry out `statements`, of which the first is about the job itself."""
     first, *rest = statements
-    if not connection.execute(first, {"of_job": job_id, **values}).rowcount:
-        state = _state(connection, job_id)
-        if state is None:
-            raise NoSuchJob(job_id)
-        raise AlreadyFinal(f"job {job_id}", state)
+    JOBS.request(connection, job_id, first, values)
     for statement in rest:
-        connection.execute(statement, {"of_job": job_id, **values})
-
-
-def _state(connection: Connection, job_id: str) -> JobState | None:
-    state = connection.execute(_STATE, {"id": job_id}).scalar_one_or_none()
-    return None if state is None else JobState(state)
+        connection.execute(statement, {"of": job_id, **values})

@@ -127,7 +127,8 @@ class Store:
 
         The future is done only after the commit. It fails with what the changes are refused with
         (`IdempotentRepeat`, `IdempotencyConflict`, `NoSuchContainer`, `NoSuchJob`,
-        `AlreadyFinal`, an error of the database about these very changes), or with `StoreClosed`.
+        `AlreadyFinal`, `RevisionConflict`, an error of the database about these very changes), or
+        with `StoreClosed`.
         Calls are committed in the order of their making; an accepted one is written even when
         nobody waits for it any more.
 
