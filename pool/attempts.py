@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle, interruption, stillborn
+from pool import idle, interruption, signals, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
     LogComplete,
     ReleaseAttempt,
-    SignalAttempt,
     StartAttempt,
     StartRefused,
     StartUnknown,
@@ -133,12 +132,12 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
 def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Give an overloaded worker no new work for a while.
 
-    Where nothing else runs it is no matter of how much does: that is not told.
+    Where nothing else keeps it busy it is no matter of how much does: that is not told.
     """
     worker.overloaded_until = now + OVERLOAD_PAUSE_S
     core.touch(worker.id)
     core.timers.set(TimerKind.OVERLOAD, worker.id, worker.overloaded_until)
-    if worker.attempts:
+    if worker.busy_with:
         message = f"{worker.id} refused a start: {why}"
         core.notices.append(RunnerOverloaded(worker_id=worker.id, message=message))
 
@@ -169,7 +168,7 @@ def missing(
     core.forget_attempt(attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        _vacate(core, worker, attempt.id, now)
+        _vacate(core, worker, attempt, now)
     if not attempt.stray:
         core.notices.append(
             AttemptMissing(
@@ -269,19 +268,21 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
                 worker_id=attempt.worker_id,
                 exit=how,
                 interrupted=interruption.explains_exit(worker, how),
+                dismissed=attempt.dismissed,
             )
         )
     if worker is not None:
         if how.kind in _RAN:
             stillborn.prove(core, worker, now)
-        _vacate(core, worker, attempt.id, now)
+        _vacate(core, worker, attempt, now)
 
 
-def _vacate(core: PoolCore, worker: Worker, attempt_id: str, now: float) -> None:
-    core.free_resources(worker, attempt_id)
-    worker.last_busy = now
+def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) -> None:
+    core.free_resources(worker, attempt.id)
     worker.revision += 1
-    if worker.state is WorkerState.RUNNING and not worker.attempts:
+    if not attempt.resident:
+        worker.last_busy = now
+    if worker.state is WorkerState.RUNNING and not worker.busy_with:
         core.move(worker, Trigger.LAST_EXIT, now)
     idle.review(core, worker, now)
 
@@ -339,31 +340,10 @@ def on_signal_due(core: PoolCore, attempt_id: str, now: float) -> None:
 
 
 def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
-    """Send the signal that is due to an attempt that is to end; without a session, none is.
-
-    The time until KILL counts from the first TERM that had a session to go through and was sent to
-    what is known to run: a start that is not answered yet may still be on its way.
-    """
+    """Send the signal that is due to an attempt that is to end; see `signals.send_if_wanted`."""
+    signals.send_if_wanted(core, attempt, now)
     worker = core.workers.get(attempt.worker_id)
-    if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
-        return
-    if worker is None or not worker.session_up:
-        return
-    if attempt.killed_at is None and attempt.phase is AttemptPhase.RUNNING:
-        attempt.killed_at = now
-    signal, again_at = "TERM", now + core.settings.signal_interval_s
-    grace_s = core.settings.term_timeout_s if attempt.grace_s is None else attempt.grace_s
-    kill_at = None if attempt.killed_at is None else attempt.killed_at + grace_s
-    if kill_at is not None and now >= kill_at:
-        signal = "KILL"
-        attempt.kills_sent += 1
-    elif kill_at is not None and now < kill_at:
-        again_at = min(again_at, kill_at)
-    core.commands.append(
-        SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
-    )
-    core.timers.set(TimerKind.SIGNAL, attempt.id, again_at)
-    if idle.given_up(attempt):
+    if worker is not None and signals.given_up(attempt):
         idle.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
         idle.review(core, worker, now)
 

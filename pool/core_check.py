@@ -6,6 +6,7 @@ from drivers.errors import BugError
 from pool.core import PoolCore
 from pool.model import Worker, WorkerState
 from pool.room import room_left
+from pool.timers import TimerKind
 
 
 def check(core: PoolCore) -> None:
@@ -25,6 +26,12 @@ def _check_worker(core: PoolCore, worker: Worker) -> None:
         raise BugError(f"{worker.id}: idle with attempts {busy}")
     if worker.state is WorkerState.RUNNING and not worker.busy_with:
         raise BugError(f"{worker.id}: running without an attempt")
+    resident = {a.id for a in core.attempts_on(worker.id) if a.resident}
+    if worker.resident != resident & worker.attempts.keys():
+        raise BugError(f"{worker.id}: its residents do not add up")
+    waits = worker.state is WorkerState.SHUTDOWN and worker.session_up
+    if waits != (core.timers.due(TimerKind.DISMISSAL, worker.id) is not None):
+        raise BugError(f"{worker.id}: it waits for its residents without end, or for none")
     strangers = sorted(worker.attempts.keys() - core.attempts.keys())
     if strangers:
         raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")

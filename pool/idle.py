@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
-from pool import stillborn
+from pool import residents, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     CloseSession,
@@ -15,13 +15,14 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.signals import given_up
 from pool.tags import is_unrecognised, tags_of
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 
-_KILLS_BEFORE_DRAIN = 3
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
+_AT_ONCE = _FAILURES | {Trigger.KILLED}
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
@@ -99,9 +100,12 @@ def is_draining(worker: Worker) -> bool:
     return bool(worker.broken or worker.interruption) or is_unrecognised(worker.type)
 
 
-def given_up(attempt: PoolAttempt) -> bool:
-    """Return whether KILL was sent to an attempt so often that it will never end."""
-    return attempt.kills_sent > _KILLS_BEFORE_DRAIN
+def in_use(core: PoolCore, worker: Worker) -> bool:
+    """Return whether something keeps a worker busy that has not been given up."""
+    return not all(
+        given_up(core.attempts[attempt_id])
+        for attempt_id in worker.attempts.keys() - worker.resident
+    )
 
 
 def review(core: PoolCore, worker: Worker, now: float) -> None:
@@ -110,7 +114,11 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
     core.touch(worker.id)
     if worker.broken and not worker.broken_at:
         worker.broken_at = now
-    if worker.state is WorkerState.SHUTDOWN or worker.behavior is IdleBehavior.HOLD:
+    if worker.state is WorkerState.SHUTDOWN:
+        if not residents.are_ending(core, worker):
+            wait_no_longer(core, worker, now)
+        return
+    if worker.behavior is IdleBehavior.HOLD:
         return
     if _overdue(core, worker, now):
         return
@@ -156,7 +164,7 @@ def _drain(core: PoolCore, worker: Worker, now: float) -> None:
     if worker.state is WorkerState.BOOTING:
         shut_down(core, worker, Trigger.DRAINED, now)
         return
-    if all(given_up(core.attempts[attempt_id]) for attempt_id in worker.attempts):
+    if not in_use(core, worker):
         _end_when_released(core, worker, Trigger.DRAINED, now)
 
 
@@ -191,19 +199,29 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
 def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None:
     """Shut an instance down now, whatever runs there and whatever its idle behavior.
 
-    `reason` is the admin's, "" for none.
+    `reason` is the admin's, "" for none. One that is being shut down waits no longer for its
+    residents, if it does.
     """
-    worker.end_reason = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
-    shut_down(core, worker, Trigger.KILLED, now)
+    told = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
+    if worker.state is not WorkerState.SHUTDOWN:
+        worker.end_reason = told
+        shut_down(core, worker, Trigger.KILLED, now)
+    elif worker.session_up:
+        worker.end_reason = told
+        core.note_changed(worker, told)
+        wait_no_longer(core, worker, now)
 
 
 def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
-    """Move a worker to shutdown, drop its session and destroy its instance."""
+    """Move a worker to shutdown, and destroy its instance once its residents had their time.
+
+    Its session lives for as long as they are waited for. They are not where it was not heard of, or
+    an admin wants it gone, whatever runs there.
+    """
     if not worker.end_reason:
         because = worker.broken or (worker.last_error if trigger in _FAILURES else "")
         worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
-    worker.session_up = False
     for kind in (
         TimerKind.PROBE,
         TimerKind.SILENCE,
@@ -212,8 +230,26 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
         TimerKind.TAGS,
     ):
         core.timers.clear(kind, worker.id)
+    if trigger in _AT_ONCE or not residents.dismiss(core, worker, now):
+        _end(core, worker, now)
+
+
+def _end(core: PoolCore, worker: Worker, now: float) -> None:
+    """Drop the session of a worker and destroy its instance."""
+    worker.session_up = False
+    worker.destroyed_at = now
+    core.timers.clear(TimerKind.DISMISSAL, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)
+
+
+def wait_no_longer(core: PoolCore, worker: Worker, now: float) -> None:
+    """Destroy the instance of a worker that waits for its residents; of others, nothing changes.
+
+    They have ended, had their time, or are not heard of any more.
+    """
+    if worker.state is WorkerState.SHUTDOWN and worker.session_up:
+        _end(core, worker, now)
 
 
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:

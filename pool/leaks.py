@@ -16,7 +16,7 @@ from typing import assert_never
 from drivers.interface import TOKEN_TAG
 from pool.core import PoolCore
 from pool.cost import cost_usd
-from pool.idle import given_up
+from pool.idle import in_use
 from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 from pool.tags import is_unrecognised
 
@@ -114,7 +114,10 @@ def _patience_s(core: PoolCore) -> float:
 
 
 def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
-    since = worker.state_since
+    if worker.session_up:
+        # Its residents have their time, which is bounded.
+        return None
+    since = worker.destroyed_at
     told = f"it is being shut down ({worker.end_reason})" if worker.end_reason else "it shuts down"
     if worker.destroy_failures >= _REFUSALS:
         return _Finding(
@@ -145,7 +148,7 @@ def _silent(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     settings = core.settings
     because = f" ({worker.last_error})" if worker.last_error else ""
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
-        if worker.session_up and _in_use(core, worker):
+        if worker.session_up and in_use(core, worker):
             return None
         since, limit_s = worker.appeared_at, settings.boot_timeout_s
         why = f"it is held, and has not become ready in {now - since:.0f} s{because}"
@@ -160,8 +163,8 @@ def _silent(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
 
 
 def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
-    """Return why a worker that is reached is of no use, once nothing runs there any more."""
-    if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING) or _in_use(core, worker):
+    """Return why a worker that is reached is of no use, once nothing keeps it busy any more."""
+    if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING) or in_use(core, worker):
         return None
     empty_since = max(worker.last_busy, worker.appeared_at)
     if worker.broken:
@@ -177,12 +180,6 @@ def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
             why="it is held, and gets no work: its type is not in the configuration",
         )
     return None
-
-
-def _in_use(core: PoolCore, worker: Worker) -> bool:
-    """Return whether something runs there that is not given up: KILL did not help."""
-    attempts = (core.attempts[attempt_id] for attempt_id in sorted(worker.attempts))
-    return not all(given_up(attempt) for attempt in attempts)
 
 
 def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:

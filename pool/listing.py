@@ -86,7 +86,9 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
 def _schedule(core: PoolCore, now: float) -> None:
     """Arm the next listing: sooner while something is expected to change."""
     expecting = any(
-        worker.state is WorkerState.SHUTDOWN or not worker.address or not worker.listed
+        (worker.state is WorkerState.SHUTDOWN and not worker.session_up)
+        or not worker.address
+        or not worker.listed
         for worker in core.workers.values()
     )
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())

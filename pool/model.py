@@ -172,7 +172,9 @@ class Worker:
     to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
     became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
     that a probe got past the proof of its key; `destroy_failures` counts the destroy calls in a row
-    that failed, `destroy_error` is what the last of them said.
+    that failed, `destroy_error` is what the last of them said. In shutdown it has a session for as
+    long as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
+    before that.
     """
 
     id: str
@@ -209,6 +211,7 @@ class Worker:
     broken_at: float = 0.0
     last_error: str = ""
     end_reason: str = ""
+    destroyed_at: float = 0.0
     destroy_failures: int = 0
     destroy_error: str = ""
     last_container: str = ""

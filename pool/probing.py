@@ -83,7 +83,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     """Take in a successful probe: the key, the session, and what runs there."""
     worker = core.workers.get(event.worker_id)
     if worker is None or worker.state is WorkerState.SHUTDOWN:
-        core.commands.append(CloseSession(worker_id=event.worker_id))
+        _close_needless(core, event.worker_id)
         return
     if event.op_id != worker.probe_op:
         return
@@ -117,6 +117,13 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         core.note_changed(worker, "its session is up again")
     if reattached:
         _resume_signals(core, worker, now)
+
+
+def _close_needless(core: PoolCore, worker_id: str) -> None:
+    """Close the session of a worker that needs none, unless it waits for its residents over it."""
+    worker = core.workers.get(worker_id)
+    if worker is None or not worker.session_up:
+        core.commands.append(CloseSession(worker_id=worker_id))
 
 
 def _resume_signals(core: PoolCore, worker: Worker, now: float) -> None:
@@ -168,7 +175,7 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
     """Leave a worker whose boot probe fails as it is, and look again though its session is up."""
     if worker.state is WorkerState.SHUTDOWN:
         return
-    if worker.attempts:
+    if worker.busy_with:
         worker.last_busy = now
     core.timers.soonest(
         TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
@@ -180,7 +187,7 @@ def _settle(core: PoolCore, worker: Worker, now: float) -> None:
     """Move the worker to what the probe showed."""
     if worker.state is WorkerState.SHUTDOWN:
         return
-    if worker.attempts:
+    if worker.busy_with:
         core.move(worker, Trigger.READY_BUSY, now)
         worker.last_busy = now
     elif worker.state is WorkerState.RUNNING:
@@ -214,7 +221,10 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     session flaps must not keep us shaking hands.
     """
     worker = core.workers.get(event.worker_id)
-    if worker is None or worker.state is WorkerState.SHUTDOWN:
+    if worker is None:
+        return
+    if worker.state is WorkerState.SHUTDOWN:
+        idle.wait_no_longer(core, worker, now)
         return
     worker.session_up = False
     worker.revision += 1

@@ -45,6 +45,7 @@ _OfWorker = Literal[
     TimerKind.SILENCE,
     TimerKind.OFFLINE,
     TimerKind.OVERLOAD,
+    TimerKind.DISMISSAL,
     TimerKind.DESTROY,
     TimerKind.TAGS,
 ]
@@ -137,6 +138,8 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
             idle.review(core, worker, now)
         case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OVERLOAD:
             idle.review(core, worker, now)
+        case TimerKind.DISMISSAL:
+            idle.wait_no_longer(core, worker, now)
         case TimerKind.DESTROY:
             if worker.state is WorkerState.SHUTDOWN:
                 idle.destroy(core, worker, now)

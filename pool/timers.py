@@ -22,6 +22,7 @@ class TimerKind(StrEnum):
     IDLE = "idle"
     OFFLINE = "offline"
     OVERLOAD = "overload"
+    DISMISSAL = "dismissal"
     DESTROY = "destroy"
     TAGS = "tags"
     SIGNAL = "signal"
@@ -33,6 +34,7 @@ OF_WORKERS = (
     TimerKind.IDLE,
     TimerKind.OFFLINE,
     TimerKind.OVERLOAD,
+    TimerKind.DISMISSAL,
     TimerKind.DESTROY,
     TimerKind.TAGS,
 )

@@ -18,8 +18,8 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a held instance is never shut down",
         fault="admins who hold",
         where="pool.idle:review",
-        old=("if worker.state is WorkerState.SHUTDOWN or worker.behavior is IdleBehavior.HOLD:"),
-        new="if worker.state is WorkerState.SHUTDOWN:",
+        old="if worker.behavior is IdleBehavior.HOLD:",
+        new="if False:",
     ),
     Mutant(
         name="held instances are unwanted",
@@ -50,7 +50,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a draining instance ends what runs there first",
         fault="admins who drain",
         where="pool.idle:_drain",
-        old="if all(given_up(core.attempts[attempt_id]) for attempt_id in worker.attempts):",
+        old="if not in_use(core, worker):",
         new="if True:",
     ),
     Mutant(
@@ -58,8 +58,8 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a draining instance goes when all that runs there was given up",
         fault="processes that survive KILL",
         where="pool.idle:_drain",
-        old="if all(given_up(core.attempts[attempt_id]) for attempt_id in worker.attempts):",
-        new="if not worker.attempts:",
+        old="if not in_use(core, worker):",
+        new="if not worker.busy_with:",
     ),
     Mutant(
         name="unknown instances are drained unseen",

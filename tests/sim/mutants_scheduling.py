@@ -309,7 +309,7 @@ AT_ONCE = (
         guard="the limit sinks when an instance is overloaded",
         fault=OVERLOAD,
         where="pool.attempts:_pause",
-        old="if worker.attempts:",
+        old="if worker.busy_with:",
         new="if False:",
     ),
     Mutant(

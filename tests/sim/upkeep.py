@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool import idle, probing
+from pool import idle, probing, signals
 from pool.messages import (
     AttemptExited,
     Created,
@@ -115,7 +115,7 @@ class Upkeep:
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK
             missing = sorted(worker.unreleased)
-            given_up = any(idle.given_up(a) for a in self._pool.attempts_on(worker_id))
+            given_up = any(signals.given_up(a) for a in self._pool.attempts_on(worker_id))
             right = not missing or patient or given_up
             expect(right, "logs are waited for", f"{worker_id}: {missing}")
         if Trigger.DRAINED in ended_by:

@@ -1,0 +1,40 @@
+"""Residents of a worker that is being shut down: each is told to end, and has some time for it.
+
+They belong to their instance and keep it from nothing, but what they have to put in order before it
+is destroyed they may: for as long as the most patient of them asks, and no longer than all get.
+"""
+
+from __future__ import annotations
+
+from pool import signals
+from pool.core import PoolCore
+from pool.model import Worker
+from pool.timers import TimerKind
+
+
+def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
+    """Tell the residents of a worker to end; return whether some are to be waited for.
+
+    There are none where nothing can be told to them, and none are those that survive KILL.
+    """
+    residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.resident)]
+    ending = [attempt for attempt in residents if not signals.given_up(attempt)]
+    if not worker.session_up or not ending:
+        return False
+    for attempt in ending:
+        attempt.dismissed = True
+        if not attempt.kill_wanted:
+            attempt.kill_wanted = True
+            signals.send_if_wanted(core, attempt, now)
+    longest_s = max(signals.grace_of(core, attempt) for attempt in ending)
+    patience_s = min(longest_s, core.settings.term_timeout_s)
+    core.timers.set(TimerKind.DISMISSAL, worker.id, now + patience_s)
+    return True
+
+
+def are_ending(core: PoolCore, worker: Worker) -> bool:
+    """Return whether a resident that was dismissed still runs, or its log is still on its way."""
+    return any(
+        attempt.dismissed and not signals.given_up(attempt)
+        for attempt in core.attempts_on(worker.id)
+    )
