@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher import admins, ledger_check
+from dispatcher import admins, ledger_check, restoring
 from dispatcher.accounts import SpendLimits
 from dispatcher.instance_records import record_of
+from dispatcher.kept_room import Kept
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
     BehaviorRequested,
@@ -23,7 +24,9 @@ from dispatcher.messages import (
     InstanceKillRequested,
     JobCancelRequested,
     JobHoldRequested,
+    JobLaunched,
     JobPriorityRequested,
+    JobRevised,
     JobSubmitted,
     Overloaded,
     PriorityRequested,
@@ -35,23 +38,20 @@ from dispatcher.messages import (
     Woken,
 )
 from dispatcher.model import (
-    Attempt,
-    Container,
-    ContainerState,
     InstanceRecord,
     SchedulerSettings,
     WaitReason,
-    resources_of,
 )
 from dispatcher.outcomes import container_of
+from dispatcher.placers import Placers
 from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
 from dispatcher.queue import ClassKey, Queue
 from dispatcher.user_requests import UserRequests
 from dispatcher.workflow import Workflow
-from drivers.interface import InstanceType, Resources
-from pool import attempts, core_check, launching, reactor
+from drivers.interface import InstanceType
+from pool import attempts, core_check, reactor
 from pool.core import PoolCore
 from pool.messages import (
     Destroyed,
@@ -62,7 +62,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings
+from pool.model import PoolSettings
 from pool.notices import (
     AttemptEnded,
     AttemptLogComplete,
@@ -114,70 +114,31 @@ class Engine:
         self.records: dict[str, InstanceRecord] = {}
         queue = Queue(self._eligible, SpendLimits(settings).account_of)
         self.ledger = Ledger(queue=queue, types=types, settings=settings)
+        self._kept = Kept()
+        self.placers = Placers(jobs=self.ledger.jobs)
+        self.ledger.rule = self.placers.rule
         self.placing = Placing(
-            pool=self.pool, ledger=self.ledger, settings=settings, records=self.records
+            pool=self.pool,
+            ledger=self.ledger,
+            settings=settings,
+            records=self.records,
+            placers=self.placers,
+            kept=self._kept,
         )
         self.concurrency = self.placing.concurrency
         self.workflow = Workflow(self.ledger)
-        self.users = UserRequests(self.pool, self.ledger, self.workflow)
+        self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
-        self._restore(recovered)
+        restoring.restore(self, recovered)
 
     def _eligible(self, key: ClassKey) -> tuple[InstanceType, ...]:
         return eligible_types(
-            self.types.values(),
+            [self._kept.left_of(type_) for type_ in self.types.values()],
             key.resources,
             key.constraints,
             key.unnamed,
             max_price_factor=self.settings.max_price_factor,
-        )
-
-    def _restore(self, recovered: Recovered) -> None:
-        for record in recovered.instances:
-            self.records[record.id] = record
-            self.pool.missing[record.id] = record.token
-            if record.host_key:
-                self.pool.pinned_keys[record.id] = record.host_key
-            if record.behavior:
-                self.pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
-        for launch in recovered.launches:
-            launching.restore(self.pool, launch)
-        for job in recovered.jobs:
-            self.ledger.jobs.admit(job)
-        self.workflow.restore(recovered.containers, recovered.ended)
-        for container in recovered.containers:
-            self._restore_container(container)
-        self.placing.evictions.restore()
-        for attempt in recovered.unreleased:
-            self.ledger.unreleased[attempt.id] = attempt
-            self._expect(attempt, Resources(), AttemptPhase.ENDED, None)
-
-    def _restore_container(self, container: Container) -> None:
-        if container.state is ContainerState.LOCKED and not container.has_open_attempt:
-            self.placing.restore(container.id)
-        for attempt in container.attempts:
-            if attempt.outcome is None:
-                resources = resources_of(container, attempt)
-                grace_s = container.spec.grace_period_s
-                self._expect(attempt, resources, AttemptPhase.STARTING, grace_s)
-                if attempt.ending_for:
-                    attempts.shorten_grace(self.pool, attempt.id)
-
-    def _expect(
-        self, attempt: Attempt, resources: Resources, phase: AttemptPhase, grace_s: float | None
-    ) -> None:
-        attempts.expect(
-            self.pool,
-            PoolAttempt(
-                id=attempt.id,
-                remote_id=attempt.id,
-                worker_id=attempt.instance_id,
-                resources=resources,
-                phase=phase,
-                grace_s=grace_s,
-                given_up=attempt.outcome is not None and attempt.exit_code is None,
-            ),
         )
 
     # ---- the two doors ---------------------------------------------------------------------
@@ -212,6 +173,8 @@ class Engine:
                 | JobCancelRequested()
                 | JobPriorityRequested()
                 | JobHoldRequested()
+                | JobRevised()
+                | JobLaunched()
             ):
                 self._dirty = True
                 self.placing.history.asked(event, now)
@@ -240,14 +203,26 @@ class Engine:
             self.ledger.holdbacks.next_due(),
             self.ledger.time_limits.next_due(),
             self.concurrency.next_rise(),
+            self._placers_due(now),
         )
         return min((due for due in dues if due is not None), default=None)
+
+    def _placers_due(self, now: float) -> float | None:
+        """Return when a placer wants a pass; what is overdue is looked at by the next one."""
+        due = self.placers.next_due()
+        if due is None or due > now:
+            return due
+        return self.placing.next_pass(wanted=True)
 
     def why_waiting(self, container_id: str) -> WaitReason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
         container = self.ledger.containers.get(container_id)
         if container is not None and container.priority > 0 and not container.has_open_attempt:
-            held = self.workflow.reason(container) or self.ledger.holdbacks.reason(container)
+            held = (
+                self.workflow.reason(container)
+                or self.placers.reason(container)
+                or self.ledger.holdbacks.reason(container)
+            )
             if held is not None:
                 return held
         return self.placing.reason(container_id)
@@ -270,13 +245,15 @@ class Engine:
         Some have run for as long as they may; others are to be restarted, or may begin.
         """
         self.users.end_over_time(now)
-        running = len(self.ledger.open_attempts)
+        running = self.ledger.placed
+        due = self.placers.next_due()
+        self._dirty = self._dirty or (due is not None and due <= now)
         released = self.ledger.release_due(now)
         risen = self.concurrency.observe(running, now)
         self._dirty = self._dirty or released or risen
 
     def _note_overload(self, message: str, now: float) -> None:
-        sunk = self.concurrency.overloaded(len(self.ledger.open_attempts), now, message)
+        sunk = self.concurrency.overloaded(self.ledger.placed, now, message)
         self._dirty = self._dirty or sunk
 
     # ---- outboxes --------------------------------------------------------------------------
@@ -314,7 +291,7 @@ class Engine:
             case WorkerGone():
                 self._forget_instance(notice.worker_id, notice.reason, now)
             case AttemptRunning():
-                ledger.running(notice.attempt_id, now)
+                self._on_running(notice.attempt_id, now)
             case AttemptEnded():
                 ledger.ended(notice, now)
             case AttemptMissing():
@@ -322,10 +299,10 @@ class Engine:
             case AttemptLost():
                 ledger.lost(notice, now)
             case AttemptLogComplete():
-                ledger.log_complete(notice.attempt_id)
+                ledger.unreleased.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)
             case AttemptLogLost():
-                ledger.log_lost(notice.attempt_id)
+                ledger.unreleased.pop(notice.attempt_id, None)
             case StrayFound():
                 container_id = container_of(notice.attempt_id)
                 ledger.hold_for_process(container_id, notice.attempt_id, notice.worker_id)
@@ -335,6 +312,12 @@ class Engine:
                 self._note_overload(notice.message, now)
             case _:
                 assert_never(notice)
+
+    def _on_running(self, attempt_id: str, now: float) -> None:
+        self.ledger.running(attempt_id, now)
+        found = self.ledger.of_attempt(attempt_id)
+        if found is not None:
+            self.placers.began(found[0], now)
 
     # ---- what the store keeps of instances ----------------------------------------------------
 
@@ -358,7 +341,7 @@ class Engine:
             self._forget_instance(instance_id, "gone while no dispatcher ran", now)
 
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
-        self.ledger.drop_unreleased(instance_id)
+        self.ledger.unreleased.drop_instance(instance_id)
         record = self.records.pop(instance_id, None)
         if record is not None:
             gone_at = max(now, record.created_at)

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
+from typing import assert_never
 
+from dispatcher.job_book import JobBook
+from dispatcher.job_model import JobType
 from dispatcher.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, SchedulerSettings, WaitReason
 from dispatcher.ordering import Order
@@ -67,7 +70,7 @@ class Evictions:
         """Find who was told by an earlier process to make way and has not ended yet."""
         for attempt_id, container_id in sorted(self._ledger.open_attempts.items()):
             attempt = self._ledger.containers[container_id].attempts[-1]
-            if attempt.ending_for:
+            if attempt.ending_for in self._ledger.containers:
                 way = self._ways.get(attempt.instance_id)
                 others = way.attempt_ids if way is not None else frozenset()
                 self._ways[attempt.instance_id] = _Way(
@@ -127,7 +130,7 @@ class Evictions:
             if head is None or why is None or (why.behind and why.behind not in helped):
                 continue
             container = self._ledger.containers[head[1]]
-            if self._settings.allows(_kind(container), container.priority):
+            if self._settings.allows(kind_of(container, self._ledger.jobs), container.priority):
                 found.append((head[0], container, line))
         first = min(found, key=lambda each: each[0], default=None)
         return first[1:] if first is not None else None
@@ -151,7 +154,7 @@ class Evictions:
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):
                 continue
-            tenants = self._tenants(worker, _kind(container))
+            tenants = self._tenants(worker, kind_of(container, self._ledger.jobs))
             occupied = Occupied(slot=slot, tenants=tenants, most_containers=self._most_containers)
             answer = victims(asked, container.priority, occupied)
             # Where there is room already, and it got no place, evicting nobody would not help.
@@ -176,7 +179,7 @@ class Evictions:
                     resources=resources,
                     began_at=attempt.started_at,
                     is_ending=ending,
-                    may_be_evicted=may_evict(by, _kind(container)),
+                    may_be_evicted=may_evict(by, kind_of(container, self._ledger.jobs)),
                 )
             )
         return tuple(found)
@@ -204,5 +207,14 @@ class Evictions:
         return None
 
 
-def _kind(container: Container) -> TenantKind:
-    return TenantKind.SUPERVISOR if container.spec.supervisor else TenantKind.BATCH
+def kind_of(container: Container, jobs: JobBook) -> TenantKind:
+    """Return what a container is to preemption."""
+    match jobs.type_of(container.job_id):
+        case JobType.SYSTEM:
+            return TenantKind.SYSTEM
+        case JobType.SYSBATCH:
+            return TenantKind.SYSBATCH
+        case JobType.BATCH | JobType.ELASTIC | None:
+            return TenantKind.SUPERVISOR if container.spec.supervisor else TenantKind.BATCH
+        case unknown:
+            assert_never(unknown)

@@ -15,7 +15,9 @@ from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
     JobHoldRequested,
+    JobLaunched,
     JobPriorityRequested,
+    JobRevised,
     JobSubmitted,
     PriorityRequested,
     Publication,
@@ -126,7 +128,13 @@ class History:
         match event:
             case Submitted() | JobSubmitted():
                 pass
-            case JobCancelRequested() | JobPriorityRequested() | JobHoldRequested():
+            case (
+                JobCancelRequested()
+                | JobPriorityRequested()
+                | JobHoldRequested()
+                | JobRevised()
+                | JobLaunched()
+            ):
                 pass
             case CancelRequested():
                 self._note(event.container_id, "cancel", "a user asked for it to be cancelled", now)

@@ -16,13 +16,15 @@ from dispatcher.outcomes import restart_reason
 class Block(Flag):
     """What keeps a container from the queue until somebody says that it is over.
 
-    Others have to end first; as many of its array as may be are under way; its job is held.
+    Others have to end first; as many of its array as may be are under way; its job is held; its job
+    is of a type that has a placer of its own (`dispatcher.placers`), for as long as it lives.
     """
 
     NONE = 0
     AFTER = auto()
     MAX_RUNNING = auto()
     JOB_HELD = auto()
+    OWN_PLACER = auto()
 
 
 class Holdbacks:

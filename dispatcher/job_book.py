@@ -6,7 +6,7 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from dispatcher.job_model import Job, JobState, Tally, nodes_of, task_node
+from dispatcher.job_model import Job, JobState, JobType, Tally, nodes_of, task_node
 from dispatcher.model import Container, ContainerState, Reason
 from drivers.errors import BugError
 
@@ -20,12 +20,27 @@ class _Window:
     waiting: list[tuple[int, str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What a job that does not end by itself comes to, once all of its containers have ended."""
+
+    state: JobState
+    reason: Reason | None = None
+    exit_code: int | None = None
+
+
+CANCELLED = Conclusion(
+    state=JobState.CANCELLED, reason=Reason(code="cancelled", message="cancelled")
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Live:
     """A job that has not ended.
 
     `numbers` tells the place of each task by its name; `containers` are the ids of those that have
-    not ended, as they came; `exit_code` is the highest of failed ones by now.
+    not ended, as they came; `exit_code` is the highest of failed ones by now. `conclusion` is None
+    while a job that does not end by itself is to go on.
     """
 
     job: Job
@@ -35,6 +50,7 @@ class _Live:
     windows: dict[str, _Window]
     containers: dict[str, None] = field(default_factory=dict)
     exit_code: int | None = None
+    conclusion: Conclusion | None = None
 
 
 class JobBook:
@@ -59,8 +75,17 @@ class JobBook:
             numbers={task.name: number for number, task in enumerate(job.tasks)},
             windows={t.name: _Window(most=t.max_running) for t in job.tasks if t.max_running},
             exit_code=job.exit_code,
+            conclusion=CANCELLED if job.cancel_requested else None,
         )
         self._changed.setdefault(job.id, False)
+
+    def add(self, container: Container) -> None:
+        """Note a new container, which waits, of a job that gets them as it lives."""
+        self.take_in(container)
+        live = self._live[container.job_id]
+        number = live.numbers[container.task]
+        live.tallies[number] = live.tallies[number].moved(None, container.state)
+        live.total = live.total.moved(None, container.state)
 
     def take_in(self, container: Container) -> None:
         """Note an unfinished container of a job, which the job's tallies count already."""
@@ -68,6 +93,20 @@ class JobBook:
         if live is None:
             raise BugError(f"{container.id}: its job {container.job_id} is not known")
         live.containers[container.id] = None
+
+    def type_of(self, job_id: str) -> JobType | None:
+        """Return the type of an unfinished job, None when it is none."""
+        live = self._live.get(job_id)
+        return None if live is None else live.job.type
+
+    def runs_of(self, parent: str) -> list[str]:
+        """Return the ids of a periodic or parameterised job's unfinished runs, sorted."""
+        return sorted(job_id for job_id, live in self._live.items() if live.job.parent == parent)
+
+    def is_concluded(self, job_id: str) -> bool:
+        """Return whether a job that does not end by itself is to end."""
+        live = self._live.get(job_id)
+        return live is None or live.conclusion is not None
 
     def is_held(self, job_id: str) -> bool:
         """Return whether an unfinished job is held."""
@@ -121,7 +160,7 @@ class JobBook:
         """Return the nodes that end with a container's end, each with whether it succeeded."""
         ended = [(n, container.state is ContainerState.SUCCEEDED) for n in nodes_of(container)]
         live = self._live.get(container.job_id)
-        if live is None:
+        if live is None or not live.job.ends_by_itself:
             return ended
         tally = live.tallies[live.numbers[container.task]]
         if tally.ended == tally.total:
@@ -142,7 +181,35 @@ class JobBook:
 
     def cancel(self, job_id: str) -> None:
         """Note that a job is to be cancelled; unknown is no error."""
+        live = self._live.get(job_id)
         self._replace(job_id, cancel_requested=True)
+        if live is not None and live.conclusion is None:
+            live.conclusion = CANCELLED
+
+    def conclude(self, job_id: str, conclusion: Conclusion) -> None:
+        """Let a job end that does not by itself, once all of its containers have; unknown is none.
+
+        The first word counts. Its reason is kept at once, for whoever looks, and a restart.
+        """
+        live = self._live.get(job_id)
+        if live is not None and live.conclusion is None:
+            live.conclusion = conclusion
+            self._replace(job_id, reason=conclusion.reason)
+
+    def revise(self, job: Job) -> None:
+        """Let an unfinished job be its next revision; unknown is no error."""
+        self._replace(
+            job.id,
+            name=job.name,
+            labels=job.labels,
+            priority=job.priority,
+            tasks=job.tasks,
+            terms=job.terms,
+        )
+
+    def set_launched_for(self, job_id: str, launched_for: float) -> None:
+        """Note for which time a periodic job was begun last; unknown is no error."""
+        self._replace(job_id, launched_for=launched_for)
 
     def _replace(self, job_id: str, **changed: object) -> None:
         live = self._live.get(job_id)
@@ -159,7 +226,7 @@ class JobBook:
         for job_id, is_told in self._changed.items():
             live = self._live[job_id]
             before = live.job.state
-            live.job = _judged(live.job, live.total, live.exit_code, now)
+            live.job = _judged(live, now)
             if is_told or live.job.state is not before:
                 told.append(replace(live.job, tallies=tuple(live.tallies)))
             if live.job.state.final:
@@ -213,13 +280,16 @@ class JobBook:
         return None if live is None else live.windows.get(container.task)
 
 
-def _judged(job: Job, tally: Tally, exit_code: int | None, now: float) -> Job:
+def _judged(live: _Live, now: float) -> Job:
     """Return a job in the state that its containers make it."""
+    job, tally, exit_code = live.job, live.total, live.exit_code
     if job.state is JobState.PENDING and (tally.running or tally.succeeded or tally.failed):
         job = replace(job, state=JobState.RUNNING, started_at=max(now, job.created_at))
     if tally.ended < tally.total:
         return job
     finished_at = max(now, job.started_at or job.created_at)
+    if not job.ends_by_itself:
+        return _concluded(job, live.conclusion, finished_at)
     job = replace(job, finished_at=finished_at, exit_code=exit_code)
     if tally.succeeded == tally.total:
         return replace(job, state=JobState.SUCCEEDED, exit_code=0)
@@ -228,6 +298,18 @@ def _judged(job: Job, tally: Tally, exit_code: int | None, now: float) -> Job:
         return replace(job, state=JobState.CANCELLED, reason=reason)
     reason = Reason(code="containers_failed", message=_failed(tally))
     return replace(job, state=JobState.FAILED, reason=reason)
+
+
+def _concluded(job: Job, conclusion: Conclusion | None, finished_at: float) -> Job:
+    if conclusion is None:
+        return job
+    return replace(
+        job,
+        state=conclusion.state,
+        reason=conclusion.reason,
+        exit_code=conclusion.exit_code,
+        finished_at=finished_at,
+    )
 
 
 def _cancelled(job: Job, tally: Tally) -> str:

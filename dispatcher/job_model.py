@@ -5,16 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from dispatcher.job_terms import Terms
 from dispatcher.model import Container, ContainerSpec, ContainerState, Reason
+from dispatcher.planner.elastic_model import Role
 
 MOST_CONTAINERS = 100_000
 """How many containers one job may have, over all of its tasks."""
 
 
 class JobType(Enum):
-    """How a job's containers are placed; `batch` ones wherever there is room."""
+    """How a job's containers are placed.
+
+    `batch` ones wherever there is room; of `system` and `sysbatch` jobs one on every matching
+    instance, for ever or once to its end; of `elastic` jobs the essential ones together, and of the
+    others as many as fit.
+    """
 
     BATCH = "batch"
+    SYSTEM = "system"
+    SYSBATCH = "sysbatch"
+    ELASTIC = "elastic"
+
+    @property
+    def is_per_instance(self) -> bool:
+        """Return whether each matching instance has a container of its own."""
+        return self in (JobType.SYSTEM, JobType.SYSBATCH)
+
+    @property
+    def has_own_placer(self) -> bool:
+        """Return whether its containers never wait in the queue (`dispatcher.placers`)."""
+        return self is not JobType.BATCH
 
 
 class JobState(Enum):
@@ -82,7 +102,9 @@ class JobTask:
     """A part of a job: `size` containers of one specification.
 
     `name` is "" for the only task of a job that names none. With `is_array` each container has an
-    index from 0; of them at most `max_running` are under way at once, None for no such limit.
+    index from 0; of them at most `max_running` are under way at once, None for no such limit. The
+    only task of a per-instance job has `size` 0: its containers come with the instances.
+    In an elastic job it is a component of that `role`, and starts by `startup_order`.
     """
 
     name: str
@@ -90,6 +112,8 @@ class JobTask:
     size: int = 1
     is_array: bool = False
     max_running: int | None = None
+    role: Role = Role.ESSENTIAL
+    startup_order: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +123,10 @@ class Job:
     `tallies` has one for each of `tasks`, in their order; of a job that has not ended those in the
     store may be old. A `held` job starts nothing new. `exit_code` is the highest of its failed
     containers, 0 when all succeeded, None before its end and where no program of it ever ended.
+
+    A job that is periodic or parameterised has no containers: its runs are jobs of their own, whose
+    `parent` it is ("" for none); `launched_for` is the time of its schedule for which the last one
+    was made, in seconds since the epoch, None before the first.
     """
 
     id: str
@@ -119,6 +147,19 @@ class Job:
     reason: Reason | None = None
     cancel_requested: bool = False
     held: bool = False
+    terms: Terms = Terms()
+    parent: str = ""
+    launched_for: float | None = None
+
+    @property
+    def is_template(self) -> bool:
+        """Return whether its runs are jobs of their own."""
+        return self.terms.schedule is not None or self.terms.parameters is not None
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Return whether it has ended once all of its containers have."""
+        return self.type is JobType.BATCH and not self.is_template
 
     @property
     def tally(self) -> Tally:

@@ -5,7 +5,7 @@ Every change of a container goes through here, so that it is journalled and publ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dispatcher.accounts import SpendLimits
@@ -13,7 +13,13 @@ from dispatcher.cost import cost_of
 from dispatcher.deadlines import Deadlines
 from dispatcher.holdbacks import Holdbacks
 from dispatcher.job_book import JobBook
-from dispatcher.messages import Change, Publication, PublishContainer, SaveAttempt, SaveContainer
+from dispatcher.messages import (
+    Change,
+    Publication,
+    PublishContainer,
+    SaveAttempt,
+    SaveContainer,
+)
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
@@ -23,6 +29,7 @@ from dispatcher.model import (
     SchedulerSettings,
     resources_of,
 )
+from dispatcher.new_attempt import new_attempt
 from dispatcher.outcomes import (
     FINAL_STATE_AFTER,
     final_reason,
@@ -33,11 +40,12 @@ from dispatcher.outcomes import (
     restart_due,
     was_placed,
 )
-from dispatcher.planner.fit import given_on
+from dispatcher.placers import AttemptEnd, Ruling
 from dispatcher.queue import Queue
 from dispatcher.spec_size import QueuedMemory
 from dispatcher.spend import AttemptSpend
 from dispatcher.times import first_start, latest, when_it_ran
+from dispatcher.unreleased import Unreleased
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
@@ -54,7 +62,8 @@ class Ledger:
     `holdbacks` are those that wait outside the queue, for a time or for somebody; `spend` is what
     the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
     `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
-    which running attempt has run for long enough.
+    which running attempt has run for long enough. `residents` is how many of the open attempts are
+    of per-instance jobs; `rule` says what becomes of containers that have a placer of their own.
     """
 
     def __init__(
@@ -67,13 +76,15 @@ class Ledger:
         self.containers: dict[str, Container] = {}
         self.open_attempts: dict[str, str] = {}
         self.supervisors_placed = 0
-        self.unreleased: dict[str, Attempt] = {}
         self.queue = queue
         self.holdbacks = Holdbacks()
         self.jobs = JobBook()
         self.finished: list[Container] = []
         self.time_limits = Deadlines()
+        self.residents = 0
+        self.rule: Callable[[AttemptEnd, float], Ruling | None] = lambda _end, _now: None
         self.changes: list[Change] = []
+        self.unreleased = Unreleased(self.changes)
         self.published: list[Publication] = []
         self.memory = QueuedMemory()
         self.waiting_since: dict[str, float] = {}
@@ -96,9 +107,7 @@ class Ledger:
             return
         attempt = container.attempts[-1]
         self._limit_time(container, attempt)
-        self.open_attempts[attempt.id] = container.id
-        self.supervisors_placed += container.spec.supervisor
-        self.spend.opened(container, attempt)
+        self._opened(container, attempt)
         if attempt.started_at is None:
             self.waiting_since[container.id] = since
 
@@ -184,24 +193,25 @@ class Ledger:
         container = self.containers[container_id]
         self.save(replace(container, state=ContainerState.QUEUED))
 
-    def open_attempt(self, container_id: str, worker: Worker, now: float) -> Attempt:
-        """Begin an attempt of a waiting container on a worker; it waits no more."""
-        container = self.containers[container_id]
-        number = len(container.attempts) + 1
-        attempt = Attempt(
-            id=f"{container_id}-{number}",
-            container_id=container_id,
-            number=number,
-            instance_id=worker.id,
-            instance_type=worker.type.name,
-            price_usd_per_hour=worker.type.price_usd_per_hour,
-            created_at=now,
-            resources=given_on(worker.type, container),
-        )
-        self.queue.discard(container_id)
-        self.open_attempts[attempt.id] = container_id
+    def _opened(self, container: Container, attempt: Attempt) -> None:
+        self.open_attempts[attempt.id] = container.id
+        self.residents += bool(container.pinned_to)
         self.supervisors_placed += container.spec.supervisor
         self.spend.opened(container, attempt)
+
+    @property
+    def placed(self) -> int:
+        """Return how many containers have a place that count against limits of how many may."""
+        return len(self.open_attempts) - self.residents
+
+    def open_attempt(
+        self, container_id: str, worker: Worker, now: float, *, revision: int = 0
+    ) -> Attempt:
+        """Begin an attempt of a waiting container on a worker; it waits no more."""
+        container = self.containers[container_id]
+        attempt = new_attempt(container, worker, now, revision=revision)
+        self.queue.discard(container_id)
+        self._opened(container, attempt)
         self.save(
             replace(
                 container,
@@ -267,7 +277,8 @@ class Ledger:
             stderr_bytes=how.stderr_bytes,
             exit_code=how.code,
         )
-        self.unreleased[attempt.id] = self._close(container, attempt, outcome, reason, now)
+        end = AttemptEnd(container=container, attempt=attempt, outcome=outcome, reason=reason)
+        self.unreleased[attempt.id] = self._close(end, now)
 
     def missing(self, notice: AttemptMissing, now: float) -> None:
         """Note that an attempt is not where it was placed: refused, or it never began there."""
@@ -290,18 +301,22 @@ class Ledger:
         found = self.of_attempt(of.attempt_id)
         if found is not None:
             outcome, reason = judge_gone(*found, of, refused=refused, never=never)
-            self._close(*found, outcome, reason, now)
+            end = AttemptEnd(
+                container=found[0],
+                attempt=found[1],
+                outcome=outcome,
+                reason=reason,
+                instance_gone=isinstance(of, AttemptLost),
+                refused=refused,
+                never_ran=bool(never),
+            )
+            self._close(end, now)
 
-    def _close(
-        self,
-        container: Container,
-        attempt: Attempt,
-        outcome: AttemptOutcome,
-        reason: Reason | None,
-        now: float,
-    ) -> Attempt:
+    def _close(self, end: AttemptEnd, now: float) -> Attempt:
         """Give an attempt its outcome and its container what follows; return the attempt."""
+        container, attempt, outcome, reason = end.container, end.attempt, end.outcome, end.reason
         del self.open_attempts[attempt.id]
+        self.residents -= bool(container.pinned_to)
         self.time_limits.discard(attempt.id)
         self.supervisors_placed -= container.spec.supervisor
         self.spend.closed(attempt.id)
@@ -320,8 +335,11 @@ class Ledger:
             cost_usd=container.cost_usd
             + cost_of(attempt, resources_of(container, attempt), type_, self._settings.placement),
         )
+        ruling = self.rule(replace(end, container=container, attempt=attempt), now)
         state = FINAL_STATE_AFTER.get(outcome)
-        if outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
+        if ruling is not None:
+            state, reason = ruling.state, ruling.reason
+        elif outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
             state = ContainerState.FAILED
         elif self._restart_later(container, now):
             state = None
@@ -375,21 +393,3 @@ class Ledger:
         )
         self.finished.append(self.containers.pop(container.id))
         self.memory.remove(container.spec)
-
-    def log_complete(self, attempt_id: str) -> bool:
-        """Note that an ended attempt's log is complete; return whether it was awaited."""
-        attempt = self.unreleased.pop(attempt_id, None)
-        if attempt is None:
-            return False
-        self.changes.append(SaveAttempt(attempt=replace(attempt, log_complete=True)))
-        return True
-
-    def log_lost(self, attempt_id: str) -> None:
-        """Note that the rest of an ended attempt's log will never come."""
-        self.unreleased.pop(attempt_id, None)
-
-    def drop_unreleased(self, worker_id: str) -> None:
-        """Stop waiting for logs from an instance that is gone."""
-        for attempt_id in sorted(self.unreleased):
-            if self.unreleased[attempt_id].instance_id == worker_id:
-                del self.unreleased[attempt_id]

@@ -67,6 +67,24 @@ class RequestJobHold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobRevision:
+    """Replace what a per-instance job is by its next revision; made by the API.
+
+    All that a user may name is the new one's: name, labels, priority, tasks, terms.
+    """
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteJobLaunch:
+    """Note for which time of its schedule a periodic job was begun last; made by the API."""
+
+    job_id: str
+    launched_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancel:
     """Note that a container is to be cancelled; made by the API."""
 
@@ -84,6 +102,20 @@ class RequestPriority:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveContainer:
     """Write what the engine decides of a container (not its priority or `cancel_requested`)."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddContainer:
+    """Add a container that the engine made: one of a per-instance job, for one instance."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSpec:
+    """Write a container's specification and name: a per-instance job's latest revision's."""
 
     container: Container
 
@@ -131,6 +163,10 @@ Change = (
     | RequestJobCancel
     | RequestJobPriority
     | RequestJobHold
+    | RequestJobRevision
+    | NoteJobLaunch
+    | AddContainer
+    | SaveSpec
     | SaveJob
     | SaveContainer
     | SaveAttempt
@@ -238,6 +274,21 @@ class JobHoldRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobRevised:
+    """The next revision of a per-instance job was committed to the store."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLaunched:
+    """A run of a periodic job was committed to the store, for a time of its schedule."""
+
+    job_id: str
+    launched_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """A cancellation was committed to the store."""
 
@@ -289,6 +340,8 @@ UserEvent = (
     | JobCancelRequested
     | JobPriorityRequested
     | JobHoldRequested
+    | JobRevised
+    | JobLaunched
 )
 
 Event = PoolEvent | UserEvent | BehaviorRequested | InstanceKillRequested | Overloaded | Woken

@@ -227,8 +227,10 @@ class Attempt:
 
     Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
     `ending` is what its outcome will be once it has been told to end, None while it has not, and
-    `ending_for` the container that it makes way for, "" for none.
+    `ending_for` what it makes way for, "" for nothing: a container or a job by id, or what its job
+    says for a stop ("the instance drains", "revision 3 of its job").
     `resources` is what it was given, None where that is what its container asks for everywhere.
+    `revision` is that of a per-instance job which it runs at, 0 in other jobs.
     """
 
     id: str
@@ -249,6 +251,7 @@ class Attempt:
     stderr_bytes: int = 0
     log_complete: bool = False
     resources: Resources | None = None
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +260,8 @@ class Container:
 
     `sequence` is its place among equals of one priority; `cost_usd` adds up its ended attempts.
     `job_id` is "" for one of its own, `task` names its part of the job, and `array_index` is None
-    where that is no array.
+    where that is no array. A container of a per-instance job is for the instance `pinned_to`, which
+    is "" in others; its `spec` is what its latest attempt runs at.
     """
 
     id: str
@@ -278,6 +282,7 @@ class Container:
     job_id: str = ""
     task: str = ""
     array_index: int | None = None
+    pinned_to: str = ""
 
     @property
     def has_open_attempt(self) -> bool:

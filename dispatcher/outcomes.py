@@ -29,6 +29,9 @@ FINAL_STATE_AFTER = {
 EVICTED = "preempted"
 """The code of what made way for a container of higher priority."""
 
+REVISION = "revision "
+"""How `Attempt.ending_for` begins where the job's next revision takes an attempt's place."""
+
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
 
@@ -73,7 +76,7 @@ def judge_end(
     last = container.attempts[-1]
     ending = last.ending
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
-        return AttemptOutcome.CANCELLED, Reason(code="cancelled", message="cancelled")
+        return AttemptOutcome.CANCELLED, _stopped(container, last)
     if ending is AttemptOutcome.PREEMPTED:
         return ending, _preempted(last, "priority set to 0")
     if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):
@@ -109,9 +112,18 @@ def judge_gone(
 
 def _preempted(attempt: Attempt, why: str) -> Reason:
     """Return why an attempt was preempted: it made way for another, or `why`."""
+    if attempt.ending_for.startswith(REVISION):
+        return Reason(code="updated", message=f"it made way for {attempt.ending_for}")
     if attempt.ending_for:
         return Reason(code=EVICTED, message=f"it made way for {attempt.ending_for}")
     return Reason(code="held", message=why)
+
+
+def _stopped(container: Container, attempt: Attempt) -> Reason:
+    """Return why an attempt was stopped for good: somebody asked for it, or its job's placer."""
+    if container.cancel_requested or not attempt.ending_for:
+        return Reason(code="cancelled", message="cancelled")
+    return Reason(code="stopped", message=attempt.ending_for)
 
 
 def _ended_in_time(container: Container, how: AttemptExit) -> bool:

@@ -8,12 +8,13 @@ from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
 from dispatcher.concurrency import Concurrency
-from dispatcher.environment import environment
 from dispatcher.evictions import Evictions
 from dispatcher.history import History
+from dispatcher.kept_room import Kept
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
+from dispatcher.placers import Placers
 from dispatcher.planner import plan_check, reasons
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
@@ -21,11 +22,10 @@ from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queue import ClassKey, RequestClass
 from dispatcher.roster import Roster
 from dispatcher.spend import InstanceSpend, PassBudget
+from dispatcher.starter import Starter
 from drivers.errors import BugError
-from pool import attempts, idle, launching, stillborn
+from pool import idle, launching, stillborn
 from pool.core import PoolCore
-from pool.model import AttemptOrder
-from pool.room import SHARED_CPU_MILLIS
 
 PASS_EVERY_S = 5.0
 PAUSE_AFTER_FAILURE_S = 1.0
@@ -50,8 +50,13 @@ class Placing:
         ledger: Ledger,
         settings: SchedulerSettings,
         records: Mapping[str, InstanceRecord],
+        placers: Placers,
+        kept: Kept,
     ) -> None:
-        """Make what plans for a pool; `records` has what instances were bought for."""
+        """Make what plans for a pool; `records` has what instances were bought for.
+
+        `placers` do their part of each pass first; `kept` is what room they keep.
+        """
         self.pool = pool
         self.ledger = ledger
         self.settings = settings
@@ -67,6 +72,9 @@ class Placing:
         limits = SpendLimits(settings)
         self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
         self.evictions = Evictions(pool, ledger, settings)
+        self.placers = placers
+        self._kept = kept
+        self._starter = Starter(pool, ledger)
         self.roster = self._new_roster()
         self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
@@ -79,7 +87,7 @@ class Placing:
         self._last_pass_at = -inf
 
     def _new_roster(self) -> Roster:
-        return Roster(self.pool, self.rules, self.spend, self.evictions.reserved)
+        return Roster(self.pool, self.rules, self.spend, self.evictions.reserved, self._kept)
 
     @property
     def locked(self) -> set[str]:
@@ -109,6 +117,7 @@ class Placing:
         self.passes += 1
         self._last_pass_at = now
         try:
+            self._let_others_place(now)
             classes = self.refresh(now)
             budget = self._budget(classes)
             view = self._view(classes, budget, now)
@@ -121,6 +130,13 @@ class Placing:
         payers = budget.payers if budget is not None else {}
         self._carry_out(decided, payers, now)
         self.evictions.evict(decided, self.roster.fleet.slots, budget, now)
+
+    def _let_others_place(self, now: float) -> None:
+        self.placers.place(now)
+        types = [self.pool.types[name] for name in sorted(self.pool.types)]
+        slots = self.roster.fleet.slots.keys() | self.pool.workers.keys()
+        if self._kept.update(self.placers, types, slots):
+            self.ledger.queue.renew_types()
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
@@ -139,7 +155,8 @@ class Placing:
     def _carry_out(self, decided: Plan, payers: Mapping[str, Account], now: float) -> None:
         for slot in decided.creates:
             payer = payer_of(payers.get(slot.id, ()))
-            token = launching.request_launch(self.pool, slot.type, payer, now)
+            type_ = self.pool.types[slot.type.name]
+            token = launching.request_launch(self.pool, type_, payer, now)
             self.roster.launched(slot, token)
             if self.spend is not None:
                 self.spend.launched(token)
@@ -149,7 +166,7 @@ class Placing:
         self._lock(decided)
         fleet = self.roster.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
-        idle.set_awaited(self.pool, frozenset(coming), now)
+        idle.set_awaited(self.pool, frozenset(coming) | self.placers.awaited(), now)
         resting = (w for w in sorted(self.roster.resting) if self._is_needed(decided, w))
         for worker_id in [*decided.unwanted, *resting]:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
@@ -168,7 +185,7 @@ class Placing:
         """
         if not self.at_quota:
             return None
-        return len(self.ledger.open_attempts) + sum(each.number for each in self._locks.values())
+        return self.ledger.placed + sum(each.number for each in self._locks.values())
 
     def _is_needed(self, decided: Plan, worker_id: str) -> bool:
         return decided.uses_up(self.pool.workers[worker_id].type.name)
@@ -207,7 +224,7 @@ class Placing:
         unproven = pool.stillborn > 0 and stillborn.unproven(pool)
         creates_left = launching.creates_left(pool)
         limit = self.concurrency.limit(now)
-        placed = len(self.ledger.open_attempts)
+        placed = self.ledger.placed
         instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
         most = limit
         if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
@@ -267,20 +284,7 @@ class Placing:
 
     def _start(self, container_id: str, line: Line, slot: Slot, now: float) -> None:
         worker = self.pool.workers[slot.id]
-        attempt = self.ledger.open_attempt(container_id, worker, now)
-        container = self.ledger.containers[container_id]
-        spec = container.spec
-        need = line.request_class.need(slot.type)
-        order = AttemptOrder(
-            attempt_id=attempt.id,
-            container_id=container_id,
-            image=spec.image,
-            command=spec.command,
-            env=environment(container, attempt, self.ledger.jobs.size_of(container)),
-            cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
-            memory_bytes=need.memory_bytes,
-        )
-        attempts.place(self.pool, worker, order, need, now, grace_s=spec.grace_period_s)
+        self._starter.start(container_id, worker, line.request_class.need(slot.type), now)
 
     # ---- why somebody waits ----------------------------------------------------------------------
 

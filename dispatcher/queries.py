@@ -76,10 +76,12 @@ class Recovered:
     be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
     with tallies that count their containers anew, and the highest exit code of failed ones so far.
     `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
-    it succeeded; by node (`job_model`), for an array's elements by the element's.
+    it succeeded; by node (`job_model`), for an array's elements by the element's. `past` are, of
+    sysbatch jobs that have not ended, the latest ended containers of each instance that is there.
     """
 
     containers: Sequence[Container] = ()
+    past: Sequence[Container] = ()
     jobs: Sequence[Job] = ()
     ended: Mapping[str, bool] = field(default_factory=dict)
     unreleased: Sequence[Attempt] = ()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from dispatcher.kept_room import Kept
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
 from dispatcher.spend import InstanceSpend
 from drivers.errors import BugError
+from drivers.interface import InstanceType
 from pool import probing
 from pool.core import PoolCore
 from pool.model import PendingLaunch, Worker, WorkerState
@@ -25,12 +27,15 @@ class Roster:
         rules: Rules,
         spend: InstanceSpend | None,
         reserved: Container[str] = (),
+        kept: Kept | None = None,
     ) -> None:
         """Make an empty fleet; `spend` is told of what changes too, None without limits of it.
 
         What is `reserved` takes no work, whatever else is true of it; who changes that touches it.
+        `kept` is what room others keep, None for none.
         """
         self._reserved = reserved
+        self._kept = kept or Kept()
         self.fleet = Fleet(rules)
         self._spend = spend
         self.resting: set[str] = set()
@@ -43,6 +48,11 @@ class Roster:
     def update(self, now: float) -> None:
         """Take in what has changed in the pool since the last time."""
         self._updated_at = now
+        if self._kept.renewed:
+            self._pool.touched.update(self._kept.renewed & self._pool.workers.keys())
+            for token in sorted(self._kept.renewed & self._launches):
+                self.fleet.put(self._launching(token, self.fleet.slots[token].type))
+            self._kept.renewed.clear()
         touched = sorted(self._pool.touched)
         self._pool.touched.clear()
         for worker_id in touched:
@@ -58,7 +68,7 @@ class Roster:
                 expected |= {worker.id} & fleet.slots.keys()
             elif self._takes_work(worker, now):
                 expected.add(worker.id)
-                fleet.expect(slot_of(worker))
+                fleet.expect(self._slot_of(worker))
         launching = {s.id for s in fleet.slots.values() if s.kind is SlotKind.LAUNCHING}
         gone = self._pool.touched - self._pool.workers.keys()
         known = fleet.slots.keys() - launching - gone
@@ -75,7 +85,7 @@ class Roster:
             if worker is not None and self._rests(worker, now):
                 self.resting.add(worker_id)
             return
-        slot = slot_of(worker)
+        slot = self._slot_of(worker)
         if worker.token in self._launches:
             self._launches.discard(worker.token)
             self.fleet.rename(worker.token, slot)
@@ -110,12 +120,25 @@ class Roster:
             return
         token = pending.launch.token
         self._launches.add(token)
-        self.fleet.put(empty_slot(SlotKind.LAUNCHING, token, type_))
+        self.fleet.put(self._launching(token, type_))
 
     def launched(self, slot: Slot, token: str) -> None:
         """Note that what a pass thought of is being created, under a token, with its claims."""
         self._launches.add(token)
-        self.fleet.rename(slot.id, empty_slot(SlotKind.LAUNCHING, token, slot.type))
+        self.fleet.rename(slot.id, self._launching(token, self._pool.types[slot.type.name]))
+
+    def _launching(self, token: str, type_: InstanceType) -> Slot:
+        slot = empty_slot(SlotKind.LAUNCHING, token, type_)
+        slot.free = slot.free.minus(self._kept.of_coming(token, type_))
+        return slot
+
+    def _slot_of(self, worker: Worker) -> Slot:
+        slot = slot_of(worker)
+        if slot.kind is SlotKind.READY:
+            slot.free = slot.free.minus(self._kept.of_ready(worker.id))
+        else:
+            slot.free = slot.free.minus(self._kept.of_coming(worker.id, worker.type))
+        return slot
 
 
 def slot_of(worker: Worker) -> Slot:
@@ -125,7 +148,7 @@ def slot_of(worker: Worker) -> Slot:
         id=worker.id,
         type=worker.type,
         free=worker.free,
-        count=len(worker.attempts),
+        count=len(worker.attempts) - len(worker.resident),
         last_busy=worker.last_busy,
         idle=worker.state is WorkerState.IDLE and not worker.unreleased,
         sharers=worker.sharers,

@@ -10,7 +10,9 @@ from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
     JobHoldRequested,
+    JobLaunched,
     JobPriorityRequested,
+    JobRevised,
     JobSubmitted,
     PriorityRequested,
     PublishContainer,
@@ -19,20 +21,29 @@ from dispatcher.messages import (
     UserEvent,
 )
 from dispatcher.model import AttemptOutcome, ContainerState, Reason
+from dispatcher.placers import Placers
 from dispatcher.workflow import Workflow, roots_of
 from pool import attempts
 from pool.core import PoolCore
 
 _LOOKED_AGAIN_S = 1.0
 
+JobRequestEvent = (
+    JobCancelRequested | JobPriorityRequested | JobHoldRequested | JobRevised | JobLaunched
+)
+"""What users, or schedules, ask of a whole job."""
+
 
 class UserRequests:
     """Carries out what users ask, and what earlier processes did not get done of it."""
 
-    def __init__(self, pool: PoolCore, ledger: Ledger, workflow: Workflow) -> None:
+    def __init__(
+        self, pool: PoolCore, ledger: Ledger, workflow: Workflow, placers: Placers
+    ) -> None:
         self._pool = pool
         self._ledger = ledger
         self._workflow = workflow
+        self._placers = placers
 
     def begin(self, now: float) -> None:
         """Take up what users asked for and an earlier process did not get done."""
@@ -56,6 +67,11 @@ class UserRequests:
                 self._note_cancel(event.container_id, now)
             case PriorityRequested():
                 self._set_priority(event.container_id, event.priority, now)
+            case _:
+                self._carry_out_for_job(event, now)
+
+    def _carry_out_for_job(self, event: JobRequestEvent, now: float) -> None:
+        match event:
             case JobCancelRequested():
                 self._ledger.jobs.cancel(event.job_id)
                 for container_id in self._ledger.jobs.containers_of(event.job_id):
@@ -66,6 +82,13 @@ class UserRequests:
                     self._set_priority(container_id, event.priority, now)
             case JobHoldRequested():
                 self._workflow.hold(event.job_id, held=event.held, now=now)
+            case JobRevised():
+                self._ledger.jobs.revise(event.job)
+                for container_id in self._ledger.jobs.containers_of(event.job.id):
+                    self._set_priority(container_id, event.job.priority, now)
+                self._placers.admit(event.job)
+            case JobLaunched():
+                self._ledger.jobs.set_launched_for(event.job_id, event.launched_for)
             case _:
                 assert_never(event)
 
@@ -75,10 +98,13 @@ class UserRequests:
             # Its containers are told of when they change: there may be a hundred thousand.
             self._ledger.published.append(PublishJob(job=event.job))
             self._ledger.jobs.admit(event.job)
+            self._placers.admit(event.job)
         else:
             for container in event.containers:
                 self._ledger.published.append(PublishContainer(container=container))
         self._workflow.admit(event.containers, event.ended, now)
+        for container in event.containers:
+            self._placers.take_in(container)
         self._workflow.unpin(roots_of(event.containers))
 
     def end_over_time(self, now: float) -> None:

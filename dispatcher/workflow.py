@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.dependencies import Dependencies, Needs, failed_among, still_needed
 from dispatcher.holdbacks import Block
-from dispatcher.job_model import element_node
+from dispatcher.job_model import Job, JobState, element_node, task_node
 from dispatcher.ledger import Ledger
 from dispatcher.messages import PublishContainer, PublishJob, SaveJob
 from dispatcher.model import (
@@ -95,8 +95,12 @@ class Workflow:
         return None if root in self._ledger.containers or root in self._jobs else False
 
     def _hold_with_job(self, container: Container) -> None:
-        if self._jobs.is_held(container.job_id):
+        job_id = container.job_id
+        if self._jobs.is_held(job_id):
             self._ledger.holdbacks.block(container.id, Block.JOB_HELD)
+        type_ = self._jobs.type_of(job_id)
+        if type_ is not None and type_.has_own_placer:
+            self._ledger.holdbacks.block(container.id, Block.OWN_PLACER)
 
     # ---- what somebody is about to wait for ----------------------------------------------------
 
@@ -123,6 +127,25 @@ class Workflow:
 
     def settle(self, now: float) -> bool:
         """Do what follows of containers' ends; return whether anybody came to wait for room."""
+        released = self._go_on(now)
+        while concluded := self._turn(now):
+            for job in concluded:
+                succeeded = job.state is JobState.SUCCEEDED
+                for node in [*(task_node(job.id, task.name) for task in job.tasks), job.id]:
+                    released = self._node_ended(node, succeeded, now) or released
+            released = self._go_on(now) or released
+        return released
+
+    def _turn(self, now: float) -> list[Job]:
+        """Tell of jobs that changed; return those that ended, and not with their containers."""
+        told = self._jobs.turn(now)
+        for job in told:
+            self._ledger.changes.append(SaveJob(job=job))
+            self._ledger.published.append(PublishJob(job=job))
+        return [job for job in told if job.state.final and not job.ends_by_itself]
+
+    def _go_on(self, now: float) -> bool:
+        """Do what follows of each container's end; return whether anybody came to wait for room."""
         released = False
         ledger = self._ledger
         while ledger.finished:
@@ -135,9 +158,6 @@ class Workflow:
                 for node, succeeded in self._jobs.ends_with(container):
                     released = self._node_ended(node, succeeded, now) or released
                 released = self._take_turn(self._jobs.leave(container), now) or released
-        for job in self._jobs.turn(now):
-            ledger.changes.append(SaveJob(job=job))
-            ledger.published.append(PublishJob(job=job))
         return released
 
     def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:

@@ -264,7 +264,7 @@ ENDINGS = (
         guard="nobody waits for logs from an instance that is gone",
         fault="instances that end",
         where="dispatcher.engine:Engine._forget_instance",
-        old="self.ledger.drop_unreleased(instance_id)",
+        old="self.ledger.unreleased.drop_instance(instance_id)",
         new="",
     ),
 )
