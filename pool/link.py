@@ -19,6 +19,7 @@ from pool.lease import contact_command
 from pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
 from pool.link_connect import connect_proven
 from pool.link_lease import LeaseRenewal
+from pool.link_limits import tell_limits
 from pool.link_model import (
     LinkReady,
     LinkSettings,
@@ -152,8 +153,7 @@ class WorkerLink:
         """Change what an attempt may use of cpus, if there is a session, after any start so far."""
         session = self._session
         if session is not None:
-            fields = {"attempt_id": attempt_id, "cpu_millis": cpu_millis}
-            session.request("update-limits", fields, ignore_reply)
+            tell_limits(session, self._worker_id, attempt_id, cpu_millis=cpu_millis)
 
     def release(self, attempt_id: str) -> None:
         """Have the runner forget an attempt; without a session its exit will be told again."""

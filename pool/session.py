@@ -42,7 +42,8 @@ from pool.ssh_watchdog import WATCHDOG
 
 _JOIN_S: Final = 10.0
 _REASON_BYTES: Final = 1024
-_START: Final = "start"
+_ENDING: Final = {"start": "a start", "update-limits": "new limits"}
+"""Requests whose lack of a reply ends the session, and how they are called then."""
 
 _log = structlog.get_logger(__name__)
 
@@ -186,7 +187,8 @@ class Session:
 
         It is called from the reader thread, or at once from this one when nothing can be sent.
         A request that fails for want of a reply is not sent any more. One that has been may still
-        be carried out; so a "start" without a reply ends the session before it fails.
+        be carried out; so a "start" without a reply ends the session before it fails. So do new
+        limits, since they are told again only in another session.
         """
         number = next(self._numbers)
         message = {"type": kind, "id": number, "epoch": self._settings.epoch, **fields}
@@ -344,10 +346,10 @@ class Session:
         """Fail the requests whose time is up; return why the session must end, or ""."""
         waited = self._settings.request_timeout_s
         while overdue := self._requests.overdue(time.monotonic(), idle=idle):
-            if overdue.kind == _START:
+            if overdue.kind in _ENDING:
                 # It may wait at the far end to be carried out, long after we have said "unknown";
                 # the runner ends this session before it tells the next one what there is.
-                return f"no reply to a start within {waited:g} s"
+                return f"no reply to {_ENDING[overdue.kind]} within {waited:g} s"
             on_reply = self._requests.withdraw(overdue.number)
             if on_reply is not None:
                 on_reply(RequestFailed(message=f"no reply within {waited:g} s"))

@@ -57,6 +57,7 @@ class Session:
             "list": self._list,
             "tail": self._tail,
             "release": self._release,
+            "update-limits": self._update_limits,
             "lease": self._change_lease,
         }
 
@@ -283,6 +284,15 @@ class Session:
         if not sent and self._kills.get(attempt_id) != "KILL":
             self._kills[attempt_id] = name
         return {"signalled": True}
+
+    def _update_limits(self, message: dict[str, Any]) -> dict[str, Any]:
+        attempt_id = wire.name_field(message, "attempt_id")
+        if "cpu_millis" not in message:
+            raise Refusal("invalid", "cpu_millis is missing")
+        cpu_millis = wire.cpus_field(message)
+        attempt = self._live.get(attempt_id)
+        limited = attempt is not None and self._launcher.limit_cpus(attempt, cpu_millis)
+        return {"limited": limited}
 
     def _list(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"attempts": [self._spool.report(each) for each in self._spool.attempts()]}

@@ -30,7 +30,6 @@ def problem() -> str:
 def create(name: str, *, memory_bytes: int, cpu_millis: int) -> None:
     """Make the group `PARENT/ATTEMPT` with its limits (0: none); OSError when it cannot be."""
     parent = name.partition("/")[0]
-    quota_us = max(MIN_QUOTA_US, cpu_millis * CPU_PERIOD_US // 1000)
     if unified():
         _enable(ROOT)
         for group in (parent, name):
@@ -40,7 +39,7 @@ def create(name: str, *, memory_bytes: int, cpu_millis: int) -> None:
             _write(f"{ROOT}/{name}/memory.max", memory_bytes)
             _write_if_there(f"{ROOT}/{name}/memory.swap.max", 0)
         if cpu_millis:
-            _write(f"{ROOT}/{name}/cpu.max", f"{quota_us} {CPU_PERIOD_US}")
+            limit_cpus(name, cpu_millis)
         return
     os.makedirs(f"{ROOT}/cpu/{name}", exist_ok=True)
     os.makedirs(f"{ROOT}/memory/{parent}", exist_ok=True)
@@ -51,8 +50,20 @@ def create(name: str, *, memory_bytes: int, cpu_millis: int) -> None:
         _write(f"{ROOT}/memory/{name}/memory.limit_in_bytes", memory_bytes)
         _write_if_there(f"{ROOT}/memory/{name}/memory.memsw.limit_in_bytes", memory_bytes)
     if cpu_millis:
-        _write(f"{ROOT}/cpu/{name}/cpu.cfs_period_us", CPU_PERIOD_US)
-        _write(f"{ROOT}/cpu/{name}/cpu.cfs_quota_us", quota_us)
+        limit_cpus(name, cpu_millis)
+
+
+def limit_cpus(name: str, cpu_millis: int) -> None:
+    """Let all in a group use so much of cpus from now on (0: without limit).
+
+    OSError when it cannot be set: then what was set before holds.
+    """
+    quota_us = max(MIN_QUOTA_US, cpu_millis * CPU_PERIOD_US // 1000)
+    if unified():
+        _write(f"{ROOT}/{name}/cpu.max", f"{quota_us if cpu_millis else 'max'} {CPU_PERIOD_US}")
+        return
+    _write(f"{ROOT}/cpu/{name}/cpu.cfs_period_us", CPU_PERIOD_US)
+    _write(f"{ROOT}/cpu/{name}/cpu.cfs_quota_us", quota_us if cpu_millis else -1)
 
 
 def open_oom_event(name: str) -> int:

@@ -149,6 +149,19 @@ class Launcher:
         told.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
         return told
 
+    # ---- limits ----
+
+    def limit_cpus(self, attempt: Attempt, cpu_millis: int) -> bool:
+        """Change what a live attempt may use of cpus; OSError when it cannot be changed.
+
+        False for one without a container, which has no limits from its start on: its group, if
+        any, may lie where no limit can be set.
+        """
+        if attempt.engine == "process":
+            return False
+        cgroups.limit_cpus(attempt.cgroup, cpu_millis)
+        return True
+
     # ---- signals ----
 
     def signal(self, attempt: Attempt, name: str) -> bool:

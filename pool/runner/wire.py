@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 PROTOCOL = 1
 MAX_LINE_BYTES = 1 << 20
+MAX_CPU_MILLIS = (
+    1_000_000_000  # no machine has so many; the kernel takes some hundred times as much
+)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -95,6 +98,14 @@ def count_field(message: dict[str, Any], field: str) -> int:
     return value
 
 
+def cpus_field(message: dict[str, Any]) -> int:
+    """Return `cpu_millis` (0 when missing); Refusal for what no kernel would take."""
+    cpu_millis = count_field(message, "cpu_millis")
+    if cpu_millis > MAX_CPU_MILLIS:
+        raise Refusal("invalid", f"cpu_millis must not be more than {MAX_CPU_MILLIS}")
+    return cpu_millis
+
+
 def name_field(message: dict[str, Any], field: str) -> str:
     """Return an id that may be part of a file name; Refusal for anything else."""
     value = text_field(message, field)
@@ -117,7 +128,7 @@ def parse_order(value: object) -> Order:
         image=image,
         command=_parse_command(value.get("command", [])),
         env=_parse_env(value.get("env", {})),
-        cpu_millis=count_field(value, "cpu_millis"),
+        cpu_millis=cpus_field(value),
         memory_bytes=count_field(value, "memory_bytes"),
     )
 

@@ -251,6 +251,7 @@ def test_without_a_session_a_start_is_unknown_and_the_rest_is_nothing(make: Make
     link = make()
     assert start(link, order("a1", "true")).verdict is StartVerdict.UNKNOWN
     link.signal("a1", "TERM")
+    link.update_limits("a1", cpu_millis=500)
     link.release("a1")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -210,6 +211,70 @@ def test_half_a_cpu_is_half_a_cpu(runner: Runner, session: Attached) -> None:
     statistics = Path(cgroups.ROOT, f"{controller}{name_of(runner)}/{A}/cpu.stat").read_text()
     throttled = dict(line.split() for line in statistics.splitlines())["nr_throttled"]
     assert int(throttled) > 5
+
+
+def test_a_limit_that_changes_holds_at_once_and_outlives_the_session(
+    runner: Runner, session: Attached
+) -> None:
+    loop = "echo up; while :; do :; done"
+    session.start(A, "sh", "-c", loop, image=IMAGE, cpu_millis=50)
+    session.until(lambda: session.log(A) == b"up\n")
+    eventually(lambda: is_held_to(runner, 0.05))
+    # One loop uses one cpu at most: with more than one of them nothing holds it any more.
+    assert session.request("update-limits", attempt_id=A, cpu_millis=1500)["limited"] is True
+    eventually(lambda: is_free(runner, beyond=0.15))
+    assert session.request("update-limits", attempt_id=A, cpu_millis=50)["limited"] is True
+    eventually(lambda: is_held_to(runner, 0.05))
+    session.kill()
+    again, hello = runner.attach()
+    assert [each["exit"] for each in hello["attempts"]] == [None]
+    eventually(lambda: is_held_to(runner, 0.05))
+    assert again.start(A, "true", image=IMAGE, cpu_millis=1500)["already"] is True
+    eventually(lambda: is_held_to(runner, 0.05))
+    assert again.request("update-limits", attempt_id=A, cpu_millis=0)["limited"] is True
+    eventually(lambda: is_free(runner, beyond=0.15))
+    again.request("kill", attempt_id=A, signal="KILL")
+    again.exit_of(A)
+    assert again.request("update-limits", attempt_id=A, cpu_millis=50)["limited"] is False
+
+
+WINDOW_S = 0.5
+
+
+def is_held_to(runner: Runner, cpus: float) -> bool:
+    """Return whether the kernel holds A back, and lets it have no more than so much.
+
+    A busy machine alone could give it as little, but would not throttle it.
+    """
+    used, throttled = used_in_a_window(runner)
+    return throttled >= 2 and used <= 2 * cpus
+
+
+def is_free(runner: Runner, *, beyond: float) -> bool:
+    """Return whether A gets more than so many cpus, and the kernel does not hold it back."""
+    used, throttled = used_in_a_window(runner)
+    return throttled == 0 and used > beyond
+
+
+def used_in_a_window(runner: Runner) -> tuple[float, int]:
+    """Return how many cpus A used, and how often it was throttled, in the next half second."""
+    began, (used_s, throttled) = time.monotonic(), cpu_account(runner)
+    eventually(lambda: time.monotonic() >= began + WINDOW_S)
+    later_s, more_throttled = cpu_account(runner)
+    return (later_s - used_s) / (time.monotonic() - began), more_throttled - throttled
+
+
+def cpu_account(runner: Runner) -> tuple[float, int]:
+    """Return how much time of cpus A has used so far, in seconds, and how often it was held."""
+    group = f"{name_of(runner)}/{A}"
+    root = Path(cgroups.ROOT)
+    statistics = root / group if cgroups.unified() else root / "cpu" / group
+    lines = statistics.joinpath("cpu.stat").read_text().splitlines()
+    values = {name: int(value) for name, value in map(str.split, lines)}
+    if cgroups.unified():
+        return values["usage_usec"] / 1e6, values["nr_throttled"]
+    used_ns = int(root.joinpath("cpuacct", group, "cpuacct.usage").read_text())
+    return used_ns / 1e9, values["nr_throttled"]
 
 
 def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:

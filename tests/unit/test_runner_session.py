@@ -142,6 +142,13 @@ def test_nonsense_ends_the_session_in_one_line(runner: Runner, nonsense: bytes) 
         ("tail", {"attempt_id": "a", "stdout": -1}, "invalid"),
         ("tail", {"attempt_id": "a", "stdout": 0, "stderr": 0}, "unknown"),
         ("release", {"attempt_id": "/"}, "invalid"),
+        ("start", {"attempt": order("a", "true", cpu_millis=1_000_000_001)}, "invalid"),
+        ("update-limits", {"attempt_id": "/", "cpu_millis": 1}, "invalid"),
+        ("update-limits", {"attempt_id": "a"}, "invalid"),
+        ("update-limits", {"attempt_id": "a", "cpu_millis": -1}, "invalid"),
+        ("update-limits", {"attempt_id": "a", "cpu_millis": True}, "invalid"),
+        ("update-limits", {"attempt_id": "a", "cpu_millis": 1_000_000_001}, "invalid"),
+        ("update-limits", {"attempt_id": "a", "cpu_millis": 1, "epoch": 0}, "epoch"),
     ],
 )
 def test_a_wrong_request_is_answered_and_the_session_goes_on(
