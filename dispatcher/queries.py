@@ -26,12 +26,16 @@ class ContainerFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; () and "" mean any. `states` are alternatives."""
+    """Which jobs to list; () and "" mean any. `states` are alternatives.
+
+    `parent` is the periodic or parameterised job whose runs they are.
+    """
 
     states: tuple[JobState, ...] = ()
     user: str = ""
     project: str = ""
     name: str = ""
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,8 @@ class Recovered:
     with tallies that count their containers anew, and the highest exit code of failed ones so far.
     `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
     it succeeded; by node (`job_model`), for an array's elements by the element's. `past` are, of
-    sysbatch jobs that have not ended, the latest ended containers of each instance that is there.
+    sysbatch jobs that have not ended, the latest ended containers, one for each instance that is
+    not gone.
     """
 
     containers: Sequence[Container] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from dispatcher.job_model import JobState, Tally, element_node
+from dispatcher.job_model import Job, JobState, Tally, element_node
 from dispatcher.model import ContainerState, Dependency
 from dispatcher.queries import Awaited
 from dispatcher.store import job_codec
@@ -21,9 +21,12 @@ _FINAL = frozenset(state.value for state in ContainerState if state.final)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What is known of a job that is waited for; `sizes` has None for what is no array."""
+    """A job that is waited for; `sizes` has None for what is no array.
 
-    project: str
+    `job` is without tasks and tallies: both are here by name, the tallies as they are now.
+    """
+
+    job: Job
     sizes: Mapping[str, int | None]
     tallies: Mapping[str, Tally]
 
@@ -78,22 +81,19 @@ def _jobs(
 ) -> dict[str, _Job]:
     found = {}
     for chunk in _chunks(ids):
-        rows = connection.execute(
-            select(jobs.c.id, jobs.c.project, jobs.c.state, jobs.c.tallies).where(
-                jobs.c.id.in_(chunk)
-            )
-        ).all()
+        rows = connection.execute(select(jobs).where(jobs.c.id.in_(chunk))).all()
         sizes = _sizes(connection, chunk)
         # What the engine saved of a job that has ended is so; of others it may be old.
         moving = [r.id for r in rows if not JobState(r.state).final and r.id not in counts]
         counted = {**counts, **count(connection, moving)} if moving else counts
         for row in rows:
-            if JobState(row.state).final:
+            job = job_codec.job_from_row(row, (), ())
+            if job.state.final:
                 saved = job_codec.decode_tallies(row.tallies)
-                tallies = dict(zip(sizes[row.id], saved, strict=True))
+                tallies = dict(zip(sizes[job.id], saved, strict=True))
             else:
-                tallies = counted[row.id].tallies
-            found[row.id] = _Job(project=row.project, sizes=sizes[row.id], tallies=tallies)
+                tallies = counted.get(job.id, Count()).tallies
+            found[job.id] = _Job(job=job, sizes=sizes[job.id], tallies=tallies)
     return found
 
 
@@ -110,8 +110,8 @@ def _sizes(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, in
 
 
 def _of_task(job: _Job, of: str, task: str) -> Awaited:
-    ended = _ended(of, job.tallies[task])
-    return Awaited(of=of, project=job.project, size=job.sizes[task], ended=ended)
+    ended = _ended(job.job, of, job.tallies.get(task, Tally()))
+    return Awaited(of=of, project=job.job.project, size=job.sizes[task], ended=ended)
 
 
 def _of_job(job: _Job, of: str) -> Awaited:
@@ -120,10 +120,13 @@ def _of_job(job: _Job, of: str) -> Awaited:
     for tally in job.tallies.values():
         total = total.plus(tally)
     size = job.sizes.get("") if len(job.sizes) == 1 else None
-    return Awaited(of=of, project=job.project, size=size, ended=_ended(of, total))
+    return Awaited(of=of, project=job.job.project, size=size, ended=_ended(job.job, of, total))
 
 
-def _ended(node: str, tally: Tally) -> dict[str, bool]:
+def _ended(job: Job, node: str, tally: Tally) -> dict[str, bool]:
+    """Return whether a job, or a task of it whose containers are `tally`, has ended, and how."""
+    if not job.ends_by_itself:
+        return {node: job.state is JobState.SUCCEEDED} if job.state.final else {}
     return {node: tally.succeeded == tally.total} if tally.ended == tally.total else {}
 
 

@@ -16,7 +16,7 @@ from dispatcher.store.tables import containers, job_tasks, jobs
 Specs = dict[tuple[str, str], ContainerSpec]
 """Specifications by the job and task that they are of."""
 
-_UNFINISHED = [state.value for state in JobState if not state.final]
+UNFINISHED = [state.value for state in JobState if not state.final]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def fetch_heads(connection: Connection, sequences: Sequence[int]) -> list[Job]:
 
 def fetch_unfinished(connection: Connection) -> list[Job]:
     """Return the jobs that have not ended, by sequence number, with their containers counted."""
-    unfinished = jobs.c.state.in_(_UNFINISHED)
+    unfinished = jobs.c.state.in_(UNFINISHED)
     counts = count(connection, select(jobs.c.id).where(unfinished))
     found = []
     for job in _fetch(connection, unfinished):

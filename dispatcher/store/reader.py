@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, false, func, s
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from dispatcher.job_model import Job
+from dispatcher.job_model import Job, JobType
 from dispatcher.model import Attempt, Container, ContainerState, Dependency, InstanceRecord
 from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
 from dispatcher.store import codec, job_reader
@@ -23,6 +23,8 @@ from dispatcher.store.questions import container_queries, job_queries
 from dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
+_IS_THERE = instances.c.gone_at.is_(None)
+_PRESENT = select(instances.c.id).where(_IS_THERE)
 
 
 class Reader:
@@ -80,14 +82,16 @@ class Reader:
             living = job_reader.fetch_unfinished(connection)
             specs = {(job.id, task.name): task.spec for job in living for task in job.tasks}
             unfinished = _fetch(connection, containers.c.state.in_(_UNFINISHED), specs)
+            past = _fetch(connection, containers.c.sequence.in_(_latest_ended()))
             waited_for = _ended(connection, unfinished, living)
             pending = connection.execute(select(launches).order_by(launches.c.token)).all()
             present = connection.execute(
-                select(instances).where(instances.c.gone_at.is_(None)).order_by(instances.c.id)
+                select(instances).where(_IS_THERE).order_by(instances.c.id)
             ).all()
             ended = connection.execute(_with_logs_on_the_way()).all()
         return Recovered(
             containers=tuple(unfinished),
+            past=tuple(past),
             jobs=tuple(living),
             ended=waited_for,
             unreleased=tuple(codec.attempt_from_row(row) for row in ended),
@@ -116,13 +120,31 @@ class Reader:
 
 def _with_logs_on_the_way() -> Select[Any]:
     """Return the query for ended attempts whose log is not complete, on instances not gone."""
-    present = select(instances.c.id).where(instances.c.gone_at.is_(None))
     return (
         select(attempts)
-        .where(attempts.c.instance_id.in_(present))
+        .where(attempts.c.instance_id.in_(_PRESENT))
         .where(attempts.c.log_complete == false())
         .where(attempts.c.outcome.is_not(None))
         .order_by(attempts.c.id)
+    )
+
+
+def _latest_ended() -> Select[int]:
+    """Return the query for which containers tell where unfinished sysbatch jobs have run.
+
+    It looks at all containers that such jobs ever had, by the index for containers of a job.
+    """
+    running = (
+        select(jobs.c.id)
+        .where(jobs.c.state.in_(job_reader.UNFINISHED))
+        .where(jobs.c.type == JobType.SYSBATCH.value)
+    )
+    return (
+        select(func.max(containers.c.sequence))
+        .where(containers.c.job_id.in_(running))
+        .where(containers.c.pinned_to.in_(_PRESENT))
+        .where(containers.c.state.not_in(_UNFINISHED))
+        .group_by(containers.c.job_id, containers.c.pinned_to)
     )
 
 
