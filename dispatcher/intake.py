@@ -34,6 +34,9 @@ _WRITE_PATIENCE_S = 5.0
 _PATIENCE_EACH_S = 0.0005
 """How much longer a container more may take: a hundred thousand take seconds to write."""
 
+LASTING_JOBS_MOST = 10_000
+"""How many jobs there may be that have no containers of their own; memory counts only those."""
+
 PathAndSpec = tuple[str, ContainerSpec]
 """Where in the request a specification stands, and the specification."""
 
@@ -78,6 +81,14 @@ class Intake:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
         if ledger.memory.total_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
+
+    def expect_room_for_lasting_job(self) -> None:
+        """Raise `Unavailable` when too many jobs are there that do not end by themselves."""
+        if self._engine.ledger.jobs.lasting() >= LASTING_JOBS_MOST:
+            raise Unavailable(
+                f"there are {LASTING_JOBS_MOST} system, sysbatch, periodic and parameterized jobs"
+                " already: cancel some that nobody needs any more"
+            )
 
     def refuse_impossible(self, specs: Iterable[PathAndSpec]) -> None:
         """Raise `InvalidRequest` with all that can never run on any configured type."""
@@ -165,14 +176,17 @@ class Intake:
         wanted: Sequence[Wanted],
         change: Change,
         event: Callable[[Mapping[str, bool]], Event],
+        *,
+        queued: bool = True,
     ) -> None:
         """Commit new containers and tell the engine by `event`, which gets what has ended before.
 
+        Those that are not `queued` never wait in the queue.
         Raises `InvalidRequest` for what cannot be waited for, else as `write` does. Nothing that
         ends meanwhile is missed.
         """
         workflow, roots = self._engine.workflow, roots_of(containers)
-        with self.kinds_arrive(containers):
+        with self.kinds_arrive(containers if queued else ()):
             workflow.pin(roots)
             try:
                 ended = await self._look_up(wanted)

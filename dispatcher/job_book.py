@@ -103,6 +103,11 @@ class JobBook:
         """Return the ids of a periodic or parameterised job's unfinished runs, sorted."""
         return sorted(job_id for job_id, live in self._live.items() if live.job.parent == parent)
 
+    def lasting(self) -> int:
+        """Return how many unfinished jobs get their containers, or their runs, as they live."""
+        jobs = [live.job for live in self._live.values()]
+        return sum(1 for job in jobs if job.is_template or job.type.is_per_instance)
+
     def is_concluded(self, job_id: str) -> bool:
         """Return whether a job that does not end by itself is to end."""
         live = self._live.get(job_id)

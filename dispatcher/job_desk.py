@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
 from dispatcher.intake import Intake, Wanted
-from dispatcher.job_model import Job, JobTask, Tally
+from dispatcher.job_making import (
+    containers_in,
+    misplaced_in_revision,
+    new_job,
+    next_revision,
+    run_of,
+    values_of_run,
+    why_not_dispatched,
+    why_not_revised,
+)
+from dispatcher.job_model import Job, JobTask
+from dispatcher.job_parameters import environment_of
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
     InsertJob,
     JobCancelRequested,
     JobHoldRequested,
     JobPriorityRequested,
+    JobRevised,
     JobSubmitted,
     RequestJobCancel,
     RequestJobHold,
     RequestJobPriority,
+    RequestJobRevision,
 )
 from dispatcher.model import Container
 from dispatcher.queries import JobFilter, JobPage
 from dispatcher.spec_size import own_bytes, spec_bytes
-from dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
+from dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    RevisionConflict,
+    StoreBusy,
+)
 from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """What makes a repeated request harmless: whose `key` it is, "" for none, and what it meant."""
+
+    user: str
+    key: str = ""
+    fingerprint: str = ""
 
 
 class JobDesk:
@@ -49,23 +77,45 @@ class JobDesk:
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
     ) -> Job:
         """Commit a new job with its containers, then tell the engine; see the protocol."""
-        self._intake.refuse_impossible(
-            (f"tasks[{number}]", task.spec) for number, task in enumerate(new.tasks)
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        self._refuse_impossible(new.tasks)
+        return await self._take_in(self._made(new, user), key)
+
+    async def run_of(
+        self, template: Job, *, env: Mapping[str, str], idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a periodic or parameterised job, then tell the engine.
+
+        Its tasks get `env` beside their own. Raises as `submit` does, with paths into the job.
+        """
+        self._refuse_impossible(template.tasks)
+        return await self._take_in(self._made_run(template, env), idempotency_key)
+
+    async def dispatch(
+        self, job_id: str, parameters: Mapping[str, str], *, idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a parameterised job with these parameters, then tell the engine."""
+        template = await self.job(job_id)
+        if sentence := why_not_dispatched(template):
+            raise Conflict(sentence)
+        values = values_of_run(template, parameters)
+        return await self.run_of(
+            template, env=environment_of(values), idempotency_key=idempotency_key
         )
-        self._intake.expect_room(
-            containers=sum(task.size for task in new.tasks),
-            size_bytes=sum(
-                task.size * own_bytes(task.spec) + spec_bytes(task.spec) for task in new.tasks
-            ),
-        )
-        job = self._job(new, user)
-        containers = self._containers(job)
+
+    async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
+        """Commit a new job with its containers, then tell the engine."""
+        number = containers_in(job)
+        if job.is_template or job.type.is_per_instance:
+            self._intake.expect_room_for_lasting_job()
+        self._intake.expect_room(containers=number, size_bytes=_bytes_of(job))
+        containers = self._containers(job) if number else ()
         change = InsertJob(
             job=job,
             containers=containers,
-            user=user,
-            idempotency_key=idempotency_key,
-            fingerprint=fingerprint,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
         )
         try:
             await self._intake.admit(
@@ -73,6 +123,7 @@ class JobDesk:
                 _wanted(job),
                 change,
                 lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
+                queued=not job.type.has_own_placer,
             )
         except IdempotentRepeat as repeat:
             return await self.job(repeat.container_ids[0])
@@ -80,24 +131,31 @@ class JobDesk:
             raise Conflict(str(conflict)) from conflict
         return job
 
-    def _job(self, new: NewJob, user: str) -> Job:
-        job_id = f"j-{self._new_id()}"
-        return Job(
-            id=job_id,
+    def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:
+        self._intake.refuse_impossible(
+            (f"tasks[{number}]", task.spec) for number, task in enumerate(tasks)
+        )
+
+    def _made(self, new: NewJob, user: str) -> Job:
+        return new_job(
+            new,
+            job_id=f"j-{self._new_id()}",
             sequence=self._store.next_job_sequence(),
-            name=new.name,
-            type=new.type,
             user=user,
-            project=new.project,
-            priority=new.priority,
-            created_at=self._now(),
-            labels=new.labels,
-            tasks=tuple(_with_siblings(task, job_id) for task in new.tasks),
-            tallies=tuple(Tally(queued=task.size) for task in new.tasks),
+            now=self._now(),
+        )
+
+    def _made_run(self, template: Job, env: Mapping[str, str]) -> Job:
+        return run_of(
+            template,
+            job_id=f"j-{self._new_id()}",
+            sequence=self._store.next_job_sequence(),
+            now=self._now(),
+            env=env,
         )
 
     def _containers(self, job: Job) -> tuple[Container, ...]:
-        sequences = iter(self._store.next_sequences(sum(task.size for task in job.tasks)))
+        sequences = iter(self._store.next_sequences(containers_in(job)))
         return tuple(
             Container(
                 id=f"c-{self._new_id()}",
@@ -114,6 +172,30 @@ class JobDesk:
             for task in job.tasks
             for index in range(task.size)
         )
+
+    # ---- the next revision -----------------------------------------------------------------------
+
+    async def revise(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a per-instance job, then tell the engine."""
+        job = await self.job(job_id)
+        revised = self._revised(job, new)
+        if revised is job:
+            return job
+        self._intake.expect_room(containers=0, size_bytes=_bytes_of(revised))
+        try:
+            await self._intake.request(RequestJobRevision(job=revised), JobRevised(job=revised))
+        except RevisionConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return await self.job(job_id)
+
+    def _revised(self, job: Job, new: NewJob) -> Job:
+        """Return a job at its next revision; raises `Conflict` and `InvalidRequest`."""
+        if sentence := why_not_revised(job, new):
+            raise Conflict(sentence)
+        if problems := misplaced_in_revision(job, new):
+            raise InvalidRequest(problems)
+        self._refuse_impossible(new.tasks)
+        return next_revision(job, new, self._now())
 
     # ---- looking ---------------------------------------------------------------------------
 
@@ -163,19 +245,18 @@ class JobDesk:
         return await self.job(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
-        """Return the containers of a job that do not wait for room and do not run."""
-        ledger = self._ledger
+        """Return the containers of a job that do not wait for room in the queue and do not run."""
+        ledger, kind = self._ledger, self._ledger.jobs.type_of(job_id)
+        if kind is None or kind.has_own_placer:
+            return []
         found = (ledger.containers[each] for each in ledger.jobs.containers_of(job_id))
         return [each for each in found if each.id not in ledger.queue and not each.has_open_attempt]
 
 
-def _with_siblings(task: JobTask, job_id: str) -> JobTask:
-    """Return a task whose `after` names others of its job by the job's id."""
-    after = tuple(
-        replace(each, of=f"{job_id}{each.of}") if each.of.startswith("/") else each
-        for each in task.spec.after
-    )
-    return task if after == task.spec.after else replace(task, spec=replace(task.spec, after=after))
+def _bytes_of(job: Job) -> int:
+    """Return about how much memory a job takes with the containers that it is submitted with."""
+    own = 0 if job.is_template else sum(task.size * own_bytes(task.spec) for task in job.tasks)
+    return own + sum(spec_bytes(task.spec) for task in job.tasks)
 
 
 def _wanted(job: Job) -> list[Wanted]:
