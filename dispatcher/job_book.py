@@ -58,6 +58,7 @@ class JobBook:
 
     def __init__(self) -> None:
         self._live: dict[str, _Live] = {}
+        self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
 
     def __contains__(self, job_id: str) -> bool:
@@ -78,6 +79,8 @@ class JobBook:
             conclusion=CANCELLED if job.cancel_requested else None,
         )
         self._changed.setdefault(job.id, False)
+        if job.parent:
+            self._runs.setdefault(job.parent, set()).add(job.id)
 
     def add(self, container: Container) -> None:
         """Note a new container, which waits, of a job that gets them as it lives."""
@@ -101,7 +104,7 @@ class JobBook:
 
     def runs_of(self, parent: str) -> list[str]:
         """Return the ids of a periodic or parameterised job's unfinished runs, sorted."""
-        return sorted(job_id for job_id, live in self._live.items() if live.job.parent == parent)
+        return sorted(self._runs.get(parent, ()))
 
     def lasting(self) -> int:
         """Return how many unfinished jobs get their containers, or their runs, as they live."""
@@ -235,9 +238,16 @@ class JobBook:
             if is_told or live.job.state is not before:
                 told.append(replace(live.job, tallies=tuple(live.tallies)))
             if live.job.state.final:
-                del self._live[job_id]
+                self._forget(live.job)
         self._changed.clear()
         return told
+
+    def _forget(self, job: Job) -> None:
+        del self._live[job.id]
+        runs = self._runs.get(job.parent, set())
+        runs.discard(job.id)
+        if not runs:
+            self._runs.pop(job.parent, None)
 
     # ---- how many of an array at once ---------------------------------------------------------
 
