@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dispatcher.api.backend import (
@@ -22,7 +22,7 @@ from dispatcher.config_model import LimitsConfig
 from dispatcher.explanation import Explanation, Standing, explain, standing
 from dispatcher.health import cloud_problems
 from dispatcher.intake import Intake, Wanted
-from dispatcher.job_desk import JobDesk
+from dispatcher.job_desk import IdempotencyKey, JobDesk
 from dispatcher.job_model import Job
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
@@ -207,6 +207,23 @@ class DispatcherBackend:
     async def hold_job(self, job_id: str, *, held: bool) -> Job:
         """Commit whether a job starts anything new, then tell the engine."""
         return await self._jobs.hold(job_id, held=held)
+
+    async def revise_job(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a per-instance job, then tell the engine."""
+        return await self._jobs.revise(job_id, new)
+
+    async def dispatch_job(
+        self,
+        job_id: str,
+        parameters: Mapping[str, str],
+        *,
+        user: str,
+        idempotency_key: str,
+        fingerprint: str,
+    ) -> Job:
+        """Commit a run of a parameterised job, then tell the engine."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        return await self._jobs.dispatch(job_id, parameters, idempotency_key=key)
 
     # ---- instances ---------------------------------------------------------------------------
 

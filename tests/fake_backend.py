@@ -24,13 +24,24 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.explanation import Explanation, Standing
+from dispatcher.job_plan import JobPlan
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
+from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.queries import ContainerFilter, Page
 from pool.model import IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
 
 EPOCH = 1_700_000_000.0
 EVENTS_KEPT = 10_000
+NOTHING_PLANNED = JobPlan(
+    counts=Counts(),
+    creates=(),
+    least_usd_per_hour=Decimal(0),
+    most_usd_per_hour=Decimal(0),
+    waiting=(),
+    steps=(),
+    steps_left_out=0,
+)
 
 
 class FakeBackend(FakeJobs):
@@ -39,7 +50,7 @@ class FakeBackend(FakeJobs):
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
     `unavailable` to a sentence to have submissions refused, `problems` to be not ready, `waiting`
     to what containers wait for, `explained` to how they are explained,
-    `leaked` to what is billed and not wanted.
+    `leaked` to what is billed and not wanted, `planned` to what any job would come to.
     """
 
     def __init__(self, *, now: Callable[[], float] | None = None) -> None:
@@ -55,6 +66,8 @@ class FakeBackend(FakeJobs):
         self._last_event = 0
         self._changed = asyncio.Event()
         self._stopped = False
+        self.planned = NOTHING_PLANNED
+        self.plans_asked = []
         self.unavailable = ""
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}

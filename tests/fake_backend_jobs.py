@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from dispatcher.job_making import (
+    containers_in,
+    misplaced_in_revision,
+    new_job,
+    next_revision,
+    run_of,
+    values_of_run,
+    why_not_dispatched,
+    why_not_revised,
+)
 from dispatcher.job_model import Job, JobState, JobTask, Tally
-from dispatcher.model import Container, ContainerState, Dependency, Reason
+from dispatcher.job_parameters import environment_of
+from dispatcher.job_plan import JobPlan
+from dispatcher.model import Container, ContainerState, Reason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
@@ -21,6 +33,8 @@ class FakeJobs(ABC):
     _containers: dict[str, Container]
     _jobs: dict[str, Job]
     _keys: dict[tuple[str, str], tuple[str, list[str]]]
+    planned: JobPlan
+    plans_asked: list[tuple[str, str, NewJob]]
     unavailable: str
     submissions: int
 
@@ -35,33 +49,76 @@ class FakeJobs(ABC):
     ) -> Job:
         if self.unavailable:
             raise Unavailable(self.unavailable)
-        if idempotency_key and (earlier := self._keys.get((user, idempotency_key))):
-            if earlier[0] != fingerprint:
-                raise Conflict(f"the Idempotency-Key {idempotency_key!r} was used for another body")
-            return await self.job(earlier[1][0])
-        sequence = len(self._jobs) + 1
-        job_id = f"j-{sequence:08d}"
-        job = Job(
-            id=job_id,
-            sequence=sequence,
-            name=new.name,
+        if earlier := self._earlier(user, idempotency_key, fingerprint):
+            return await self.job(earlier)
+        job = new_job(
+            new,
+            job_id=f"j-{len(self._jobs) + 1:08d}",
+            sequence=len(self._jobs) + 1,
             user=user,
-            project=new.project,
-            priority=new.priority,
-            created_at=self._now(),
-            tasks=tuple(_known_by(job_id, task) for task in new.tasks),
-            tallies=(),
-            type=new.type,
-            labels=new.labels,
+            now=self._now(),
         )
-        self._jobs[job_id] = job
-        for task in job.tasks:
+        return await self._take_in(job, user, idempotency_key, fingerprint)
+
+    async def dispatch_job(
+        self,
+        job_id: str,
+        parameters: Mapping[str, str],
+        *,
+        user: str,
+        idempotency_key: str,
+        fingerprint: str,
+    ) -> Job:
+        template = await self.job(job_id)
+        if sentence := why_not_dispatched(template):
+            raise Conflict(sentence)
+        env = environment_of(values_of_run(template, parameters))
+        if earlier := self._earlier(user, idempotency_key, fingerprint):
+            return await self.job(earlier)
+        job = run_of(
+            template,
+            job_id=f"j-{len(self._jobs) + 1:08d}",
+            sequence=len(self._jobs) + 1,
+            now=self._now(),
+            env=env,
+        )
+        return await self._take_in(job, user, idempotency_key, fingerprint)
+
+    async def revise_job(self, job_id: str, new: NewJob) -> Job:
+        self._jobs[job_id] = self._revised(await self.job(job_id), new)
+        return await self.job(job_id)
+
+    async def plan_job(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        if job_id:
+            self._revised(await self.job(job_id), new)
+        self.plans_asked.append((user, job_id, new))
+        return self.planned
+
+    def _revised(self, job: Job, new: NewJob) -> Job:
+        if sentence := why_not_revised(job, new):
+            raise Conflict(sentence)
+        if problems := misplaced_in_revision(job, new):
+            raise InvalidRequest(problems)
+        return next_revision(job, new, self._now())
+
+    def _earlier(self, user: str, key: str, fingerprint: str) -> str:
+        """Return the job that an earlier request of this key made, "" for none."""
+        earlier = self._keys.get((user, key)) if key else None
+        if earlier is None:
+            return ""
+        if earlier[0] != fingerprint:
+            raise Conflict(f"the Idempotency-Key {key!r} was used for another body")
+        return earlier[1][0]
+
+    async def _take_in(self, job: Job, user: str, key: str, fingerprint: str) -> Job:
+        self._jobs[job.id] = job
+        for task in job.tasks if containers_in(job) else ():
             for index in range(task.size):
                 self._add(job, task, index)
-        if idempotency_key:
-            self._keys[user, idempotency_key] = (fingerprint, [job_id])
+        if key:
+            self._keys[user, key] = (fingerprint, [job.id])
         self.submissions += 1
-        return await self.job(job_id)
+        return await self.job(job.id)
 
     async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
         before = number_before(cursor, len(self._jobs) + 1)
@@ -127,14 +184,14 @@ class FakeJobs(ABC):
         )
         codes = [one.exit_code for one in mine if one.exit_code is not None]
         ends = [one.finished_at for one in mine if one.finished_at is not None]
-        state = _state(replace(job, tallies=tallies).tally)
+        state = _state(replace(job, tallies=tallies))
         return replace(
             job,
             tallies=tallies,
             state=state,
             exit_code=max(codes) if codes and state.final else None,
             started_at=min((one.started_at for one in mine if one.started_at), default=None),
-            finished_at=max(ends) if state.final else None,
+            finished_at=max(ends, default=job.created_at) if state.final else None,
         )
 
     async def _unfinished_job(self, job_id: str) -> Job:
@@ -178,26 +235,18 @@ def _matches_job(job: Job, which: JobFilter) -> bool:
             which.user in {"", job.user},
             which.project in {"", job.project},
             which.name in {"", job.name},
+            which.parent in {"", job.parent},
         )
     )
 
 
-def _known_by(job_id: str, task: JobTask) -> JobTask:
-    """Return a task that names its siblings as everybody knows them."""
-    after = tuple(
-        Dependency(
-            of=f"{job_id}{each.of}" if each.of.startswith("/") else each.of,
-            on=each.on,
-            each=each.each,
-        )
-        for each in task.spec.after
-    )
-    return replace(task, spec=replace(task.spec, after=after))
-
-
-def _state(tally: Tally) -> JobState:
+def _state(job: Job) -> JobState:
+    tally = job.tally
     if tally.ended < tally.total:
         return JobState.RUNNING if tally.ended + tally.running else JobState.PENDING
+    if (job.is_template or job.type.is_per_instance) and not job.cancel_requested:
+        return JobState.PENDING
     if tally.failed:
         return JobState.FAILED
-    return JobState.CANCELLED if tally.cancelled else JobState.SUCCEEDED
+    cancelled = tally.cancelled or job.cancel_requested
+    return JobState.CANCELLED if cancelled else JobState.SUCCEEDED

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dispatcher.api import instance_wire, job_wire, wire
+from dispatcher.api import instance_wire, wire
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
@@ -16,7 +16,8 @@ from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from dispatcher.api.instances import InstanceRoutes
 from dispatcher.api.job_requests import JobDecoder
-from dispatcher.api.jobs import JOB_LIST_PARAMETERS, JobRoutes
+from dispatcher.api.job_routes import job_routes
+from dispatcher.api.jobs import JobRoutes
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.openapi import Route, openapi_document
 from dispatcher.api.problem_details import problems_middleware
@@ -162,56 +163,9 @@ def _routes(parts: _Parts) -> list[Route]:
             parameters=("stream", "offset", "follow"),
             streams=True,
         ),
-        *_job_routes(parts.jobs, "/v1/jobs/{id}"),
+        *job_routes(parts.jobs),
         *_instance_routes(parts, instance),
         *_server_routes(parts),
-    ]
-
-
-def _job_routes(jobs: JobRoutes, job: str) -> list[Route]:
-    return [
-        Route(
-            method="POST",
-            path="/v1/jobs",
-            handler=jobs.submit,
-            summary="Submit a job: containers, arrays of them, and what waits for what",
-            request=(job_wire.JobRequest,),
-            answer=(job_wire.JobAnswer,),
-            status=201,
-            headers=("Idempotency-Key",),
-        ),
-        Route(
-            method="GET",
-            path="/v1/jobs",
-            handler=jobs.list,
-            summary="List jobs, newest first, without their tasks",
-            answer=(job_wire.JobList,),
-            parameters=JOB_LIST_PARAMETERS,
-        ),
-        Route(
-            method="GET",
-            path=job,
-            handler=jobs.show,
-            summary="Show one job with its tasks",
-            answer=(job_wire.JobAnswer,),
-        ),
-        Route(
-            method="PATCH",
-            path=job,
-            handler=jobs.change,
-            summary="Change a job's priority, hold it, or release it",
-            request=(job_wire.JobChangeRequest,),
-            answer=(job_wire.JobAnswer,),
-        ),
-        Route(
-            method="POST",
-            path=f"{job}/cancel",
-            handler=jobs.cancel,
-            summary="Ask for all of a job to be cancelled",
-            request=(wire.CancelRequest,),
-            answer=(job_wire.JobAnswer,),
-            status=202,
-        ),
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
 from dispatcher.explanation import Explanation, Standing
 from dispatcher.job_model import Job, JobTask, JobType
+from dispatcher.job_plan import JobPlan
 from dispatcher.job_terms import Terms
 from dispatcher.model import Container, ContainerSpec
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
@@ -164,6 +165,39 @@ class Backend(Protocol):
 
     async def hold_job(self, job_id: str, *, held: bool) -> Job:
         """Commit whether a job starts anything new; raises `NotFound`, `Conflict`."""
+        ...
+
+    async def revise_job(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a system or sysbatch job, and return it.
+
+        Where nothing of it changes it stays at its revision. Raises `NotFound`; `Conflict` for a
+        job that has ended or is of another type, and when somebody else was first;
+        `InvalidRequest` as `submit_job` does, and for what stays as it is; `Unavailable`.
+        """
+        ...
+
+    async def plan_job(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision.
+
+        Changes nothing. Raises as `submit_job` or `revise_job` does.
+        """
+        ...
+
+    async def dispatch_job(
+        self,
+        job_id: str,
+        parameters: Mapping[str, str],
+        *,
+        user: str,
+        idempotency_key: str,
+        fingerprint: str,
+    ) -> Job:
+        """Commit a run of a parameterised job, and return it (the earlier one on a repeat).
+
+        Raises `NotFound`; `Conflict` for a job that is not parameterised, has ended or is held, or
+        when the key was used for something else; `InvalidRequest` for parameters that are missing
+        or unknown; else as `submit_job`.
+        """
         ...
 
     def standing(self, container: Container) -> Standing:

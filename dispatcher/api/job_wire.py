@@ -91,6 +91,12 @@ class JobRequest(Request, frozen=True, kw_only=True):
     parameterized: ParameterizedRequest | None = None
 
 
+class DispatchRequest(Request, frozen=True, kw_only=True):
+    """The values of a parameterised job's parameters, for one run of it."""
+
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class JobChangeRequest(Request, frozen=True, kw_only=True):
     """A job's new priority, and whether it starts anything new; null leaves it as it is."""
 

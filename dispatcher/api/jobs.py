@@ -12,16 +12,18 @@ from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from dispatcher.api.containers import ANONYMOUS
 from dispatcher.api.job_answers import job_answer, job_bytes
-from dispatcher.api.job_requests import JobDecoder
-from dispatcher.api.job_wire import JobChangeRequest, JobList
+from dispatcher.api.job_plans import plan_answer
+from dispatcher.api.job_requests import JobDecoder, JobSubmission
+from dispatcher.api.job_wire import DispatchRequest, JobChangeRequest, JobList
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.path_ids import path_id
+from dispatcher.api.requests import fingerprint
 from dispatcher.api.wire import CancelRequest
 from dispatcher.job_model import Job, JobState
 from dispatcher.queries import JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
-JOB_LIST_PARAMETERS = ("state", "user", "project", "name", "limit", "cursor")
+JOB_LIST_PARAMETERS = ("state", "user", "project", "name", "parent", "limit", "cursor")
 _PAGE_DEFAULT = 100
 _MANY_TASKS = 200
 _STATES = {state.value: state for state in JobState}
@@ -58,6 +60,7 @@ class JobRoutes:
             user=query.text("user"),
             project=query.text("project"),
             name=query.text("name"),
+            parent=query.text("parent"),
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
@@ -88,6 +91,41 @@ class JobRoutes:
         if changed is None:
             raise InvalidRequest([("", "changes nothing: give priority, held, or both")])
         return await _answer(changed)
+
+    async def revise(self, request: web.Request) -> web.Response:
+        """Make a system or sysbatch job what the body says: its next revision."""
+        job_id = path_id(request, "job")
+        submission = await self._revision(request, job_id)
+        return await _answer(await self._backend.revise_job(job_id, submission.job))
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """Answer what a job would come to, or its update, and change nothing."""
+        job_id = Query(request, ("job",)).text("job")
+        if job_id:
+            submission = await self._revision(request, job_id)
+        else:
+            submission = await self._bodies.decoded(request, self._decoder.decode)
+        plan = await self._backend.plan_job(submission.job, job_id=job_id, user=ANONYMOUS)
+        return json_response(plan_answer(plan))
+
+    async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
+        """Return the job of a body that names no other project than the job's own."""
+        # Nobody need read a body for a job that there is not.
+        project = (await self._backend.job(job_id)).project
+        return await self._bodies.decoded(request, partial(self._decoder.decode, project=project))
+
+    async def dispatch(self, request: web.Request) -> web.Response:
+        """Run a parameterised job with the parameters of the body."""
+        job_id, key = path_id(request, "job"), idempotency_key(request)
+        wanted = await self._bodies.decoded(request, partial(decode_one, DispatchRequest))
+        made = await self._backend.dispatch_job(
+            job_id,
+            wanted.parameters,
+            user=ANONYMOUS,
+            idempotency_key=key,
+            fingerprint=fingerprint(["dispatch", job_id, wanted.parameters]),
+        )
+        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for all of a job to be cancelled."""

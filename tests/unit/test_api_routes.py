@@ -167,6 +167,8 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/jobs",
         "/v1/jobs/{id}",
         "/v1/jobs/{id}/cancel",
+        "/v1/jobs/{id}/dispatch",
+        "/v1/jobs/plan",
         "/v1/instances",
         "/v1/instances/{id}",
         "/v1/instances/{id}/idle-behavior",
@@ -180,9 +182,13 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
     schemas = document["components"]["schemas"]
     assert set(schemas["ContainerRequest"]["properties"]) == {*FULL, "after"}
     ours = {"name", "type", "priority", "project", "labels", "tasks"}
-    assert set(schemas["JobRequest"]["properties"]) == ours
-    of_the_job = {"priority", "project"}
-    assert set(schemas["TaskRequest"]["properties"]) == {*FULL, "after", "array"} - of_the_job
+    by_type = {
+        *("update", "late_joiners", "on_paused", "ignore_system"),
+        *("mode", "size", "runtime_s", "scale_up", "periodic", "parameterized"),
+    }
+    assert set(schemas["JobRequest"]["properties"]) == ours | by_type
+    of_a_task = {*FULL, "after", "array", "role", "startup_order"} - {"priority", "project"}
+    assert set(schemas["TaskRequest"]["properties"]) == of_a_task
     references = {
         part.split('"')[0] for part in json.dumps(document).split('"#/components/schemas/')[1:]
     }

@@ -1,0 +1,103 @@
+"""What a job would come to, as it is answered."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+
+from dispatcher.api.answers import wait_answer
+from dispatcher.api.wire import WaitAnswer
+from dispatcher.job_plan import JobPlan
+
+
+class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers would be started, replaced, changed as they run, ended, and so on.
+
+    `migrate` are those that end since their instance drains, `preempt` those of others that make
+    way. `place` and `update` count those too that have to wait; `later` says how many these are.
+    """
+
+    place: int
+    update: int
+    in_place: int
+    stop: int
+    migrate: int
+    ignore: int
+    lost: int
+    preempt: int
+    blocked: int
+    later: int
+
+
+class PlannedCreateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Instances of one type that would be created."""
+
+    instance_type: str
+    number: int
+    price_per_hour: Decimal
+
+
+class PriceChangeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Between how many US dollars more all instances would cost an hour."""
+
+    least: Decimal
+    most: Decimal
+
+
+class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done on one instance."""
+
+    instance: str
+    action: str
+    detail: str
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job would come to; nothing of it is done.
+
+    `steps` are the first of them, and `steps_left_out` says how many more there are.
+    """
+
+    changes: PlannedChanges
+    creates: tuple[PlannedCreateAnswer, ...]
+    price_change_per_hour: PriceChangeAnswer
+    waiting: tuple[WaitAnswer, ...]
+    steps: tuple[PlannedStepAnswer, ...]
+    steps_left_out: int
+
+
+def plan_answer(plan: JobPlan) -> PlanAnswer:
+    """Return a plan as it is answered."""
+    counts = plan.counts
+    return PlanAnswer(
+        changes=PlannedChanges(
+            place=counts.place,
+            update=counts.update,
+            in_place=counts.in_place,
+            stop=counts.stop,
+            migrate=counts.migrate,
+            ignore=counts.ignore,
+            lost=counts.lost,
+            preempt=counts.preempt,
+            blocked=counts.blocked,
+            later=counts.later,
+        ),
+        creates=tuple(
+            PlannedCreateAnswer(
+                instance_type=each.type_name,
+                number=each.number,
+                price_per_hour=each.price_usd_per_hour,
+            )
+            for each in plan.creates
+        ),
+        price_change_per_hour=PriceChangeAnswer(
+            least=plan.least_usd_per_hour, most=plan.most_usd_per_hour
+        ),
+        waiting=tuple(answer for each in plan.waiting if (answer := wait_answer(each)) is not None),
+        steps=tuple(
+            PlannedStepAnswer(instance=each.instance_id, action=each.action, detail=each.detail)
+            for each in plan.steps
+        ),
+        steps_left_out=plan.steps_left_out,
+    )
