@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobTask, Tally, nodes_of, task_node
-from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
+from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally, nodes_of, task_node
+from dispatcher.model import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
+    InstanceRecord,
+)
 from tests.samples import make_container
 
 
@@ -35,12 +41,56 @@ def ended_nodes(jobs: Mapping[str, Job], containers: Iterable[Container]) -> dic
                 ended[node] = each.state is ContainerState.SUCCEEDED
     for job in jobs.values():
         parts = dict(zip(job.tasks, counted(job, everybody).tallies, strict=True))
+        if not job.ends_by_itself:
+            if job.state.final:
+                nodes = [job.id, *(task_node(job.id, task.name) for task in job.tasks)]
+                ended.update(dict.fromkeys(nodes, job.state is JobState.SUCCEEDED))
+            continue
         for task, tally in parts.items():
             if tally.ended == tally.total:
                 ended[task_node(job.id, task.name)] = tally.succeeded == tally.total
         if all(tally.ended == tally.total for tally in parts.values()):
             ended[job.id] = all(tally.succeeded == tally.total for tally in parts.values())
     return ended
+
+
+def latest_ended(
+    jobs: Mapping[str, Job], containers: Iterable[Container], instances: Iterable[InstanceRecord]
+) -> list[Container]:
+    """Return which containers tell a restart where unfinished sysbatch jobs have run."""
+    present = {each.id for each in instances if each.gone_at is None}
+    latest: dict[tuple[str, str], Container] = {}
+    for each in sorted(containers, key=lambda each: each.sequence):
+        if each.state.final and each.pinned_to in present:
+            job = jobs[each.job_id]
+            if job.type is JobType.SYSBATCH and not job.state.final:
+                latest[job.id, each.pinned_to] = each
+    return sorted(latest.values(), key=lambda each: each.sequence)
+
+
+def job_saved(stored: Job, saved: Job) -> Job:
+    """Return a stored job once the engine saved it: only what it decides is written."""
+    return replace(
+        stored,
+        state=saved.state,
+        started_at=saved.started_at,
+        finished_at=saved.finished_at,
+        exit_code=saved.exit_code,
+        reason=saved.reason,
+        tallies=saved.tallies,
+    )
+
+
+def job_revised(stored: Job, revised: Job) -> Job:
+    """Return a stored job once it is another revision: only what its user names is written."""
+    return replace(
+        stored,
+        name=revised.name,
+        labels=revised.labels,
+        priority=revised.priority,
+        terms=revised.terms,
+        tasks=revised.tasks,
+    )
 
 
 def make_task(

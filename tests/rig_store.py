@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dispatcher.job_model import Job
 from dispatcher.messages import (
+    AddContainer,
     Change,
     DeleteLaunch,
     SaveAttempt,
@@ -13,11 +14,12 @@ from dispatcher.messages import (
     SaveInstance,
     SaveJob,
     SaveLaunch,
+    SaveSpec,
 )
 from dispatcher.model import Attempt, Container, InstanceRecord
 from dispatcher.queries import Recovered
 from pool.model import Launch
-from tests.job_samples import counted, ended_nodes
+from tests.job_samples import counted, ended_nodes, job_saved, latest_ended
 
 
 class RigStore:
@@ -35,16 +37,11 @@ class RigStore:
         unfinished = [c for c in self.containers.values() if not c.state.final]
         return Recovered(
             containers=tuple(
-                replace(
-                    c,
-                    attempts=tuple(
-                        sorted(
-                            (a for a in self.attempts.values() if a.container_id == c.id),
-                            key=lambda a: a.number,
-                        )
-                    ),
-                )
-                for c in sorted(unfinished, key=lambda c: c.sequence)
+                self._with_attempts(c) for c in sorted(unfinished, key=lambda c: c.sequence)
+            ),
+            past=tuple(
+                self._with_attempts(c)
+                for c in latest_ended(self.jobs, self.containers.values(), self.instances.values())
             ),
             unreleased=tuple(
                 a
@@ -64,26 +61,37 @@ class RigStore:
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
         )
 
+    def _with_attempts(self, container: Container) -> Container:
+        tried = (a for a in self.attempts.values() if a.container_id == container.id)
+        return replace(container, attempts=tuple(sorted(tried, key=lambda a: a.number)))
+
     def take_in(self, change: Change) -> None:
         """Commit one change."""
         match change:
+            case AddContainer():
+                new, job = change.container, self.jobs[change.container.job_id]
+                assert new.pinned_to, f"{new.id} is for no instance"
+                assert not new.attempts, f"{new.id} is new, but has attempts"
+                assert new.id not in self.containers, f"{new.id} is added twice"
+                self.containers[new.id] = replace(
+                    new, priority=job.priority, cancel_requested=job.cancel_requested
+                )
+            case SaveSpec():
+                old = self.containers[change.container.id]
+                self.containers[old.id] = replace(old, spec=change.container.spec)
             case SaveContainer():
                 old = self.containers[change.container.id]
                 assert not old.state.final or old.state is change.container.state
                 self.containers[old.id] = replace(
                     change.container,
+                    spec=old.spec,
                     priority=old.priority,
                     cancel_requested=old.cancel_requested,
                 )
             case SaveJob():
                 old_job = self.jobs[change.job.id]
                 assert not old_job.state.final, f"{old_job.id} ends twice"
-                self.jobs[old_job.id] = replace(
-                    change.job,
-                    priority=old_job.priority,
-                    cancel_requested=old_job.cancel_requested,
-                    held=old_job.held,
-                )
+                self.jobs[old_job.id] = job_saved(old_job, change.job)
             case SaveAttempt():
                 self.attempts[change.attempt.id] = change.attempt
             case SaveLaunch():

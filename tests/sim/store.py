@@ -9,25 +9,29 @@ from typing import Any
 
 from dispatcher.job_model import Job
 from dispatcher.messages import (
+    AddContainer,
     Change,
     DeleteLaunch,
     InsertContainers,
     InsertJob,
+    NoteJobLaunch,
     RequestCancel,
     RequestJobCancel,
     RequestJobHold,
     RequestJobPriority,
+    RequestJobRevision,
     RequestPriority,
     SaveAttempt,
     SaveContainer,
     SaveInstance,
     SaveJob,
     SaveLaunch,
+    SaveSpec,
 )
 from dispatcher.model import Attempt, Container, InstanceRecord
 from dispatcher.queries import Recovered
 from pool.model import Launch
-from tests.job_samples import counted, ended_nodes
+from tests.job_samples import counted, ended_nodes, job_revised, job_saved, latest_ended
 from tests.sim.faults import DispatcherFaults
 from tests.sim.timeline import Dice, Timeline
 
@@ -91,8 +95,10 @@ class VirtualStore:
     def crash(self) -> None:
         """Lose what is not committed; of what is being written the dice decide."""
         if self._pending and not self._refuses and self._dice.falls(0.5):
-            for change in self._pending[0].changes:
-                self._commit(change)
+            changes = self._pending[0].changes
+            if not any(self._conflicts(change) for change in changes):
+                for change in changes:
+                    self._commit(change)
         self._pending.clear()
         self._planned = self._refuses = False
         self._life += 1
@@ -114,6 +120,7 @@ class VirtualStore:
             return
         pending = self._pending.popleft()
         refused = self._refuses or self._dice.falls(self.faults.refusals)
+        refused = refused or any(self._conflicts(change) for change in pending.changes)
         self._refuses = refused and pending.builds
         if not refused:
             for change in pending.changes:
@@ -121,30 +128,32 @@ class VirtualStore:
         pending.done(not refused)
         self._plan()
 
+    def _conflicts(self, change: Change) -> bool:
+        """Return whether a change is refused: something else was committed before it."""
+        match change:
+            case NoteJobLaunch():
+                return self.jobs[change.job_id].state.final
+            case RequestJobRevision():
+                stored = self.jobs[change.job.id]
+                new, known = change.job.terms.per_instance, stored.terms.per_instance
+                assert new is not None
+                assert known is not None
+                return stored.state.final or new.revision != known.revision + 1
+            case _:
+                return False
+
     def _commit(self, change: Change) -> None:  # noqa: C901, PLR0912 - a table
         self._watch(change)
         match change:
             case InsertContainers():
                 self._insert(change.containers)
-            case InsertJob():
-                self.jobs[change.job.id] = change.job
-                self._insert(change.containers)
-            case RequestJobCancel():
-                self._update_job(change.job_id, cancel_requested=True)
-                self._update_all(change.job_id, cancel_requested=True)
-            case RequestJobPriority():
-                self._update_job(change.job_id, priority=change.priority)
-                self._update_all(change.job_id, priority=change.priority)
-            case RequestJobHold():
-                self._update_job(change.job_id, held=change.held)
-            case SaveJob():
-                old = self.jobs[change.job.id]
-                self.jobs[old.id] = replace(
-                    change.job,
-                    priority=old.priority,
-                    cancel_requested=old.cancel_requested,
-                    held=old.held,
-                )
+            case AddContainer():
+                job = self.jobs[change.container.job_id]
+                new = replace(change.container, priority=job.priority)
+                self._insert([replace(new, cancel_requested=job.cancel_requested)])
+            case SaveSpec():
+                stored = self.containers[change.container.id]
+                self.containers[stored.id] = replace(stored, spec=change.container.spec)
             case RequestCancel():
                 stored = self.containers[change.container_id]
                 if not stored.state.final:
@@ -159,6 +168,7 @@ class VirtualStore:
                     self.unfinished.discard(stored.id)
                 self.containers[stored.id] = replace(
                     change.container,
+                    spec=stored.spec,
                     priority=stored.priority,
                     cancel_requested=stored.cancel_requested,
                     attempts=(),
@@ -174,6 +184,31 @@ class VirtualStore:
                 self.launches.pop(change.token, None)
             case SaveInstance():
                 self.instances[change.instance.id] = change.instance
+            case _:
+                self._commit_of_job(change)
+
+    def _commit_of_job(self, change: Change) -> None:
+        match change:
+            case InsertJob():
+                self.jobs[change.job.id] = change.job
+                self._insert(change.containers)
+            case RequestJobCancel():
+                self._update_job(change.job_id, cancel_requested=True)
+                self._update_all(change.job_id, cancel_requested=True)
+            case RequestJobPriority():
+                self._update_job(change.job_id, priority=change.priority)
+                self._update_all(change.job_id, priority=change.priority)
+            case RequestJobHold():
+                self._update_job(change.job_id, held=change.held)
+            case SaveJob():
+                self.jobs[change.job.id] = job_saved(self.jobs[change.job.id], change.job)
+            case RequestJobRevision():
+                self.jobs[change.job.id] = job_revised(self.jobs[change.job.id], change.job)
+                self._update_all(change.job.id, priority=change.job.priority)
+            case NoteJobLaunch():
+                self._update_job(change.job_id, launched_for=change.launched_for)
+            case _:
+                raise AssertionError(f"nobody writes {change}")
 
     def _insert(self, containers: Sequence[Container]) -> None:
         for container in containers:
@@ -193,11 +228,10 @@ class VirtualStore:
     def recover(self) -> Recovered:
         """Return what a new process finds."""
         unfinished = [c for c in self.containers.values() if c.id in self.unfinished]
+        past = latest_ended(self.jobs, self.containers.values(), self.instances.values())
         return Recovered(
-            containers=tuple(
-                replace(c, attempts=tuple(self.attempts[a] for a in self.attempts_of[c.id]))
-                for c in unfinished
-            ),
+            containers=tuple(self._with_attempts(c) for c in unfinished),
+            past=tuple(self._with_attempts(c) for c in past),
             jobs=tuple(
                 counted(job, self.containers.values())
                 for job in self.jobs.values()
@@ -208,6 +242,10 @@ class VirtualStore:
             launches=tuple(self.launches[token] for token in sorted(self.launches)),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
         )
+
+    def _with_attempts(self, container: Container) -> Container:
+        tried = tuple(self.attempts[a] for a in self.attempts_of[container.id])
+        return replace(container, attempts=tried)
 
     def _unreleased(self, attempt: Attempt) -> bool:
         instance = self.instances.get(attempt.instance_id)
