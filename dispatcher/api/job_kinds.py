@@ -58,6 +58,10 @@ _REFUSED: Mapping[JobType, Mapping[str, str]] = {
 }
 
 
+_NOTHING = (None, [], {})
+"""What a task may say of anything: that there is none of it."""
+
+
 def without_misfits(value: Mapping[str, Any], kind: JobType, problems: Problems) -> dict[str, Any]:
     """Return what a job says beside its tasks without the keys of other types, which it adds."""
     return _fitting(value, kind, _OF_A_JOB, "", problems)
@@ -69,7 +73,7 @@ def task_without_misfits(
     """Return what a task says without what is not for jobs of its type, which it adds."""
     fitting = _fitting(value, kind, _OF_A_TASK, path, problems)
     for key, sentence in _REFUSED.get(kind, {}).items():
-        if fitting.get(key) is not None:
+        if fitting.get(key) not in _NOTHING:
             problems.add(member(path, key), sentence.format(kind.value))
             del fitting[key]
     return fitting
