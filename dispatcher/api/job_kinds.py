@@ -58,7 +58,7 @@ _REFUSED: Mapping[JobType, Mapping[str, str]] = {
 }
 
 
-_NOTHING = (None, [], {})
+_NOTHING: Sequence[object] = (None, [], {})
 """What a task may say of anything: that there is none of it."""
 
 
