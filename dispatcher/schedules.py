@@ -96,6 +96,7 @@ def _time_zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
+@cache
 def _zone(name: str) -> tzinfo:
     if name not in _time_zones():
         raise ScheduleError(f"this machine knows no time zone {name!r}")

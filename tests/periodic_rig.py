@@ -1,0 +1,158 @@
+"""Periodic jobs with everything around them: a store that survives crashes, clocks, a fake desk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dispatcher.agenda import TIME_VARIABLE
+from dispatcher.job_book import JobBook
+from dispatcher.job_model import Job, JobState
+from dispatcher.job_terms import Overlap, Schedule, Terms
+from dispatcher.messages import PublishJob
+from dispatcher.moments import moment
+from dispatcher.periodic import PeriodicJobs
+from tests.job_samples import make_job, make_task
+
+
+def at(text: str) -> float:
+    """Return a time in UTC as seconds since the epoch."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def make_template(
+    number: int,
+    *cron: str,
+    created: str,
+    overlap: Overlap = Overlap.ALLOW,
+    time_zone: str = "UTC",
+    launched_for: str = "",
+    held: bool = False,
+) -> Job:
+    """Return the periodic job "j-N"."""
+    job, _ = make_job(number, make_task(), held=held)
+    schedule = Schedule(cron=cron, time_zone=time_zone, overlap=overlap)
+    return replace(
+        job,
+        created_at=at(created),
+        terms=Terms(schedule=schedule),
+        launched_for=at(launched_for) if launched_for else None,
+        tallies=tuple(replace(each, queued=0) for each in job.tallies),
+    )
+
+
+class PeriodicWorld:
+    """One dispatcher's periodic jobs: `store` holds what is committed, by id.
+
+    `refuse` is raised by the next calls that make or note a run, in this order; None lets one pass.
+    `calls` tells what was asked of the desk; `gate` keeps those that make a run waiting.
+    """
+
+    def __init__(self, *templates: Job, time: str) -> None:
+        self.wall = at(time)
+        self.ahead_s = 0.0
+        self.store = {job.id: job for job in templates}
+        self.keys: dict[tuple[str, float], str] = {}
+        self.calls: list[str] = []
+        self.refuse: list[Exception | None] = []
+        self.gate: asyncio.Event | None = None
+        self.results: Counter[str] = Counter()
+        self.book, self.service = self._process()
+
+    def _process(self) -> tuple[JobBook, PeriodicJobs]:
+        book = JobBook()
+        for _, job in sorted(self.store.items()):
+            if not job.state.final:
+                book.admit(job)
+        book.turn(self.wall)
+        service = PeriodicJobs(
+            jobs=book,
+            runs=self,
+            wall=lambda: self.wall,
+            now=lambda: self.wall - self.ahead_s,
+            results=self.results,
+        )
+        service.begin()
+        return book, service
+
+    def crash(self, *, until: str = "") -> None:
+        """Let a new process find what is committed, at another time perhaps."""
+        self.wall = at(until) if until else self.wall
+        self.book, self.service = self._process()
+
+    # ---- the desk ------------------------------------------------------------------------------
+
+    async def make(self, template: Job, time: float) -> None:
+        """Commit a run, the same one for the same time, and let the engine hear of it."""
+        self.calls.append(f"make {template.id} {moment(time)}")
+        if self.gate is not None:
+            await self.gate.wait()
+        self._refuse()
+        if (template.id, time) in self.keys:
+            return
+        number = 1000 + len(self.keys)
+        task = make_task()
+        spec = replace(task.spec, env=((TIME_VARIABLE, moment(time)),))
+        run, _ = make_job(number, replace(task, spec=spec))
+        run = replace(run, parent=template.id, created_at=self.wall)
+        self.keys[template.id, time] = run.id
+        self.store[run.id] = run
+        self.book.admit(run)
+
+    async def note(self, template: Job, time: float) -> None:
+        """Commit for which time the last run was."""
+        self.calls.append(f"note {template.id} {moment(time)}")
+        self._refuse()
+        self.store[template.id] = replace(self.store[template.id], launched_for=time)
+        self.book.set_launched_for(template.id, time)
+
+    def _refuse(self) -> None:
+        error = self.refuse.pop(0) if self.refuse else None
+        if error is not None:
+            raise error
+
+    # ---- what happens --------------------------------------------------------------------------
+
+    async def look(self, time: str = "") -> float:
+        """Let the service look at a time, and all that it begins end; return when it looks again.
+
+        That is in seconds from then on.
+        """
+        self.wall = at(time) if time else self.wall
+        await self.service.look()
+        await turns()
+        return await self.service.look()
+
+    def change(self, job_id: str, change: Callable[[JobBook], None]) -> None:
+        """Commit a change of a job, in its book too, and tell the service."""
+        change(self.book)
+        for job in self.book.turn(self.wall):
+            self.store[job.id] = job
+        self.service.hear(PublishJob(job=self.store[job_id]))
+
+    def submit(self, job: Job) -> None:
+        """Commit a new job and tell the service."""
+        self.store[job.id] = job
+        self.book.admit(job)
+        self.service.hear(PublishJob(job=job))
+
+    def end_runs(self) -> None:
+        """Let all runs end."""
+        for job_id, job in self.store.items():
+            if job.parent and not job.state.final:
+                self.store[job_id] = replace(job, state=JobState.SUCCEEDED)
+                self.book.admit(replace(job, tallies=(replace(job.tally, queued=0, succeeded=1),)))
+        self.book.turn(self.wall)
+
+    def launched(self) -> list[str]:
+        """Return the times for which there are runs, in the order in which they were made."""
+        return [moment(time) for _, time in self.keys]
+
+
+async def turns(count: int = 30) -> None:
+    """Let everything that is ready run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
