@@ -10,14 +10,24 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from dispatcher.job_model import JobState, JobTask, Tally
-from dispatcher.messages import SaveContainer, SaveJob
+from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.job_terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
+from dispatcher.messages import AddContainer, InsertJob, SaveContainer, SaveJob
 from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
 from dispatcher.queries import Awaited
 from dispatcher.store import sqlite
 from dispatcher.store.reader import Reader
 from dispatcher.store.store import Store
-from tests.store_values import SPEC, container, insert, insert_job, job, task, url_in
+from tests.store_values import (
+    SPEC,
+    container,
+    containers_of,
+    insert,
+    insert_job,
+    job,
+    task,
+    url_in,
+)
 
 QUEUED, RUNNING = ContainerState.QUEUED, ContainerState.RUNNING
 SUCCEEDED, FAILED = ContainerState.SUCCEEDED, ContainerState.FAILED
@@ -247,3 +257,44 @@ def test_recovery_knows_the_elements_of_a_job_that_has_ended(store: Store) -> No
     spec = replace(SPEC, after=after("j-1", each=True))
     insert_job(store, job(2, task("", 2, spec=spec)), 11)
     assert store.recover().ended == {"j-1": False, "j-1/[0]": True, "j-1/[1]": False}
+
+
+# ---- jobs that do not end with their containers --------------------------------------------------
+
+ONE_EACH = PerInstanceTerms()
+PERIODIC = Terms(schedule=Schedule(cron=("@daily",)))
+LASTING: dict[str, Job] = {
+    "system": job(1, task(size=0), type=JobType.SYSTEM, terms=Terms(per_instance=ONE_EACH)),
+    "sysbatch": job(1, task(size=0), type=JobType.SYSBATCH, terms=Terms(per_instance=ONE_EACH)),
+    "elastic": job(1, task(), type=JobType.ELASTIC, terms=Terms(elastic=ElasticTerms())),
+    "periodic": job(1, task(), terms=PERIODIC, tallies=(Tally(),)),
+}
+
+
+@pytest.mark.parametrize("type_", LASTING)
+@pytest.mark.parametrize("state", JobState)
+def test_a_job_that_does_not_end_with_its_containers(
+    store: Store, type_: str, state: JobState
+) -> None:
+    new = LASTING[type_]
+    containers = () if new.is_template else containers_of(new, 1)
+    store.write([InsertJob(job=new, containers=containers, user="ann")]).result(30)
+    if new.type.is_per_instance:
+        containers = (container(1, job_id="j-1", pinned_to="i-1"),)
+        store.write([AddContainer(container=containers[0])]).result(30)
+    # All that it has by now has succeeded: that alone says nothing.
+    move(store, containers, *(SUCCEEDED for _ in containers))
+    saved = replace(new, state=state, tallies=(Tally(succeeded=len(containers)),))
+    store.write([SaveJob(job=saved)]).result(30)
+    for of in ("j-1", "j-1/"):
+        ended = {of: state is JobState.SUCCEEDED} if state.final else {}
+        assert asked(store, of) == known(of, ended=ended)
+    waiting = replace(SPEC, after=(Dependency(of="j-1"),))
+    insert(store, container(9, spec=waiting))
+    assert store.recover().ended == ({"j-1": state is JobState.SUCCEEDED} if state.final else {})
+
+
+def test_a_job_that_has_no_container_yet_has_not_ended(store: Store) -> None:
+    insert_job(store, LASTING["system"], 1)
+    assert asked(store, "j-1") == known("j-1")
+    assert asked(store, "j-1/") == known("j-1/")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
 
-from dispatcher.job_model import JobType, Tally
+from dispatcher.job_model import Job, JobState, JobType, Tally
 from dispatcher.job_terms import (
     ElasticTerms,
     Overlap,
@@ -19,12 +20,13 @@ from dispatcher.job_terms import (
     Schedule,
     Terms,
 )
-from dispatcher.messages import InsertJob, SaveAttempt
+from dispatcher.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
 from dispatcher.model import Container
 from dispatcher.planner.elastic_model import ElasticMode, Role
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from dispatcher.queries import JobFilter
 from dispatcher.store import schema, sqlite
+from dispatcher.store.errors import AlreadyFinal, NoSuchJob
 from dispatcher.store.store import Store
 from drivers.errors import BugError
 from tests.store_values import (
@@ -126,6 +128,68 @@ def test_attempts_keep_the_revision_that_they_run_at(store: Store) -> None:
     found = store.container(one.id)
     assert found is not None
     assert found.attempts == (tried[0], moved)
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def periodic(sequence: int, **changes: Any) -> Job:
+    """Return a job whose runs are jobs of their own."""
+    values: dict[str, Any] = {"terms": NIGHTLY, "tallies": (Tally(),)}
+    return job(sequence, task("a"), **{**values, **changes})
+
+
+def test_the_launch_of_a_run_is_noted_with_the_run_or_not_at_all(store: Store) -> None:
+    template, other = periodic(1), periodic(2)
+    for each in (template, other):
+        store.write([InsertJob(job=each, containers=(), user="ann")]).result(30)
+    run = job(3, task("a"), parent="j-1")
+    insert = InsertJob(job=run, containers=containers_of(run, 1), user="ann")
+    noted = NoteJobLaunch(job_id="j-1", launched_for=1_700_000_000.5)
+    store.write([insert, noted]).result(30)
+    assert store.job("j-1") == replace(template, launched_for=1_700_000_000.5)
+    assert store.job("j-2") == other
+    assert store.job("j-3") == run
+    cancelled = replace(template, state=JobState.CANCELLED, launched_for=0.0)
+    store.write([SaveJob(job=cancelled)], wait=True).result(30)
+    late = job(4, task("a"), parent="j-1")
+    insert = InsertJob(job=late, containers=containers_of(late, 2), user="ann")
+    noted = NoteJobLaunch(job_id="j-1", launched_for=1_800_000_000.0)
+    refused = store.write([insert, noted]).exception(30)
+    assert isinstance(refused, AlreadyFinal)
+    assert store.job("j-4") is None
+    assert store.job("j-1") == replace(cancelled, launched_for=1_700_000_000.5)
+    unknown = store.write([NoteJobLaunch(job_id="j-9", launched_for=1.0)]).exception(30)
+    assert isinstance(unknown, NoSuchJob)
+
+
+def test_the_runs_of_a_job_are_listed(store: Store) -> None:
+    states = list(JobState)
+    runs = [
+        job(n, task(), parent=f"j-{1 + n % 2}", state=states[n % 5], user=("ann", "bob")[n % 3 % 2])
+        for n in range(3, 33)
+    ]
+    for template in (periodic(1), periodic(2)):
+        store.write([InsertJob(job=template, containers=(), user="ann")]).result(30)
+    for run in runs:
+        insert_job(store, run, run.sequence)
+    under_way = (JobState.PENDING, JobState.RUNNING)
+    filters: dict[JobFilter, Callable[[Job], bool]] = {
+        JobFilter(parent="j-1"): lambda j: j.parent == "j-1",
+        JobFilter(parent="j-2", states=under_way): lambda j: (
+            j.parent == "j-2" and j.state in under_way
+        ),
+        JobFilter(parent="j-1", user="bob"): lambda j: j.parent == "j-1" and j.user == "bob",
+        JobFilter(parent="j-3"): lambda _: False,
+    }
+    for which, wanted in filters.items():
+        found = store.jobs(which, cursor="", limit=1000).items
+        assert [j.id for j in found] == [j.id for j in reversed(runs) if wanted(j)], which
+        assert {j.parent for j in found} <= {which.parent}
+    page = store.jobs(JobFilter(parent="j-1"), cursor="", limit=3)
+    assert page.next_cursor is not None
+    following = store.jobs(JobFilter(parent="j-1"), cursor=page.next_cursor, limit=1)
+    assert [j.id for j in (*page.items, *following.items)] == ["j-32", "j-30", "j-28", "j-26"]
 
 
 # ---- from an older schema ------------------------------------------------------------------------

@@ -47,6 +47,8 @@ JOB_FILTERS = [
     JobFilter(project="apollo", user="ann"),
     JobFilter(name="night", states=(JobState.FAILED,)),
     JobFilter(states=(JobState.FAILED, JobState.SUCCEEDED)),
+    JobFilter(parent="j-9"),
+    JobFilter(parent="j-9", user="ann", states=(JobState.PENDING, JobState.RUNNING)),
 ]
 OF_WHOLE_JOBS = [
     ContainerFilter(job_id="j-1"),
@@ -77,6 +79,30 @@ def test_no_question_scans_or_sorts_finished_containers(tmp_path: Path) -> None:
     ]
     assert len(asked) > 60
     assert bad == []
+
+
+def test_a_start_looks_for_what_has_ended_among_the_jobs_that_have_not(tmp_path: Path) -> None:
+    Store.open(url_in(tmp_path)).close()
+
+    def ask(reader: Reader) -> None:
+        reader.recover()
+
+    asked = questions(tmp_path / "longshore.db", ask)
+    (steps,) = [steps for statement, steps in asked if "max(containers.sequence)" in statement]
+    assert "SEARCH containers USING INDEX containers_by_job (job_id=?)" in steps
+    assert "SEARCH jobs USING INDEX jobs_by_state (state=?)" in steps
+    assert not any(step.startswith("SCAN") for step in steps)
+
+
+def test_a_question_for_a_jobs_runs_looks_at_these_only(tmp_path: Path) -> None:
+    Store.open(url_in(tmp_path)).close()
+
+    def ask(reader: Reader) -> None:
+        reader.jobs(JobFilter(parent="j-1"), cursor="", limit=1)
+
+    asked = questions(tmp_path / "longshore.db", ask)
+    by_state = ["SEARCH jobs USING COVERING INDEX jobs_by_parent (parent=? AND state=?)"]
+    assert [steps for _, steps in asked] == [by_state] * len(JobState)
 
 
 def test_a_question_for_a_whole_job_looks_at_that_job_only(tmp_path: Path) -> None:
