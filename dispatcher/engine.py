@@ -43,6 +43,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.outcomes import container_of
+from dispatcher.per_instance import PerInstancePlacer
 from dispatcher.placers import Placers
 from dispatcher.placing import Placing
 from dispatcher.planner.fit import eligible_types
@@ -97,6 +98,7 @@ class Engine:
         recovered: Recovered,
         new_token: Callable[[], str],
         new_secret: Callable[[], str],
+        new_container: Callable[[], tuple[str, int]],
         dice: Callable[[], float],
         quota_groups: Mapping[str, str],
     ) -> None:
@@ -117,6 +119,13 @@ class Engine:
         self._kept = Kept()
         self.placers = Placers(jobs=self.ledger.jobs)
         self.ledger.rule = self.placers.rule
+        self.placers.per_instance = PerInstancePlacer(
+            pool=self.pool,
+            ledger=self.ledger,
+            records=self.records,
+            settings=settings,
+            new_container=new_container,
+        )
         self.placing = Placing(
             pool=self.pool,
             ledger=self.ledger,

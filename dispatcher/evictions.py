@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import assert_never
 
-from dispatcher.job_book import JobBook
-from dispatcher.job_model import JobType
 from dispatcher.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, SchedulerSettings, WaitReason
 from dispatcher.ordering import Order
@@ -23,16 +20,13 @@ from dispatcher.planner.preemption import (
     Eviction,
     Occupied,
     PreemptionSettings,
-    Tenant,
-    TenantKind,
     choose,
-    may_evict,
     victims,
 )
 from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.tenants import kind_of, tenants_on
 from pool import attempts
 from pool.core import PoolCore
-from pool.model import Worker
 from pool.room import charge
 
 _LIMITED = frozenset({"at_quota", "at_capacity"})
@@ -154,7 +148,7 @@ class Evictions:
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):
                 continue
-            tenants = self._tenants(worker, kind_of(container, self._ledger.jobs))
+            tenants = tenants_on(worker, self._ledger, kind_of(container, self._ledger.jobs))
             occupied = Occupied(slot=slot, tenants=tenants, most_containers=self._most_containers)
             answer = victims(asked, container.priority, occupied)
             # Where there is room already, and it got no place, evicting nobody would not help.
@@ -162,27 +156,6 @@ class Evictions:
             if isinstance(answer, Eviction) and (of_use or any(t.is_ending for t in tenants)):
                 found.append(answer)
         return found
-
-    def _tenants(self, worker: Worker, by: TenantKind) -> tuple[Tenant, ...]:
-        found = []
-        for attempt_id, resources in sorted(worker.attempts.items()):
-            container_id = self._ledger.open_attempts.get(attempt_id)
-            if container_id is None:
-                continue
-            container = self._ledger.containers[container_id]
-            attempt = container.attempts[-1]
-            ending = attempt.ending is not None or container.cancel_requested
-            found.append(
-                Tenant(
-                    attempt_id=attempt_id,
-                    priority=container.priority,
-                    resources=resources,
-                    began_at=attempt.started_at,
-                    is_ending=ending,
-                    may_be_evicted=may_evict(by, kind_of(container, self._ledger.jobs)),
-                )
-            )
-        return tuple(found)
 
     def _begin(self, container: Container, eviction: Eviction, now: float) -> None:
         self._ways[eviction.slot_id] = _Way(
@@ -205,16 +178,3 @@ class Evictions:
                 message = f"room is made for it on {worker_id}: {who} of lower priority must end"
                 return WaitReason(code="evicting", message=message)
         return None
-
-
-def kind_of(container: Container, jobs: JobBook) -> TenantKind:
-    """Return what a container is to preemption."""
-    match jobs.type_of(container.job_id):
-        case JobType.SYSTEM:
-            return TenantKind.SYSTEM
-        case JobType.SYSBATCH:
-            return TenantKind.SYSBATCH
-        case JobType.BATCH | JobType.ELASTIC | None:
-            return TenantKind.SUPERVISOR if container.spec.supervisor else TenantKind.BATCH
-        case unknown:
-            assert_never(unknown)

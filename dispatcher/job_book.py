@@ -22,7 +22,10 @@ class _Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """What a job that does not end by itself comes to, once all of its containers have ended."""
+    """What a job that does not end by itself comes to, once all of its containers have ended.
+
+    `exit_code` is None for the highest of its failed containers.
+    """
 
     state: JobState
     reason: Reason | None = None
@@ -304,7 +307,7 @@ def _judged(live: _Live, now: float) -> Job:
         return job
     finished_at = max(now, job.started_at or job.created_at)
     if not job.ends_by_itself:
-        return _concluded(job, live.conclusion, finished_at)
+        return _concluded(live, job, finished_at)
     job = replace(job, finished_at=finished_at, exit_code=exit_code)
     if tally.succeeded == tally.total:
         return replace(job, state=JobState.SUCCEEDED, exit_code=0)
@@ -315,14 +318,16 @@ def _judged(live: _Live, now: float) -> Job:
     return replace(job, state=JobState.FAILED, reason=reason)
 
 
-def _concluded(job: Job, conclusion: Conclusion | None, finished_at: float) -> Job:
+def _concluded(live: _Live, job: Job, finished_at: float) -> Job:
+    conclusion = live.conclusion
     if conclusion is None:
         return job
+    exit_code = live.exit_code if conclusion.exit_code is None else conclusion.exit_code
     return replace(
         job,
         state=conclusion.state,
         reason=conclusion.reason,
-        exit_code=conclusion.exit_code,
+        exit_code=0 if conclusion.state is JobState.SUCCEEDED else exit_code,
         finished_at=finished_at,
     )
 

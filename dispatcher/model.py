@@ -82,7 +82,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     `max_containers` is how many may have a place at once, None for no limit; of it supervisors fill
     at most `supervisor_fraction`. Containers of `preempt_from_priority` and above may evict others
-    of much lower priority where nothing can be created for them, None for nobody. What all
+    of much lower priority where nothing can be created for them, None for nobody; so may system and
+    sysbatch jobs, which have no other place to go to, if `preempt_system` and `preempt_sysbatch` say
+    so. What all
     instances cost an hour stays within `max_hourly_spend_usd` (None for no limit), a project's and
     a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not named, without
     it they have no limit.
@@ -97,6 +99,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_containers: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
     supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
     preempt_from_priority: Annotated[int, msgspec.Meta(ge=1, le=PRIORITY_MAX)] | None = None
+    preempt_system: bool = True
+    preempt_sysbatch: bool = False
     max_hourly_spend_usd: Price | None = msgspec.field(default=None, name="max_hourly_spend")
     max_hourly_spend_usd_per_project: Spends = msgspec.field(
         default_factory=dict, name="max_hourly_spend_per_project"

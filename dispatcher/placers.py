@@ -68,15 +68,19 @@ class Placer(Protocol):
         """Take in a job of its type, new, restored or revised; its containers come after it."""
         ...
 
+    def changed(self, job_id: str, /) -> None:
+        """Note that a job was held, released or given another priority, or is to be cancelled."""
+        ...
+
     def take_in(self, container: Container) -> None:
         """Take in a container of such a job, new or restored with its attempts."""
         ...
 
-    def began(self, container: Container, now: float) -> None:
+    def began(self, container: Container, now: float, /) -> None:
         """Note that the latest attempt of a container was seen to run."""
         ...
 
-    def rule(self, end: AttemptEnd, now: float) -> Ruling:
+    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
         """Return what becomes of a container whose attempt has ended."""
         ...
 
@@ -123,6 +127,12 @@ class Placers:
         placer = self.of_job(job.id)
         if placer is not None:
             placer.admit(job)
+
+    def changed(self, job_id: str) -> None:
+        """Note that users asked something of a whole job; batch jobs are nobody's."""
+        placer = self.of_job(job_id)
+        if placer is not None:
+            placer.changed(job_id)
 
     def take_in(self, container: Container) -> None:
         """Take in a container, new or restored; those of batch jobs, and of none, are nobody's."""

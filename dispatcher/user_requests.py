@@ -73,14 +73,17 @@ class UserRequests:
     def _carry_out_for_job(self, event: JobRequestEvent, now: float) -> None:
         match event:
             case JobCancelRequested():
+                self._placers.changed(event.job_id)
                 self._ledger.jobs.cancel(event.job_id)
                 for container_id in self._ledger.jobs.containers_of(event.job_id):
                     self._note_cancel(container_id, now)
             case JobPriorityRequested():
+                self._placers.changed(event.job_id)
                 self._ledger.jobs.set_priority(event.job_id, event.priority)
                 for container_id in self._ledger.jobs.containers_of(event.job_id):
                     self._set_priority(container_id, event.priority, now)
             case JobHoldRequested():
+                self._placers.changed(event.job_id)
                 self._workflow.hold(event.job_id, held=event.held, now=now)
             case JobRevised():
                 self._ledger.jobs.revise(event.job)

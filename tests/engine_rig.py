@@ -66,7 +66,7 @@ from pool.model import (
 )
 from tests.job_samples import ended_nodes
 from tests.rig_store import RigStore
-from tests.samples import make_type
+from tests.samples import made_container, make_type
 
 CLUSTER = "test"
 CommandKind = TypeVar("CommandKind", bound=PoolCommand)
@@ -98,6 +98,7 @@ class Rig(RigStore):
         self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
         self._instance_numbers = itertools.count(1)
+        self._container_numbers = itertools.count(1)
         self._boot(recovered or Recovered(), listed=listed)
 
     def _boot(self, recovered: Recovered, *, listed: bool) -> None:
@@ -109,6 +110,7 @@ class Rig(RigStore):
             recovered=recovered,
             new_token=lambda: f"token-{next(self._numbers)}",
             new_secret=lambda: "secret",
+            new_container=lambda: made_container(next(self._container_numbers)),
             dice=lambda: 0.5,
             quota_groups=self.quota_groups,
         )

@@ -46,3 +46,9 @@ def make_container(
         priority=priority,
         created_at=0.0,
     )
+
+
+def made_container(number: int) -> tuple[str, int]:
+    """Return the id and the sequence of a container that an engine makes: after all submitted."""
+    sequence = 10**6 + number
+    return f"c-{sequence}", sequence

@@ -14,6 +14,7 @@ from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thr
 from drivers.simulated.parameters import SimulatedFaults
 from pool.messages import PoolCommand, PoolEvent
 from pool.model import IdleBehavior
+from tests.samples import made_container
 from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct
 from tests.sim.faults import DispatcherFaults, HostFaults
@@ -141,6 +142,7 @@ class World:
             recovered=self.store.recover(),
             new_token=lambda: f"token-{self._number()}",
             new_secret=lambda: f"secret-{self._number()}",
+            new_container=lambda: made_container(self._number()),
             dice=self._engine_dice.random,
             quota_groups=groups if any(groups.values()) else {},
         )

@@ -37,6 +37,7 @@ class World:
             recovered=Recovered(),
             new_token=lambda: "token",
             new_secret=lambda: "secret",
+            new_container=lambda: ("c-1", 1),
             dice=lambda: 0.5,
             quota_groups={},
         )

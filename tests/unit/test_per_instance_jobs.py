@@ -1,0 +1,341 @@
+"""System and sysbatch jobs through the engine: the scenarios of the design's semantics, §4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dispatcher.job_model import Job, JobTask, JobType, Tally
+from dispatcher.job_terms import PerInstanceTerms, Terms
+from dispatcher.messages import BehaviorRequested, JobRevised, JobSubmitted
+from dispatcher.model import Constraints, Container, ContainerSpec, Retries, SchedulerSettings
+from dispatcher.planner.per_instance_rounds import UpdateStrategy
+from drivers.interface import InstanceType, Resources
+from pool.messages import AttemptExited, LogComplete, PoolCommand, SignalAttempt, StartAttempt
+from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+
+ANYWHERE = Constraints()
+AS_ALL = Retries()
+FOO = Constraints(labels=(("foo", "yes"),))
+LONG = PoolSettings(idle_timeout_s=3600, sync_interval_s=60)
+
+
+def daemon(
+    number: int = 1,
+    *,
+    type_: JobType = JobType.SYSTEM,
+    cpus: int = 100,
+    priority: int = 500,
+    constraints: Constraints = ANYWHERE,
+    retries: Retries = AS_ALL,
+    env: tuple[tuple[str, str], ...] = (),
+    **terms: object,
+) -> Job:
+    """Return a per-instance job as the API would commit it; `cpus` in thousandths."""
+    spec = ContainerSpec(
+        name=f"d{number}",
+        image="",
+        command=("run",),
+        env=env,
+        resources=Resources(cpu_millis=cpus, memory_bytes=1),
+        constraints=constraints,
+        retries=retries,
+    )
+    return Job(
+        id=f"j-{number}",
+        sequence=number,
+        name=f"d{number}",
+        user="ann",
+        project="p",
+        priority=priority,
+        created_at=1000.0,
+        type=type_,
+        tasks=(JobTask(name="", spec=spec, size=0),),
+        tallies=(Tally(),),
+        terms=Terms(per_instance=PerInstanceTerms(revised_at=1000.0, **terms)),  # type: ignore[arg-type]  # fields of the terms
+    )
+
+
+class DaemonRig(Rig):
+    """A rig whose processes obey TERM at once, unless they are `deaf`."""
+
+    deaf = False
+
+    def _answer(self, command: PoolCommand) -> None:
+        super()._answer(command)
+        if isinstance(command, SignalAttempt) and not self.deaf:
+            self.terminated(command.worker_id, command.attempt_id)
+
+    def terminated(self, worker_id: str, attempt_id: str) -> None:
+        """Let an attempt end by a signal."""
+        how = AttemptExit(kind=ExitKind.EXITED, code=143)
+        report = AttemptReport(attempt_id=attempt_id, container_id="", exit=how)
+        self.on_instance[worker_id][attempt_id] = report
+        self._give(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
+        self._give(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
+
+    def submit_daemon(self, job: Job) -> None:
+        """Commit a per-instance job and tell the engine."""
+        terms = job.terms.per_instance
+        assert terms is not None
+        job = replace(job, terms=Terms(per_instance=replace(terms, revised_at=self.now)))
+        self.jobs[job.id] = job
+        self.send(JobSubmitted(job=job, containers=()))
+
+    def revise(self, job_id: str, **of_spec: object) -> None:
+        """Commit the next revision of a job and tell the engine."""
+        old = self.jobs[job_id]
+        terms = old.terms.per_instance
+        assert terms is not None
+        task = replace(old.tasks[0], spec=replace(old.tasks[0].spec, **of_spec))  # type: ignore[arg-type]  # fields of a specification
+        new_terms = replace(terms, revision=terms.revision + 1, revised_at=self.now)
+        job = replace(old, tasks=(task,), terms=Terms(per_instance=new_terms))
+        self.jobs[job_id] = job
+        self.send(JobRevised(job=job))
+
+    def join(self, type_name: str = "t1", number: int = 1, **tags: str) -> list[str]:
+        """Let instances be found in the cloud; return their ids."""
+        found = [self.boot(type_name, **tags) for _ in range(number)]
+        self.advance(60)
+        return found
+
+    def starts(self) -> list[tuple[str, str]]:
+        """Return the attempts started since the last look, with where."""
+        found = [
+            (command.order.attempt_id, command.worker_id)
+            for command in self.sent
+            if isinstance(command, StartAttempt)
+        ]
+        self.sent.clear()
+        return found
+
+    def of_job(self, job_id: str) -> list[Container]:
+        """Return a job's containers that have not ended, by their instance."""
+        found = (c for c in self.containers.values() if c.job_id == job_id and not c.state.final)
+        return sorted(found, key=lambda c: c.pinned_to)
+
+
+def test_system_on_ten_instances_then_an_eleventh_boots() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=10)
+    rig.submit_daemon(daemon())
+    assert len(rig.starts()) == 10
+    rig.join()
+    assert len(rig.starts()) == 1
+    assert {c.state.value for c in rig.of_job("j-1")} == {"running"}
+    assert rig.jobs["j-1"].state.value == "running"
+
+
+def test_instances_labelled_none_foo_foo_and_foo_but_held_take_two() -> None:
+    labelled = make_type(1, name="foo", labels=(("foo", "yes"),))
+    rig = DaemonRig(make_type(1), labelled, pool=LONG)
+    rig.join("t1")
+    first, second = rig.join("foo", 2)
+    rig.join("foo", longshore_idle_behavior="hold")
+    rig.submit_daemon(daemon(constraints=FOO))
+    assert sorted(where for _, where in rig.starts()) == [first, second]
+    assert [c.state.value for c in rig.of_job("j-1")] == ["running", "running"], "none is queued"
+
+
+def test_a_system_attempt_that_exits_is_placed_again_there_and_linked() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    (where,) = rig.join()
+    rig.submit_daemon(daemon(retries=Retries(delay_s=15)))
+    ((first, _),) = rig.starts()
+    rig.exit(first)
+    ((second, again),) = rig.starts()
+    assert again == where
+    assert second.rpartition("-")[0] == first.rpartition("-")[0], "the container is the same"
+    rig.exit(second)
+    assert rig.starts() == [], "the second restart waits"
+    (container,) = rig.of_job("j-1")
+    reason = rig.engine.why_waiting(container.id)
+    assert reason is not None
+    assert reason.code == "restart_delay"
+    rig.advance(15)
+    assert len(rig.starts()) == 1
+
+
+def test_a_sysbatch_attempt_that_fails_is_left_alone_until_its_env_changes() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH))
+    ((first, _),) = rig.starts()
+    rig.exit(first, code=1)
+    rig.advance(300)
+    assert rig.starts() == []
+    assert rig.containers[first.rpartition("-")[0]].state.value == "failed"
+    rig.revise("j-1", env=(("A", "1"),))
+    assert len(rig.starts()) == 1
+
+
+def test_a_sysbatch_that_succeeded_is_not_run_again_after_a_restart() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH))
+    ((first, _),) = rig.starts()
+    rig.exit(first)
+    rig.crash()
+    rig.advance(100)
+    assert rig.starts() == []
+    rig.join()
+    assert len(rig.starts()) == 1, "who joins late gets it"
+
+
+def test_ten_instances_are_updated_five_at_a_time() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=10)
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=5, stagger_s=30)))
+    rig.starts()
+    rig.revise("j-1", env=(("A", "1"),))
+    assert len(rig.starts()) == 5
+    rig.advance(29)
+    assert rig.starts() == []
+    rig.advance(1)
+    assert len(rig.starts()) == 5
+    rig.advance(300)
+    assert rig.starts() == [], "there is no third round"
+    assert {c.attempts[-1].revision for c in rig.engine.ledger.containers.values()} == {2}
+
+
+def test_labels_are_updated_in_place() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon())
+    ((first, _),) = rig.starts()
+    rig.revise("j-1", labels=(("a", "b"),))
+    assert rig.starts() == []
+    (container,) = rig.of_job("j-1")
+    assert container.spec.labels == (("a", "b"),)
+    assert rig.attempts[first].revision == 2
+    assert rig.attempts[first].outcome is None
+
+
+def test_two_full_instances_are_two_blocked_entries_and_freeing_one_places_there_only() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.submit(make_container(1, cpus=1))
+    rig.submit(make_container(2, cpus=1))
+    rig.advance(60)
+    rig.starts()
+    rig.submit_daemon(daemon())
+    assert rig.starts() == []
+    waiting = rig.of_job("j-1")
+    assert [c.state.value for c in waiting] == ["queued", "queued"]
+    reasons = [rig.engine.why_waiting(c.id) for c in waiting]
+    assert all(reason is not None for reason in reasons)
+    freed = rig.engine.ledger.containers["c-2"].attempts
+    rig.exit(freed[-1].id)
+    ((_, where),) = rig.starts()
+    assert where == freed[-1].instance_id
+
+
+def big(shares: int) -> InstanceType:
+    """Return a type of so many thousandths of a cpu."""
+    type_ = make_type(4, name="big")
+    return replace(type_, resources=replace(type_.resources, cpu_millis=shares))
+
+
+def test_three_of_lower_priority_are_evicted_and_the_last_stays() -> None:
+    rig = DaemonRig(big(3072), pool=LONG, settings=SchedulerSettings(max_instances=1))
+    for number, (priority, cpus) in enumerate([(200, 512), (200, 512), (400, 1024), (1000, 1024)]):
+        rig.submit(make_container(number + 1, cpus=cpus / 1000, priority=priority))
+    rig.advance(60)
+    rig.starts()
+    rig.submit_daemon(daemon(cpus=1948, priority=1000))
+    rig.advance(10)
+    states = rig.states()
+    assert states["c-4"] == "running"
+    outcomes = {a.container_id: a for a in rig.attempts.values() if a.outcome is not None}
+    assert sorted(outcomes) == ["c-1", "c-2", "c-3"]
+    assert {a.outcome.value for a in outcomes.values() if a.outcome} == {"preempted"}
+    assert {a.ending_for for a in outcomes.values()} == {"j-1"}
+    (container,) = rig.of_job("j-1")
+    assert container.state.value == "running"
+
+
+def test_a_job_that_is_cancelled_stops_everywhere_and_is_cancelled() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=3)
+    rig.submit_daemon(daemon())
+    rig.cancel_job("j-1")
+    assert rig.of_job("j-1") == []
+    assert rig.jobs["j-1"].state.value == "cancelled"
+    rig.join()
+    assert [where for _, where in rig.starts()][3:] == []
+
+
+def test_what_drains_ends_its_batch_work_first() -> None:
+    rig = DaemonRig(make_type(2), pool=LONG)
+    rig.submit(make_container(1, cpus=1))
+    rig.advance(60)
+    rig.submit_daemon(daemon())
+    rig.starts()
+    (where,) = rig.engine.pool.workers
+    rig.send(BehaviorRequested(worker_id=where, behavior=IdleBehavior.DRAIN))
+    rig.advance(30)
+    assert [c.state.value for c in rig.of_job("j-1")] == ["running"]
+    rig.exit(rig.engine.ledger.containers["c-1"].attempts[-1].id)
+    rig.advance(30)
+    assert rig.of_job("j-1") == []
+    assert rig.cloud == {}
+
+
+def test_an_idle_instance_is_shut_down_though_a_system_job_runs_there() -> None:
+    rig = DaemonRig(make_type(1), pool=PoolSettings(idle_timeout_s=60, sync_interval_s=60))
+    rig.submit_daemon(daemon())
+    rig.submit(make_container(1, cpus=0.1))
+    rig.advance(30)
+    rig.exit(rig.engine.ledger.containers["c-1"].attempts[-1].id)
+    rig.advance(120)
+    assert rig.cloud == {}
+    ended = [c for c in rig.containers.values() if c.job_id == "j-1"]
+    assert [c.state.value for c in ended] == ["cancelled"]
+    assert ended[0].reason is not None
+    assert ended[0].reason.code == "instance_gone"
+    assert rig.jobs["j-1"].state.value == "running", "it is for instances that come"
+
+
+def test_batch_work_gets_an_instance_with_room_beside_the_system_job() -> None:
+    small, large = make_type(1, price="1"), make_type(2, price="1.4")
+    rig = DaemonRig(small, large, pool=LONG)
+    rig.submit_daemon(daemon(cpus=500))
+    rig.submit(make_container(1, cpus=1))
+    rig.advance(60)
+    assert rig.created_types() == ["t2"]
+    assert len(rig.starts()) == 2
+
+
+def test_a_held_job_places_nothing_until_it_is_released() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    job = replace(daemon(), held=True)
+    rig.submit_daemon(job)
+    assert rig.starts() == []
+    rig.hold_job("j-1", held=False)
+    assert len(rig.starts()) == 1
+
+
+def test_a_restart_adopts_what_runs_and_starts_nothing_twice() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=2)
+    rig.submit_daemon(daemon())
+    assert len(rig.starts()) == 2
+    rig.crash()
+    rig.advance(60)
+    assert rig.starts() == []
+    assert [c.state.value for c in rig.of_job("j-1")] == ["running", "running"]
+
+
+def test_a_sysbatch_job_without_late_joiners_ends_by_itself() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=2)
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH, late_joiners=False))
+    started = [attempt for attempt, _ in rig.starts()]
+    rig.exit(started[0])
+    assert not rig.jobs["j-1"].state.final
+    rig.exit(started[1])
+    rig.advance(1)
+    assert rig.jobs["j-1"].state.value == "succeeded"
+    rig.join()
+    assert rig.starts() == []
