@@ -190,6 +190,7 @@ class Server:
             recovered=await asyncio.to_thread(store.recover),
             new_token=lambda: secrets.token_hex(16),
             new_secret=lambda: secrets.token_hex(32),
+            new_container=lambda: (f"c-{_new_id()}", store.next_sequences(1)[0]),
             dice=random.SystemRandom().random,
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
