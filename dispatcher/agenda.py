@@ -38,6 +38,19 @@ class Verdict(Enum):
     MISSED = "missed"
 
 
+class LaunchResult(Enum):
+    """What came of a time of a schedule: a run, or why there is none.
+
+    `REFUSED` are those that could never have been taken, the others are as in `Verdict`.
+    """
+
+    LAUNCHED = "launched"
+    HELD = "held"
+    OVERLAP = "overlap"
+    MISSED = "missed"
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What comes of the time `at` of a job's schedule, in seconds since the epoch."""

@@ -5,7 +5,8 @@ Each `metrics_…` module beside this one makes the families of one subject.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -18,6 +19,7 @@ from dispatcher import (
     metrics_leaks,
     metrics_scheduling,
 )
+from dispatcher.agenda import LaunchResult
 from dispatcher.engine import Engine
 
 
@@ -25,12 +27,19 @@ class Metrics:
     """The exposition of one engine; call on the thread that runs the engine.
 
     `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never.
+    never. `launches` counts what came of the times of periodic jobs' schedules.
     """
 
-    def __init__(self, engine: Engine, *, heard_at: Callable[[str], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        heard_at: Callable[[str], float],
+        launches: Mapping[LaunchResult, int] = MappingProxyType({}),
+    ) -> None:
         self._engine = engine
         self._heard_at = heard_at
+        self._launches = launches
         self._now = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -50,4 +59,5 @@ class Metrics:
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
         yield from metrics_jobs.families(self._engine)
+        yield metrics_jobs.launches(self._launches)
         yield from metrics_scheduling.families(self._engine, self._now)

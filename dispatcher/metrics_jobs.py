@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from dispatcher.agenda import LaunchResult
 from dispatcher.engine import Engine
 from dispatcher.holdbacks import Block
 from dispatcher.job_model import JobState
@@ -33,6 +34,18 @@ def families(engine: Engine) -> Iterator[Metric]:
     for why, number in sorted(_held_back(engine).items()):
         held_back.add_metric((why,), number)
     yield held_back
+
+
+def launches(results: Mapping[LaunchResult, int]) -> Metric:
+    """Return what came of the times of periodic jobs' schedules."""
+    family = CounterMetricFamily(
+        "longshore_periodic_launches",
+        "Times of periodic jobs' schedules, by what came of them.",
+        labels=("result",),
+    )
+    for result in LaunchResult:
+        family.add_metric((result.value,), results.get(result, 0))
+    return family
 
 
 def _held_back(engine: Engine) -> Counter[str]:

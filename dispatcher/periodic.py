@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from dispatcher.agenda import TIME_VARIABLE, Agenda, Decision, Verdict
+from dispatcher.agenda import TIME_VARIABLE, Agenda, Decision, LaunchResult, Verdict
 from dispatcher.api.backend import Conflict, NotFound, Unavailable
 from dispatcher.intake import Intake
 from dispatcher.job_book import JobBook
@@ -67,8 +67,7 @@ class PeriodicJobs:
     """Launches what is due; used on the loop's thread.
 
     `wall` is the wall clock, which schedules follow, `now` the steady one, which gives jobs their
-    `created_at`. `results` counts what came of the times of schedules: `launched`, `held`,
-    `overlap`, `missed` (the next time came first) or `refused`.
+    `created_at`. `results` counts what came of the times of schedules.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class PeriodicJobs:
         runs: RunMaker,
         wall: Callable[[], float],
         now: Callable[[], float],
-        results: Counter[str],
+        results: Counter[LaunchResult],
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -183,7 +182,7 @@ class PeriodicJobs:
                 log.debug("periodic job held", job=job.id, at=moment(at))
             case _:
                 assert_never(decision.verdict)
-        self._results[decision.verdict.value] += 1
+        self._results[LaunchResult(decision.verdict.value)] += 1
 
     async def _launch(self, decision: Decision) -> None:
         at = decision.at
@@ -208,12 +207,12 @@ class PeriodicJobs:
             else:
                 log.info("periodic job launched", job=job.id, at=moment(at))
                 self._causes.pop(job.id, None)
-                self._results["launched"] += 1
+                self._results[LaunchResult.LAUNCHED] += 1
                 self._agenda.made(job.id, at)
         self._wake.set()
 
     def _refused(self, job: Job, at: float) -> None:
-        self._results["refused"] += 1
+        self._results[LaunchResult.REFUSED] += 1
         self._agenda.settle(job.id, at)
 
     def _tell_once(self, job: Job, what: str, error: Exception) -> None:

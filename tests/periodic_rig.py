@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dispatcher.agenda import TIME_VARIABLE
+from dispatcher.agenda import TIME_VARIABLE, LaunchResult
 from dispatcher.job_book import JobBook
 from dispatcher.job_model import Job, JobState
 from dispatcher.job_terms import Overlap, Schedule, Terms
@@ -59,7 +59,7 @@ class PeriodicWorld:
         self.calls: list[str] = []
         self.refuse: list[Exception | None] = []
         self.gate: asyncio.Event | None = None
-        self.results: Counter[str] = Counter()
+        self.counted: Counter[LaunchResult] = Counter()
         self.book, self.service = self._process()
 
     def _process(self) -> tuple[JobBook, PeriodicJobs]:
@@ -73,7 +73,7 @@ class PeriodicWorld:
             runs=self,
             wall=lambda: self.wall,
             now=lambda: self.wall - self.ahead_s,
-            results=self.results,
+            results=self.counted,
         )
         service.begin()
         return book, service
@@ -146,6 +146,10 @@ class PeriodicWorld:
                 self.store[job_id] = replace(job, state=JobState.SUCCEEDED)
                 self.book.admit(replace(job, tallies=(replace(job.tally, queued=0, succeeded=1),)))
         self.book.turn(self.wall)
+
+    def results(self) -> dict[str, int]:
+        """Return what came of the times of schedules, and how often."""
+        return {result.value: number for result, number in self.counted.items()}
 
     def launched(self) -> list[str]:
         """Return the times for which there are runs, in the order in which they were made."""

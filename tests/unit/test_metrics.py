@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.agenda import LaunchResult
 from dispatcher.job_model import JobState
 from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
 from pool.leaks import LeakKind
@@ -32,6 +33,7 @@ LABELS: dict[str, set[str]] = {
         for kind in (BootOutcome, OperationOutcome, ProbeOutcome, AttemptOutcome)
         for outcome in kind
     },
+    "result": {result.value for result in LaunchResult},
     "state": {
         *(state.value for kind in (WorkerState, ContainerState, JobState) for state in kind),
         "held",

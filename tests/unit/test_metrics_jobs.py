@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from dispatcher.agenda import LaunchResult
+from dispatcher.metrics import Metrics
 from tests.engine_rig import Rig
 from tests.exposition import samples
 from tests.job_samples import make_job, make_task
@@ -19,6 +23,19 @@ def test_jobs_by_state() -> None:
     assert found["longshore_jobs", (("state", "running"),)] == 1
     rig.cancel_job("j-3")
     assert samples(rig)["longshore_jobs", (("state", "held"),)] == 0, "it has ended"
+
+
+def test_what_came_of_the_times_of_schedules() -> None:
+    counted = Counter({LaunchResult.LAUNCHED: 3, LaunchResult.OVERLAP: 1})
+    metrics = Metrics(Rig(make_type(8)).engine, heard_at=lambda _id: 0.0, launches=counted)
+    lines = metrics.exposition(0.0).decode().splitlines()
+    assert [line for line in lines if line.startswith("longshore_periodic_launches_total")] == [
+        'longshore_periodic_launches_total{result="launched"} 3.0',
+        'longshore_periodic_launches_total{result="held"} 0.0',
+        'longshore_periodic_launches_total{result="overlap"} 1.0',
+        'longshore_periodic_launches_total{result="missed"} 0.0',
+        'longshore_periodic_launches_total{result="refused"} 0.0',
+    ]
 
 
 def held_back(rig: Rig) -> dict[str, float]:

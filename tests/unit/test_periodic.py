@@ -37,7 +37,7 @@ async def test_a_run_is_made_at_each_time_and_noted_then() -> None:
     await world.look(f"{DAY} 11:00:00.2")
     assert world.launched() == ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"]
     assert world.store["j-1"].launched_for == at(f"{DAY} 11:00")
-    assert world.results == {"launched": 2}
+    assert world.results() == {"launched": 2}
 
 
 async def test_a_new_one_is_launched_when_it_is_due_and_a_cancelled_one_is_not() -> None:
@@ -69,7 +69,7 @@ async def test_while_one_is_held_nothing_is_launched_and_nothing_is_made_up_for_
     assert world.calls == []
     await world.look(f"{DAY} 11:00")
     assert world.launched() == ["2026-01-01T11:00:00Z"]
-    assert world.results == {"held": 1, "launched": 1}
+    assert world.results() == {"held": 1, "launched": 1}
 
 
 async def test_where_overlap_is_forbidden_a_time_is_skipped_while_a_run_has_not_ended() -> None:
@@ -83,7 +83,7 @@ async def test_where_overlap_is_forbidden_a_time_is_skipped_while_a_run_has_not_
     assert world.launched() == ["2026-01-01T10:00:00Z"]
     await world.look(f"{DAY} 12:00")
     assert world.launched() == ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"]
-    assert world.results == {"launched": 2, "overlap": 1}
+    assert world.results() == {"launched": 2, "overlap": 1}
 
 
 async def test_a_run_that_the_engine_has_not_heard_of_yet_forbids_the_next_too() -> None:
@@ -170,7 +170,7 @@ async def test_what_cannot_be_taken_now_is_tried_again_ever_more_slowly_and_told
     assert len(world.calls) == 4
     told = [each for each in lines if each["log_level"] == "warning"]
     assert [each["why"] for each in told] == ["12 events wait"]
-    assert world.results == {"launched": 1}
+    assert world.results() == {"launched": 1}
 
 
 async def test_what_could_not_be_noted_is_noted_later_and_makes_no_second_run() -> None:
@@ -193,7 +193,7 @@ async def test_it_is_tried_no_longer_than_until_the_next_time() -> None:
     assert world.calls[-1] == "make j-1 2026-01-01T10:01:00Z"
     await world.look(f"{DAY} 10:01:01")
     assert world.launched() == ["2026-01-01T10:01:00Z"]
-    assert world.results == {"missed": 1, "launched": 1}
+    assert world.results() == {"missed": 1, "launched": 1}
 
 
 async def test_who_tries_again_does_not_wait_for_a_clock_that_was_set_back_to_catch_up() -> None:
@@ -218,7 +218,7 @@ async def test_what_is_refused_for_good_is_dropped_and_tried_at_the_next_time(
     assert world.launched() == []
     await world.look(f"{DAY} 11:00")
     assert world.launched() == ["2026-01-01T11:00:00Z"]
-    assert world.results == {"refused": 1, "launched": 1}
+    assert world.results() == {"refused": 1, "launched": 1}
 
 
 async def test_a_defect_that_one_brings_out_is_logged_and_ends_no_other() -> None:
@@ -253,7 +253,7 @@ async def test_of_many_that_are_due_at_once_only_some_are_under_way_together() -
     assert len(world.calls) == 16
     world.gate.set()
     await turns(2000)
-    assert world.results == {"launched": 100}
+    assert world.results() == {"launched": 100}
 
 
 async def test_one_that_is_cancelled_while_its_launch_waits_for_its_turn_is_not_launched() -> None:
@@ -277,7 +277,7 @@ async def test_a_service_that_runs_wakes_for_what_is_new_and_ends_promptly() -> 
     world.wall = at(f"{DAY} 10:00")
     world.submit(make_template(2, HOURLY, created=f"{DAY} 09:59"))
     await turns()
-    assert world.results == {"launched": 2}
+    assert world.results() == {"launched": 2}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(1.0):
@@ -296,7 +296,7 @@ async def test_at_the_end_what_was_begun_is_finished_and_nothing_else_is_begun()
     world.gate.set()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    assert world.results == {"launched": 16}
+    assert world.results() == {"launched": 16}
     assert len(world.calls) == 32
 
 
@@ -313,7 +313,7 @@ async def test_at_the_end_a_launch_that_hangs_is_given_up_after_a_moment(
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(1.0):
             await running
-    assert world.results == {}
+    assert world.results() == {}
     # The next start finds it.
     world.gate = None
     world.crash()
