@@ -11,16 +11,18 @@ from pool.model import WorkerState
 
 
 def carry_out(pool: PoolCore, event: BehaviorRequested | InstanceKillRequested, now: float) -> None:
-    """Do what an admin asks; of an instance that is unknown or being shut down, nothing.
+    """Do what an admin asks of an instance, if it is known.
 
-    What is being shut down stays so: nothing is journalled, tagged or told.
+    What is being shut down stays so: nothing is journalled, tagged or told. But a kill ends the
+    wait for what still puts things in order there.
     """
     worker = pool.workers.get(event.worker_id)
-    if worker is None or worker.state is WorkerState.SHUTDOWN:
+    if worker is None:
         return
     match event:
         case BehaviorRequested():
-            idle.set_behavior(pool, worker, event.behavior, now)
+            if worker.state is not WorkerState.SHUTDOWN:
+                idle.set_behavior(pool, worker, event.behavior, now)
         case InstanceKillRequested():
             idle.kill_worker(pool, worker, event.reason, now)
         case _:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher import admins
+from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from pool import attempts, idle
 from pool.leaks import LeakKind, find_leaks
 from pool.messages import (
     AttemptStarted,
     CloseSession,
     DestroyInstance,
-    ListInstances,
     LogComplete,
     Probe,
+    SetTags,
     StartAttempt,
     StartRefused,
     StartUnknown,
@@ -51,6 +53,13 @@ def destroyed(rig: PoolRig) -> int:
     if wanted:
         assert isinstance(wanted[0], CloseSession)
     return len(rig.asked(DestroyInstance))
+
+
+def kill(rig: PoolRig, reason: str) -> None:
+    """Let an admin kill i-1."""
+    event = InstanceKillRequested(worker_id="i-1", reason=reason)
+    admins.carry_out(rig.core, event, rig.now)
+    rig.settle()
 
 
 def ends(rig: PoolRig) -> list[tuple[str, bool]]:
@@ -110,6 +119,7 @@ def test_an_exit_that_comes_after_the_wait_still_tells_that_the_pool_had_dismiss
     rig.advance(TERM_TIMEOUT_S)
     rig.exit(worker, "s-1")
     assert ends(rig) == [("s-1", True)]
+    assert (destroyed(rig), len(rig.asked(CloseSession))) == (1, 1)
 
 
 # ---- for so long and no longer ------------------------------------------------------------------
@@ -158,6 +168,17 @@ def test_a_resident_that_survives_kill_is_waited_for_no_longer() -> None:
     rig.advance(14)
     assert (rig.signals()[-1], destroyed(rig)) == (("s-1", "KILL"), 0)
     rig.advance(1)
+    assert destroyed(rig) == 1
+
+
+def test_the_logs_of_others_have_had_their_time_already() -> None:
+    rig, worker = residents(None)
+    rig.place(worker, "b-1")
+    rig.behave(worker, IdleBehavior.DRAIN)
+    rig.exit(worker, "b-1")
+    rig.advance(600)
+    assert (worker.state.value, worker.unreleased) == ("shutdown", {"b-1"})
+    rig.end(worker, "s-1")
     assert destroyed(rig) == 1
 
 
@@ -216,8 +237,7 @@ def test_a_session_that_is_lost_meanwhile_ends_the_wait() -> None:
 def test_a_kill_of_an_admin_waits_for_nobody() -> None:
     rig, worker = residents(None)
     rig.place(worker, "b-1")
-    idle.kill_worker(rig.core, worker, "it costs", rig.now)
-    rig.settle()
+    kill(rig, "it costs")
     assert (worker.state.value, destroyed(rig), rig.signals()) == ("shutdown", 1, [])
     rig.exit(worker, "s-1")
     assert ends(rig) == [("s-1", False)]
@@ -225,8 +245,7 @@ def test_a_kill_of_an_admin_waits_for_nobody() -> None:
 
 def test_a_kill_of_an_admin_ends_the_wait() -> None:
     rig, worker = dismissed(None)
-    idle.kill_worker(rig.core, worker, "it costs", rig.now)
-    rig.settle()
+    kill(rig, "it costs")
     assert (destroyed(rig), worker.end_reason) == (1, "an admin ended it: it costs")
     assert rig.asked(WorkerChanged)[-1].reason == "an admin ended it: it costs"
 
@@ -235,8 +254,7 @@ def test_a_kill_of_what_is_being_destroyed_changes_nothing() -> None:
     rig, worker = dismissed(None)
     rig.end(worker, "s-1")
     reason = worker.end_reason
-    idle.kill_worker(rig.core, worker, "again", rig.now)
-    rig.settle()
+    kill(rig, "again")
     assert (destroyed(rig), worker.end_reason) == (1, reason)
 
 
@@ -344,17 +362,25 @@ def test_a_probe_that_was_under_way_closes_no_session_that_is_in_use() -> None:
 
 def test_what_is_shut_down_cannot_be_held_back() -> None:
     rig, worker = dismissed(20.0)
-    rig.behave(worker, IdleBehavior.HOLD)
+    tagged = len(rig.asked(SetTags))
+    hold = BehaviorRequested(worker_id="i-1", behavior=IdleBehavior.HOLD)
+    admins.carry_out(rig.core, hold, rig.now)
     rig.advance(20)
-    assert (worker.state.value, destroyed(rig)) == ("shutdown", 1)
+    assert (worker.state.value, worker.behavior, destroyed(rig)) == (
+        "shutdown",
+        IdleBehavior.DRAIN,
+        1,
+    )
+    assert len(rig.asked(SetTags)) == tagged
 
 
 def test_while_residents_are_waited_for_nothing_is_expected_of_listings() -> None:
-    rig, _ = dismissed(None)
-    rig.advance(1)
-    before = len(rig.asked(ListInstances))
-    rig.advance(50)
-    assert len(rig.asked(ListInstances)) <= before + 1
+    rig, worker = dismissed(None)
+    rig.core.timers.set(TimerKind.LIST, "", rig.now)
+    rig.settle()
+    assert rig.core.timers.due(TimerKind.LIST, "") == rig.now + 60
+    rig.end(worker, "s-1")
+    assert rig.core.timers.due(TimerKind.LIST, "") == rig.now + 2
 
 
 # ---- leaks --------------------------------------------------------------------------------------
