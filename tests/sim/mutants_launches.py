@@ -239,8 +239,8 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="keys are forgotten by a restart",
         guard="a proven key is pinned across restarts",
         fault="crashes",
-        where="dispatcher.engine:Engine._restore",
-        old="self.pool.pinned_keys[record.id] = record.host_key",
+        where="dispatcher.restoring:restore",
+        old="pool.pinned_keys[record.id] = record.host_key",
         new="pass",
     ),
     Mutant(

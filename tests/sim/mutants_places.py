@@ -134,9 +134,9 @@ CREATING = (
         guard="instances that boot have room too",
         fault="instances that boot",
         where="dispatcher.roster:Roster._update_worker",
-        old="slot = slot_of(worker)\n",
+        old="slot = self._slot_of(worker)\n",
         new=(
-            "slot = slot_of(worker)\n"
+            "slot = self._slot_of(worker)\n"
             "        if slot.kind is not SlotKind.READY:\n"
             "            return self.fleet.remove(worker_id)\n"
         ),

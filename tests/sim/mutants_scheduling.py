@@ -234,9 +234,9 @@ RESTARTS = (
         name="held back and locked after a crash",
         guard="who was locked and is held back after a crash is unlocked",
         fault="a crash, containers that are tried again",
-        where="dispatcher.engine:Engine._restore_container",
+        where="dispatcher.restoring:_restore_container",
         old="and not container.has_open_attempt:",
-        new="and container.id in self.ledger.queue:",
+        new="and container.id in engine.ledger.queue:",
     ),
 )
 AT_ONCE = (
@@ -277,16 +277,18 @@ AT_ONCE = (
         guard="supervisors that run count for their share",
         fault="a low max_containers, supervisors",
         where="dispatcher.ledger:Ledger.open_attempt",
-        old="self.supervisors_placed += container.spec.supervisor",
-        new="pass",
+        old="self._opened(container, attempt)",
+        new="self._opened(container, attempt)\n"
+        "        self.supervisors_placed -= container.spec.supervisor",
     ),
     Mutant(
         name="supervisors that ran before are not counted",
         guard="supervisors that an earlier process started count for their share",
         fault="a crash, supervisors",
         where="dispatcher.ledger:Ledger.admit",
-        old="self.supervisors_placed += container.spec.supervisor",
-        new="pass",
+        old="self._opened(container, attempt)",
+        new="self._opened(container, attempt)\n"
+        "        self.supervisors_placed -= container.spec.supervisor",
     ),
     Mutant(
         name="no supervisor at all",

@@ -10,7 +10,7 @@ HOLDS = (
         guard="a held job is held after a restart too",
         fault="a crash while a job is held",
         where="dispatcher.workflow:Workflow._hold_with_job",
-        old="if self._jobs.is_held(container.job_id):",
+        old="if self._jobs.is_held(job_id):",
         new="if False:",
     ),
     Mutant(
