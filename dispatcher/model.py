@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.quantities import Price
 from drivers.interface import Resources
 
@@ -87,7 +88,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     so. What all
     instances cost an hour stays within `max_hourly_spend_usd` (None for no limit), a project's and
     a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not named, without
-    it they have no limit.
+    it they have no limit. `elastic` says how elastic jobs queue.
     """
 
     placement: Placement = Placement.PACKED
@@ -108,6 +109,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_hourly_spend_usd_per_user: Spends = msgspec.field(
         default_factory=dict, name="max_hourly_spend_per_user"
     )
+    elastic: ElasticSettings = msgspec.field(default_factory=ElasticSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from dispatcher.planner.elastic_model import (
     ElasticJob,
     ElasticMode,
     ElasticPlan,
-    ElasticSettings,
     ElasticView,
     Member,
     MemberState,
@@ -21,6 +20,7 @@ from dispatcher.planner.elastic_model import (
     Room,
 )
 from dispatcher.planner.elastic_order import progressed, remaining_s
+from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.room import Rules, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
 from tests.samples import GIB, make_type

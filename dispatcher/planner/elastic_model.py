@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated
-
-import msgspec
 
 from dispatcher.model import Constraints, WaitReason
+from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.room import Rules, SlotKind
 from drivers.interface import InstanceType, Resources
 
-_MIB = 2**20
 _ANYWHERE = Constraints()
 
 
@@ -35,29 +32,6 @@ class ElasticMode(Enum):
     RIGID = "rigid"
     MALLEABLE = "malleable"
     FLEXIBLE = "flexible"
-
-
-class QueuePolicy(Enum):
-    """Which job comes first; `hrrn` is the highest ratio of response to runtime."""
-
-    FIFO = "fifo"
-    SIZE = "size"
-    DYNSIZE = "dynsize"
-    SJF = "sjf"
-    SRPT = "srpt"
-    HRRN = "hrrn"
-
-
-class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How elastic jobs queue.
-
-    With `backfill` a job that cannot start does not keep those behind it waiting. Under `dynsize` a
-    job shrinks by `dynsize_bytes_per_s` for each second that it waited.
-    """
-
-    policy: QueuePolicy = QueuePolicy.FIFO
-    backfill: bool = False
-    dynsize_bytes_per_s: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 256 * _MIB
 
 
 _FIRST_COME = ElasticSettings()

@@ -15,13 +15,12 @@ from dispatcher.planner.elastic_model import (
     ElasticJob,
     ElasticMode,
     ElasticPlan,
-    ElasticSettings,
     ElasticView,
     MemberState,
-    QueuePolicy,
     Role,
     Room,
 )
+from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.planner.elastic_shares import Sharer, changes, cpu_limits, unreserved_millis
 from dispatcher.planner.room import SlotKind
 from drivers.interface import InstanceType, Resources

@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import (
-    ElasticJob,
-    ElasticPlan,
-    ElasticSettings,
-    ElasticView,
-    Place,
-    Room,
-)
+from dispatcher.planner.elastic_model import ElasticJob, ElasticPlan, ElasticView, Place, Room
+from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.room import SlotKind
 from tests.elastic_rig import elastic, essential, make_job, rooms_of, running, view_of
 from tests.samples import make_type

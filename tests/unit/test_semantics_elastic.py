@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import (
-    Component,
-    ElasticMode,
-    ElasticPlan,
-    ElasticSettings,
-    ElasticView,
-    Place,
-    QueuePolicy,
-)
+from dispatcher.planner.elastic_model import Component, ElasticMode, ElasticPlan, ElasticView, Place
 from dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
+from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from drivers.interface import Resources
 from tests.elastic_rig import (
     applied,
