@@ -37,6 +37,7 @@ from dispatcher.messages import (
 )
 from dispatcher.metrics import Metrics
 from dispatcher.model import Container
+from dispatcher.periodic import DeskRuns, PeriodicJobs
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.runtime import InboxFull, Runtime
 from dispatcher.spec_size import own_bytes, spec_bytes
@@ -224,6 +225,16 @@ class DispatcherBackend:
         """Commit a run of a parameterised job, then tell the engine."""
         key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
         return await self._jobs.dispatch(job_id, parameters, idempotency_key=key)
+
+    def periodic_jobs(self, *, wall: Callable[[], float]) -> PeriodicJobs:
+        """Return what launches periodic jobs by a wall clock, within the limits of users."""
+        return PeriodicJobs(
+            jobs=self._engine.ledger.jobs,
+            runs=DeskRuns(desk=self._jobs, intake=self._intake),
+            wall=wall,
+            now=self._now,
+            results=self._metrics.launches,
+        )
 
     # ---- instances ---------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ Each `metrics_…` module beside this one makes the families of one subject.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -27,19 +27,13 @@ class Metrics:
     """The exposition of one engine; call on the thread that runs the engine.
 
     `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never. `launches` counts what came of the times of periodic jobs' schedules.
+    never. `launches` counts what came of the times of periodic jobs' schedules, for who launches.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        heard_at: Callable[[str], float],
-        launches: Mapping[LaunchResult, int] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, engine: Engine, *, heard_at: Callable[[str], float]) -> None:
         self._engine = engine
         self._heard_at = heard_at
-        self._launches = launches
+        self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -59,5 +53,5 @@ class Metrics:
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
         yield from metrics_jobs.families(self._engine)
-        yield metrics_jobs.launches(self._launches)
+        yield metrics_jobs.launches(self.launches)
         yield from metrics_scheduling.families(self._engine, self._now)

@@ -53,6 +53,8 @@ def _held_back(engine: Engine) -> Counter[str]:
     found = Counter({"time": len(holdbacks.timed()), "earlier_attempt": holdbacks.by_processes})
     blocks = Counter(holdbacks.all_blocks())
     for block in Block:
+        if block is Block.OWN_PLACER:
+            continue  # that alone holds nobody back
         name = (block.name or "").lower()
         found[name] = sum(number for each, number in blocks.items() if block in each)
     return found

@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +29,7 @@ from dispatcher.logs import LogStore
 from dispatcher.messages import Overloaded, Publication
 from dispatcher.metrics import Metrics
 from dispatcher.outcomes import container_of
+from dispatcher.periodic import PeriodicJobs
 from dispatcher.publishing import publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
@@ -90,6 +92,7 @@ class Server:
         self._clock = SteadyClock()
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
+        self._periodic_task: asyncio.Task[None] | None = None
         self.url = ""
         self.hanging = False
         self.unwritten = False
@@ -114,13 +117,15 @@ class Server:
         instance_set, unowned = self._driver(stack)
         engine = await self._engine(store, instance_set, {type_.name: type_ for type_ in types})
         performer: Performer | None = None
+        periodic: PeriodicJobs | None = None
 
         def perform(command: PoolCommand) -> None:
             assert performer is not None  # noqa: S101 - set before the runtime runs
             performer.perform(command)
 
         def publish(what: Publication) -> None:
-            assert performer is not None  # noqa: S101 - set before the runtime runs
+            assert performer is not None and periodic is not None  # noqa: PT018, S101 - as above
+            periodic.hear(what)
             publish_event(
                 what,
                 engine=engine,
@@ -154,19 +159,27 @@ class Server:
             heard_at=performer.last_contact,
             limits=config.limits,
         )
+        periodic = backend.periodic_jobs(wall=time.time)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, backend, types)
-        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        self._run(stack, runtime, periodic)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
+
+    def _run(
+        self, stack: contextlib.AsyncExitStack, runtime: Runtime, periodic: PeriodicJobs
+    ) -> None:
+        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
+        stack.push_async_callback(_ended, self._periodic_task)
         log.info(
             "serving",
             url=self.url,
-            driver=config.driver.name,
-            store=config.store,
-            containers=len(engine.ledger.containers),
-            instances=len(engine.records),
+            driver=self._config.driver.name,
+            store=self._config.store,
+            containers=len(runtime.engine.ledger.containers),
+            instances=len(runtime.engine.records),
         )
 
     def _logs(self, watchers: Watchers) -> LogStore:
@@ -314,9 +327,11 @@ class Server:
             await asyncio.wait([self._engine_task])
 
     async def wait_failed(self) -> None:
-        """Return, or raise what went wrong, when the engine has ended of itself."""
-        assert self._engine_task is not None  # noqa: S101 - called after start only
-        await asyncio.shield(self._engine_task)
+        """Return, or raise what went wrong, when what runs for ever has ended of itself."""
+        tasks = [task for task in (self._engine_task, self._periodic_task) if task is not None]
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
 
     async def stop(self) -> None:
         """End streams, take no more requests, commit what is pending, drop sessions, let go.
@@ -324,6 +339,12 @@ class Server:
         Instances and what runs on them go on; the next start adopts them.
         """
         await self._stack.aclose()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task and return when it has ended, however it did."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _call_soon(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from dispatcher.agenda import LaunchResult
 from dispatcher.metrics import Metrics
 from tests.engine_rig import Rig
@@ -26,8 +24,8 @@ def test_jobs_by_state() -> None:
 
 
 def test_what_came_of_the_times_of_schedules() -> None:
-    counted = Counter({LaunchResult.LAUNCHED: 3, LaunchResult.OVERLAP: 1})
-    metrics = Metrics(Rig(make_type(8)).engine, heard_at=lambda _id: 0.0, launches=counted)
+    metrics = Metrics(Rig(make_type(8)).engine, heard_at=lambda _id: 0.0)
+    metrics.launches.update({LaunchResult.LAUNCHED: 3, LaunchResult.OVERLAP: 1})
     lines = metrics.exposition(0.0).decode().splitlines()
     assert [line for line in lines if line.startswith("longshore_periodic_launches_total")] == [
         'longshore_periodic_launches_total{result="launched"} 3.0',
