@@ -11,17 +11,13 @@ import pytest
 
 from dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
 from dispatcher.backend import DispatcherBackend
-from dispatcher.broker import Broker, Watchers
-from dispatcher.config_model import LimitsConfig
 from dispatcher.job_model import JobState, JobTask
-from dispatcher.logs import LogStore
-from dispatcher.metrics import Metrics
 from dispatcher.model import Dependency
 from dispatcher.queries import JobFilter
-from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import InvalidRequest
 from pool.messages import CreateInstance
+from tests.backend_rig import backend_over
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_task
 from tests.samples import make_container, make_type
@@ -45,32 +41,8 @@ def rig() -> Rig:
 
 @pytest.fixture
 async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
-    """A backend over a running engine; ids count from 0."""
-    numbers = iter(range(1_000))
-    runtime = Runtime(
-        engine=rig.engine,
-        now=lambda: rig.now,
-        write=lambda changes: store.write(changes, wait=True),
-        perform=rig.sent.append,
-        publish=rig.published.append,
-        inbox_limit=100,
-    )
-    running = asyncio.create_task(runtime.run())
-    yield DispatcherBackend(
-        runtime=runtime,
-        store=store,
-        logs=LogStore(tmp_path / "logs"),
-        broker=Broker(),
-        watchers=Watchers(),
-        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
-        types=tuple(rig.types.values()),
-        now=lambda: rig.now,
-        new_id=lambda: str(next(numbers)),
-        heard_at=lambda _id: 0.0,
-        limits=LimitsConfig(),
-    )
-    runtime.stop()
-    await running
+    async with backend_over(rig, store, tmp_path) as made:
+        yield made
 
 
 async def submit(

@@ -1,0 +1,307 @@
+"""Jobs of the newer types over a real store and engine: revised, run, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dispatcher import intake
+from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from dispatcher.backend import DispatcherBackend
+from dispatcher.config_model import LimitsConfig
+from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.job_terms import (
+    ElasticTerms,
+    Parameters,
+    PerInstanceTerms,
+    Schedule,
+    Terms,
+)
+from dispatcher.model import Dependency
+from dispatcher.queries import ContainerFilter, JobFilter
+from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
+from pool.messages import CreateInstance
+from tests.backend_rig import backend_over
+from tests.engine_rig import Rig
+from tests.job_samples import make_task
+from tests.samples import make_type
+from tests.store_values import url_in
+
+PER_INSTANCE = Terms(per_instance=PerInstanceTerms())
+NIGHTLY = Terms(schedule=Schedule(cron=("0 0 * * *",)))
+BY_INPUT = Terms(parameters=Parameters(required=("input",), optional=(("width", "640"),)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(url_in(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose cloud never answers a create, so that all wait."""
+    made = Rig(make_type(8))
+    made.silent.add(CreateInstance)
+    return made
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+    limits = LimitsConfig(queued_containers=10, queued_classes=2)
+    async with backend_over(rig, store, tmp_path, limits=limits) as made:
+        yield made
+
+
+def wanted(kind: JobType, terms: Terms, *tasks: JobTask, priority: int = 500) -> NewJob:
+    labels = (("a", "b"),)
+    given = tasks or (replace(make_task(), size=0 if kind.is_per_instance else 1),)
+    return NewJob(
+        name="n",
+        priority=priority,
+        project="p",
+        labels=labels,
+        tasks=given,
+        type=kind,
+        terms=terms,
+    )
+
+
+SYSTEM = wanted(JobType.SYSTEM, PER_INSTANCE)
+
+
+async def submit(backend: DispatcherBackend, new: NewJob, key: str = "") -> Job:
+    return await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
+
+
+async def dispatch(
+    backend: DispatcherBackend, job: Job, key: str = "", fingerprint: str = "", **given: str
+) -> Job:
+    return await backend.dispatch_job(
+        job.id, given, user="u", idempotency_key=key, fingerprint=fingerprint
+    )
+
+
+async def total(backend: DispatcherBackend) -> int:
+    page = await backend.containers(ContainerFilter(), cursor="", limit=100)
+    return len(page.items)
+
+
+# ---- what is taken in ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        SYSTEM,
+        wanted(JobType.SYSBATCH, PER_INSTANCE),
+        wanted(JobType.BATCH, NIGHTLY, make_task("a", size=7), make_task("b", after=("/a",))),
+        wanted(JobType.SYSBATCH, replace(BY_INPUT, per_instance=PerInstanceTerms())),
+    ],
+)
+async def test_who_gets_containers_later_is_committed_without_any(
+    backend: DispatcherBackend, rig: Rig, new: NewJob
+) -> None:
+    rig.now = 1000.0
+    made = await submit(backend, new)
+    assert made.tally == Tally()
+    assert (await backend.job(made.id)) == made
+    assert await total(backend) == 0
+    assert [task.size for task in made.tasks] == [task.size for task in new.tasks]
+    terms = made.terms.per_instance
+    assert (terms is not None) == new.type.is_per_instance
+    if terms is not None:
+        assert (terms.revision, terms.revised_at) == (1, 1000.0)
+
+
+async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
+    backend: DispatcherBackend,
+) -> None:
+    tasks = [make_task(name, cpus=cpus) for name, cpus in (("a", 1), ("b", 2), ("c", 3))]
+    made = await submit(backend, wanted(JobType.ELASTIC, Terms(elastic=ElasticTerms()), *tasks))
+    assert made.tally == Tally(queued=3)
+    assert await total(backend) == 3
+    with pytest.raises(Unavailable, match="2 kinds of requests"):
+        await submit(backend, wanted(JobType.BATCH, Terms(), *tasks))
+    # Nor are they when they are released, or get a priority again.
+    for priority in (0, 300):
+        assert (await backend.set_job_priority(made.id, priority)).priority == priority
+    for held in (True, False):
+        assert (await backend.hold_job(made.id, held=held)).held is held
+
+
+async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
+    backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "LASTING_JOBS_MOST", 2)
+    await submit(backend, SYSTEM)
+    last = await submit(backend, wanted(JobType.BATCH, NIGHTLY))
+    for new in (SYSTEM, wanted(JobType.BATCH, BY_INPUT)):
+        with pytest.raises(Unavailable, match=r"^there are 2 system, sysbatch, periodic and"):
+            await submit(backend, new)
+    await submit(backend, wanted(JobType.BATCH, Terms()))
+    await backend.cancel_job(last.id)
+    for _ in range(3000):
+        if (await backend.job(last.id)).state.final:
+            break
+        await asyncio.sleep(0.01)
+    await submit(backend, SYSTEM)
+
+
+async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
+    backend: DispatcherBackend,
+) -> None:
+    huge = make_task(cpus=9)
+    job = await submit(backend, SYSTEM)
+    with pytest.raises(InvalidRequest) as error:
+        await submit(backend, wanted(JobType.BATCH, NIGHTLY, make_task(), huge))
+    assert [path for path, _ in error.value.problems] == ["tasks[1].resources"]
+    with pytest.raises(InvalidRequest) as error:
+        await backend.revise_job(job.id, replace(SYSTEM, tasks=(replace(huge, size=0),)))
+    assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
+    with pytest.raises(InvalidRequest) as error:
+        await submit(
+            backend, wanted(JobType.BATCH, NIGHTLY, make_task(after=(Dependency(of="c-none"),)))
+        )
+    assert [path for path, _ in error.value.problems] == ["tasks[0].after[0].of"]
+
+
+# ---- revisions -----------------------------------------------------------------------------------
+
+
+async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    job = await submit(backend, SYSTEM)
+    rig.now = 60.0
+    assert await backend.revise_job(job.id, SYSTEM) == job
+    newer = wanted(
+        JobType.SYSTEM,
+        Terms(per_instance=PerInstanceTerms(on_paused=True)),
+        replace(make_task(cpus=2), size=0),
+        priority=900,
+    )
+    revised = await backend.revise_job(job.id, newer)
+    assert revised.terms.per_instance == PerInstanceTerms(
+        revision=2, revised_at=60.0, on_paused=True
+    )
+    assert (revised.priority, revised.tasks, revised.created_at) == (
+        *(900, newer.tasks),
+        job.created_at,
+    )
+    live = rig.engine.ledger.jobs.job(job.id)
+    assert live is not None
+    assert live.terms == revised.terms
+    rig.now = 90.0
+    assert await backend.revise_job(job.id, newer) == revised
+
+
+async def test_of_two_at_once_one_is_first(
+    backend: DispatcherBackend, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await submit(backend, SYSTEM)
+    seen_before = store.job(job.id)
+    first = await backend.revise_job(job.id, replace(SYSTEM, priority=700))
+    with monkeypatch.context() as late:
+        late.setattr(store, "job", lambda _id: seen_before)
+        with pytest.raises(Conflict, match="somebody else was first"):
+            await backend.revise_job(job.id, replace(SYSTEM, priority=800))
+    assert await backend.job(job.id) == first
+    assert first.terms.per_instance is not None
+    assert first.terms.per_instance.revision == 2
+
+
+async def test_who_is_not_there_or_another_project_s_is_not_revised(
+    backend: DispatcherBackend,
+) -> None:
+    with pytest.raises(NotFound, match="there is no job j-9"):
+        await backend.revise_job("j-9", SYSTEM)
+    job = await submit(backend, SYSTEM)
+    with pytest.raises(InvalidRequest) as error:
+        await backend.revise_job(
+            job.id, replace(SYSTEM, project="q", tasks=(replace(make_task("x"), size=0),))
+        )
+    assert error.value.problems == [
+        ("project", 'is "p" and stays so: leave it out'),
+        ("tasks[0].name", "is none in this job, and stays so"),
+    ]
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+async def test_a_run_has_what_its_template_has_and_the_parameters(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    outside, first = await submit(backend, wanted(JobType.BATCH, Terms())), make_task("a")
+    template = await submit(
+        backend,
+        wanted(
+            JobType.BATCH,
+            BY_INPUT,
+            replace(first, spec=replace(first.spec, env=(("Z", "1"),))),
+            make_task("b", size=2, after=("/a", outside.id)),
+            priority=700,
+        ),
+    )
+    run = await dispatch(backend, template, input="x")
+    given = (("LONGSHORE_PARAMETER_INPUT", "x"), ("LONGSHORE_PARAMETER_WIDTH", "640"))
+    first, second = run.tasks
+    assert first.spec.env == (*given, ("Z", "1"))
+    assert second.spec.env == given
+    assert [each.of for each in second.spec.after] == [f"{run.id}/a", outside.id]
+    assert (run.parent, run.terms, run.priority) == (template.id, Terms(), 700)
+    assert (run.name, run.labels, run.tally) == ("n", (("a", "b"),), Tally(queued=3))
+    assert rig.engine.ledger.jobs.runs_of(template.id) == [run.id]
+    page = await backend.jobs(JobFilter(parent=template.id), cursor="", limit=10)
+    assert [one.id for one in page.items] == [run.id]
+
+
+async def test_a_run_on_each_instance_is_at_its_first_revision(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    terms = replace(BY_INPUT, per_instance=PerInstanceTerms(on_paused=True))
+    template = await submit(backend, wanted(JobType.SYSBATCH, terms))
+    rig.now = 70.0
+    run = await dispatch(backend, template, input="x")
+    assert run.terms == Terms(per_instance=PerInstanceTerms(on_paused=True, revised_at=70.0))
+    assert (run.type, run.tally, await total(backend)) == (JobType.SYSBATCH, Tally(), 0)
+
+
+async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -> None:
+    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
+    for _ in range(2):
+        await dispatch(backend, template, input="x")
+    with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
+        await dispatch(backend, template, input="x")
+
+
+async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherBackend) -> None:
+    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
+    first = await dispatch(backend, template, key="k", fingerprint="f", input="x")
+    again = await dispatch(backend, template, key="k", fingerprint="f", input="x")
+    assert first.id == again.id
+    with pytest.raises(Conflict):
+        await dispatch(backend, template, key="k", fingerprint="g", input="y")
+    assert await total(backend) == 1
+
+
+async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherBackend) -> None:
+    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
+    run = await dispatch(backend, template, input="x")
+    await backend.hold_job(template.id, held=True)
+    with pytest.raises(Conflict, match="is held: release it first"):
+        await dispatch(backend, template, input="x")
+    await backend.hold_job(template.id, held=False)
+    await backend.cancel_job(template.id)
+    with pytest.raises(Conflict, match=r"is being cancelled|has ended: it is cancelled"):
+        await dispatch(backend, template, input="x")
+    assert (await backend.job(run.id)).state is JobState.PENDING
+    with pytest.raises(Conflict, match="is not parameterized"):
+        await dispatch(backend, await submit(backend, wanted(JobType.BATCH, NIGHTLY)))
