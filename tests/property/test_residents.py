@@ -19,10 +19,10 @@ from pool.messages import (
 from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker, WorkerState
 from tests.pool_rig import PoolRig
 
-NAMES = (
-    "place reside start refuse doubt exit log kill "
-    "lose answer complain unwanted drain hold run wait"
-).split()
+NAMES = [
+    *("place", "reside", "start", "refuse", "doubt", "exit", "log", "kill"),
+    *("lose", "answer", "complain", "unwanted", "drain", "hold", "run", "wait"),
+]
 STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 200)), max_size=25)
 BEHAVIORS = {"drain": IdleBehavior.DRAIN, "hold": IdleBehavior.HOLD, "run": IdleBehavior.RUN}
 

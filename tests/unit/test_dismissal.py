@@ -117,7 +117,7 @@ def test_the_last_words_of_a_resident_are_waited_for() -> None:
 def test_an_exit_that_comes_after_the_wait_still_tells_that_the_pool_had_dismissed_it() -> None:
     rig, worker = dismissed(None)
     rig.advance(TERM_TIMEOUT_S)
-    rig.exit(worker, "s-1")
+    rig.end(worker, "s-1")
     assert ends(rig) == [("s-1", True)]
     assert (destroyed(rig), len(rig.asked(CloseSession))) == (1, 1)
 
