@@ -50,7 +50,7 @@ _PRIORITIZE = tuple(
 )
 _HOLD = (JOBS.unfinished.values(held=bindparam("is_held")),)
 _NOTE_LAUNCH = (JOBS.unfinished.values(launched_for=bindparam("new_launched_for")),)
-_REVISE = JOBS.unfinished.values(
+_REVISE = JOBS.one.values(
     {name: bindparam(name) for name in ("name", "priority", "labels", "terms")}
 )
 _PRIORITIZE_ITS = _ITS_UNFINISHED.values(priority=bindparam("new_priority"))
@@ -157,7 +157,7 @@ def _revise(connection: Connection, job: Job) -> None:
         raise JOBS.refusal(connection, job.id)
     names = connection.execute(_TASK_NAMES, {"id": job.id}).scalars().all()
     _check_revision(job, job_codec.job_from_row(row, (), ()), names)
-    JOBS.request(connection, job.id, _REVISE, job_codec.job_revision_values(job))
+    connection.execute(_REVISE, {"of": job.id, **job_codec.job_revision_values(job)})
     connection.execute(_PRIORITIZE_ITS, {"of": job.id, "new_priority": job.priority})
     connection.execute(_DELETE_TASKS, {"id": job.id})
     connection.execute(_INSERT_TASKS, job_codec.task_values(job))

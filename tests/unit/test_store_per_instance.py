@@ -208,6 +208,8 @@ def test_a_job_that_has_ended_is_not_revised(store: Store, state: JobState) -> N
     insert_job(store, ended, 1)
     with pytest.raises(AlreadyFinal, match=f"job j-1 has {state.value} already"):
         ask(store, RequestJobRevision(job=revised(ended)))
+    with pytest.raises(AlreadyFinal):
+        ask(store, RequestJobRevision(job=ended))
     assert store.job("j-1") == ended
     with pytest.raises(NoSuchJob):
         ask(store, RequestJobRevision(job=revised(on_each(2))))
