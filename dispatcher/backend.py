@@ -172,10 +172,9 @@ class DispatcherBackend:
         """Commit a priority, then tell the engine."""
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
-        ledger = self._engine.ledger
-        held = ledger.containers.get(container_id) if container_id not in ledger.queue else None
-        begins = held is not None and priority > 0 and not held.has_open_attempt
-        with self._intake.kinds_arrive([held] if held is not None and begins else []):
+        with self._intake.kinds_arrive(
+            self._intake.held_back([container_id]) if priority > 0 else []
+        ):
             await self._intake.request(change, event)
         return await self.container(container_id)
 

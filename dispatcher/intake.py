@@ -128,6 +128,17 @@ class Intake:
         finally:
             self._arriving -= keys
 
+    def held_back(self, container_ids: Iterable[str]) -> list[Container]:
+        """Return those that neither run nor wait for room, and would wait in the queue for it."""
+        ledger = self._engine.ledger
+        known = (ledger.containers[each] for each in container_ids if each in ledger.containers)
+        found = [
+            each for each in known if each.id not in ledger.queue and not each.has_open_attempt
+        ]
+        types = {each.job_id: ledger.jobs.type_of(each.job_id) for each in found}
+        placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_placer}
+        return [each for each in found if each.job_id not in placed]
+
     # ---- what others are to wait for ------------------------------------------------------------
 
     async def _look_up(self, wanted: Sequence[Wanted]) -> Mapping[str, bool]:

@@ -245,12 +245,7 @@ class JobDesk:
         return await self.job(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
-        """Return the containers of a job that do not wait for room in the queue and do not run."""
-        ledger, kind = self._ledger, self._ledger.jobs.type_of(job_id)
-        if kind is None or kind.has_own_placer:
-            return []
-        found = (ledger.containers[each] for each in ledger.jobs.containers_of(job_id))
-        return [each for each in found if each.id not in ledger.queue and not each.has_open_attempt]
+        return self._intake.held_back(self._ledger.jobs.containers_of(job_id))
 
 
 def _bytes_of(job: Job) -> int:

@@ -134,6 +134,9 @@ async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
         assert (await backend.set_job_priority(made.id, priority)).priority == priority
     for held in (True, False):
         assert (await backend.hold_job(made.id, held=held)).held is held
+    page = await backend.containers(ContainerFilter(), cursor="", limit=10)
+    for one in page.items:
+        assert (await backend.set_priority(one.id, 900)).priority == 900
 
 
 async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
