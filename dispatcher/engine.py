@@ -38,6 +38,7 @@ from dispatcher.messages import (
     Woken,
 )
 from dispatcher.model import (
+    Container,
     InstanceRecord,
     SchedulerSettings,
     WaitReason,
@@ -119,7 +120,7 @@ class Engine:
         self._kept = Kept()
         self.placers = Placers(jobs=self.ledger.jobs)
         self.ledger.rule = self.placers.rule
-        self.placers.per_instance = PerInstancePlacer(
+        self.per_instance = self.placers.per_instance = PerInstancePlacer(
             pool=self.pool,
             ledger=self.ledger,
             records=self.records,
@@ -140,6 +141,10 @@ class Engine:
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
         restoring.restore(self, recovered)
+
+    def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
+        """Return the types on which batch work like this may run now, cheapest first."""
+        return self._eligible(self.ledger.queue.key_of(container))
 
     def _eligible(self, key: ClassKey) -> tuple[InstanceType, ...]:
         return eligible_types(

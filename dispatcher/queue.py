@@ -28,7 +28,8 @@ class ClassKey:
 
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
-    but the cluster's, so that such limits alone make classes of one kind many.
+    but the cluster's, so that such limits alone make classes of one kind many. Those `on_trial` are
+    of containers that are only thought of (`dispatcher.job_planning`).
     """
 
     resources: Resources
@@ -36,12 +37,15 @@ class ClassKey:
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
     account: Account = ()
+    on_trial: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up all the time, by every pass.
-        parts = (self.resources, self.constraints, self.unnamed, self.supervisor, self.account)
-        object.__setattr__(self, "_hash", hash(parts))
+        who = (self.supervisor, self.account, self.on_trial)
+        object.__setattr__(
+            self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
+        )
 
     def __hash__(self) -> int:
         return self._hash
