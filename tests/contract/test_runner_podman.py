@@ -210,7 +210,7 @@ def test_half_a_cpu_is_half_a_cpu(runner: Runner, session: Attached) -> None:
     controller = "" if cgroups.unified() else "cpu/"
     statistics = Path(cgroups.ROOT, f"{controller}{name_of(runner)}/{A}/cpu.stat").read_text()
     throttled = dict(line.split() for line in statistics.splitlines())["nr_throttled"]
-    assert int(throttled) > 5
+    assert int(throttled) > 0
 
 
 def test_a_limit_that_changes_holds_at_once_and_outlives_the_session(
