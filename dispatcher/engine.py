@@ -11,6 +11,7 @@ from typing import assert_never
 
 from dispatcher import admins, ledger_check, restoring
 from dispatcher.accounts import SpendLimits
+from dispatcher.elastic_wiring import elastic_placer
 from dispatcher.instance_records import record_of
 from dispatcher.kept_room import Kept
 from dispatcher.ledger import Ledger
@@ -135,6 +136,7 @@ class Engine:
             placers=self.placers,
             kept=self._kept,
         )
+        self.placers.elastic = elastic_placer(self.placing, self.placers)
         self.concurrency = self.placing.concurrency
         self.workflow = Workflow(self.ledger)
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)

@@ -64,11 +64,18 @@ class UserRequests:
             case Submitted() | JobSubmitted():
                 self._admit(event, now)
             case CancelRequested():
+                self._changed(event.container_id)
                 self._note_cancel(event.container_id, now)
             case PriorityRequested():
+                self._changed(event.container_id)
                 self._set_priority(event.container_id, event.priority, now)
             case _:
                 self._carry_out_for_job(event, now)
+
+    def _changed(self, container_id: str) -> None:
+        container = self._ledger.containers.get(container_id)
+        if container is not None:
+            self._placers.changed(container.job_id)
 
     def _carry_out_for_job(self, event: JobRequestEvent, now: float) -> None:
         match event:

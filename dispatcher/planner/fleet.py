@@ -163,6 +163,11 @@ class Fleet:
         """Return the ids of the slots on which there are claims, sorted."""
         return sorted(self._claimed)
 
+    def claimed_on(self, slot_id: str) -> list[tuple[Resources, int]]:
+        """Return what is claimed on a slot: the room of one container, and for how many, each."""
+        claimed = self._claimed.get(slot_id, {})
+        return [(claimed[key], self.claims[key][slot_id]) for key in sorted_keys(claimed)]
+
     def _forget_claims(self, slot_id: str, keys: Collection[ClassKey]) -> None:
         for key in keys:
             by_slot = self.claims[key]

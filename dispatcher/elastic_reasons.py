@@ -1,0 +1,58 @@
+"""Why containers of elastic jobs wait, and why they ended, beside what a pass says; pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dispatcher.job_book import Conclusion
+from dispatcher.model import Reason, WaitReason
+from dispatcher.moments import moment
+from dispatcher.placers import AttemptEnd
+from dispatcher.planner.elastic_model import Member, MemberState
+
+_ENDED = "job_ended"
+JOB_CANCELLED = Reason(code=_ENDED, message="its job was cancelled")
+
+
+def of_member(member: Member, *, barred: str) -> WaitReason | None:
+    """Return why a member waits by itself, None where its job as a whole does.
+
+    `barred` is the container, held back, that its job needs; "" for none.
+    """
+    match member.state:
+        case MemberState.FINISHED:
+            message = "it has ended with exit code 0; what becomes of it follows from its job's end"
+            return WaitReason(code="job_goes_on", message=message)
+        case MemberState.PLACED | MemberState.RUNNING | MemberState.STOPPING:
+            message = (
+                f"it has a place on {member.instance_id}, and is started there after those of lower"
+                " startup_order, and once who made way for it has ended"
+            )
+            return WaitReason(code="has_place", message=message)
+        case MemberState.WAITING if barred:
+            message = f"its job needs {barred}, which is held back: its priority is 0"
+            return WaitReason(code="behind_held", message=message, behind=barred)
+        case MemberState.WAITING if member.not_before:
+            message = (
+                f"it has ended {member.deaths} times otherwise than it should; it is placed again"
+                f" from {moment(member.not_before)} on, as there is room"
+            )
+            return WaitReason(code="backoff", message=message, until=member.not_before)
+        case MemberState.WAITING:
+            return None
+        case unknown:
+            assert_never(unknown)
+
+
+def job_ended(comes_to: Conclusion) -> Reason:
+    """Return why a container ended whose job came to an end without it."""
+    message = f"its job {comes_to.state.value}"
+    if comes_to.reason is not None:
+        message += f": {comes_to.reason.message}"
+    return Reason(code=_ENDED, message=message)
+
+
+def next_start(end: AttemptEnd) -> str:
+    """Return what the others of a job make way for one of whose essential members was lost."""
+    why = f": {end.reason.message}" if end.reason is not None else ""
+    return f"the next start of its job, which lost essential {end.container.task}{why}"
