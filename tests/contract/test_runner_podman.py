@@ -198,14 +198,14 @@ def test_a_limit_that_killed_nobody_fatally_is_not_blamed(
 
 
 @pytest.mark.alone
-def test_half_a_cpu_is_half_a_cpu(runner: Runner, session: Attached) -> None:
-    exit_ = sh(session, A, "timeout -s KILL 3 sh -c 'while :; do :; done'; times", cpu_millis=500)
+def test_a_tenth_of_a_cpu_is_no_more_than_that(runner: Runner, session: Attached) -> None:
+    exit_ = sh(session, A, "timeout -s KILL 3 sh -c 'while :; do :; done'; times", cpu_millis=100)
     cpu_s = 0.0
     for word in session.log(A).split():
         minutes, seconds = word.rstrip(b"s").split(b"m")
         cpu_s += 60 * float(minutes) + float(seconds)
     wall_s = float(str(exit_["finished_at"])) - float(str(exit_["started_at"]))
-    assert 0.1 < cpu_s / wall_s < 0.6, (cpu_s, wall_s)
+    assert 0.01 < cpu_s / wall_s < 0.15, (cpu_s, wall_s)
     # A busy machine could have slowed it as well: only the limit makes the kernel throttle it.
     controller = "" if cgroups.unified() else "cpu/"
     statistics = Path(cgroups.ROOT, f"{controller}{name_of(runner)}/{A}/cpu.stat").read_text()
