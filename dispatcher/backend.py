@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dispatcher.api.backend import (
     Conflict,
@@ -24,6 +25,8 @@ from dispatcher.health import cloud_problems
 from dispatcher.intake import Intake, Wanted
 from dispatcher.job_desk import IdempotencyKey, JobDesk
 from dispatcher.job_model import Job
+from dispatcher.job_plan import JobPlan
+from dispatcher.job_planning import plan_job
 from dispatcher.logs import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -91,6 +94,7 @@ class DispatcherBackend:
             ledger=self._engine.ledger,
             now=now,
             new_id=new_id,
+            plan=partial(plan_job, self._engine),
         )
 
     # ---- containers --------------------------------------------------------------------------
@@ -211,6 +215,10 @@ class DispatcherBackend:
     async def revise_job(self, job_id: str, new: NewJob) -> Job:
         """Commit the next revision of a per-instance job, then tell the engine."""
         return await self._jobs.revise(job_id, new)
+
+    async def plan_job(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision."""
+        return await self._jobs.plan(new, job_id=job_id, user=user)
 
     async def dispatch_job(
         self,

@@ -20,6 +20,7 @@ from dispatcher.job_making import (
 )
 from dispatcher.job_model import Job, JobTask
 from dispatcher.job_parameters import environment_of
+from dispatcher.job_plan import JobPlan
 from dispatcher.ledger import Ledger
 from dispatcher.messages import (
     InsertJob,
@@ -56,7 +57,10 @@ class IdempotencyKey:
 
 
 class JobDesk:
-    """Implements the methods for jobs of `dispatcher.api.backend.Backend`."""
+    """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
+
+    `plan` tells what a job would come to at a moment, and changes nothing.
+    """
 
     def __init__(
         self,
@@ -66,12 +70,14 @@ class JobDesk:
         ledger: Ledger,
         now: Callable[[], float],
         new_id: Callable[[], str],
+        plan: Callable[[Job, float], JobPlan],
     ) -> None:
         self._intake = intake
         self._store = store
         self._ledger = ledger
         self._now = now
         self._new_id = new_id
+        self._plan = plan
 
     async def submit(
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
@@ -102,6 +108,13 @@ class JobDesk:
         return await self.run_of(
             template, env=environment_of(values), idempotency_key=idempotency_key
         )
+
+    async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision."""
+        if job_id:
+            return self._plan(self._revised(await self.job(job_id), new), self._now())
+        self._refuse_impossible(new.tasks)
+        return self._plan(self._made(new, user), self._now())
 
     async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
         """Commit a new job with its containers, then tell the engine."""

@@ -90,7 +90,42 @@ JOB: dict[str, Any] = {
         {**MINIMAL, "name": "d", "after": ["a", {"of": "c"}]},
     ],
 }
-JOBS: tuple[Any, ...] = (JOB, {"tasks": [MINIMAL]}, {"tasks": [{**OF_A_TASK, "array": 2}]})
+ON_EACH_INSTANCE = {
+    key: value
+    for key, value in OF_A_TASK.items()
+    if key not in {"after", "not_before", "time_limit_s"}
+}
+PERIODIC = {"cron": ["0 6 * * MON-FRI", "30 12 1 * *"], "time_zone": "UTC", "overlap": "forbid"}
+PARAMETERIZED = {"required": ["a", "B"], "optional": {"c": "x", "D_1": ""}}
+SYSTEM: dict[str, Any] = {
+    "type": "system",
+    "tasks": [ON_EACH_INSTANCE],
+    "update": {"max_parallel": 5, "stagger_s": 0.5},
+    "late_joiners": False,
+    "on_paused": True,
+    "ignore_system": True,
+}
+ELASTIC: dict[str, Any] = {
+    "type": "elastic",
+    "tasks": [
+        {**MINIMAL, "name": "a", "startup_order": 3},
+        {**MINIMAL, "name": "b", "role": "elastic", "array": {"size": 3}},
+    ],
+    "mode": "rigid",
+    "size": 2.5,
+    "runtime_s": 60,
+    "scale_up": True,
+}
+TEMPLATE: dict[str, Any] = {"tasks": [{**MINIMAL, "array": 2}], "parameterized": PARAMETERIZED}
+JOBS: tuple[Any, ...] = (
+    *(JOB, {"tasks": [MINIMAL]}, {"tasks": [{**OF_A_TASK, "array": 2}]}),
+    *(SYSTEM, ELASTIC, TEMPLATE, {**SYSTEM, "type": "sysbatch", "periodic": PERIODIC}),
+    {"type": "batch", "periodic": PERIODIC, "tasks": JOB["tasks"]},
+)
+DISPATCHES: tuple[Any, ...] = (
+    {"parameters": {"a": "x", "B": "y z"}},
+    {"parameters": {"a": "", "B": "\n", "c": "é", "D_1": "$(x)"}},
+)
 PATHS = (
     "/v1/containers",
     "/v1/containers/c-00000001",
@@ -104,6 +139,9 @@ PATHS = (
     "/v1/jobs/j-00000001",
     "/v1/jobs/j-00000002",
     "/v1/jobs/j-00000002/cancel",
+    "/v1/jobs/j-00000003/dispatch",
+    "/v1/jobs/plan",
+    "/v1/jobs/plan?job=j-00000002",
     "/v1/instances",
     "/v1/instances/i-1",
     "/v1/instances/i-1/idle-behavior",
@@ -122,7 +160,7 @@ METHODS = st.sampled_from(
 )
 NAMES = (
     *("state", "user", "project", "name", "instance", "limit", "cursor", "stream", "offset"),
-    *("job", "task", "array_index"),
+    *("job", "task", "array_index", "parent"),
 )
 QUERY_VALUES = (
     *("queued", "running,failed", "stdout", "stderr", "0", "-1", "1000", "true", "before-2"),
@@ -215,11 +253,22 @@ TARGETS = st.one_of(
     st.lists(SEGMENTS, max_size=5).map(lambda parts: "/" + "/".join(parts)),
 )
 SUBMISSIONS = st.builds(Sent, method=st.just("POST"), target=st.just("/v1/containers"), body=BODIES)
-JOB_SUBMISSIONS = st.builds(
-    Sent,
-    method=st.just("POST"),
-    target=st.just("/v1/jobs"),
-    body=mutated(JOBS).map(as_json) | BODIES,
+OF_JOBS = mutated(JOBS).map(as_json) | BODIES
+JOB_SUBMISSIONS = st.one_of(
+    st.builds(Sent, method=st.just("POST"), target=st.just("/v1/jobs"), body=OF_JOBS),
+    st.builds(
+        Sent,
+        method=st.just("POST"),
+        target=st.sampled_from(("/v1/jobs/plan", "/v1/jobs/plan?job=j-00000002")),
+        body=OF_JOBS,
+    ),
+    st.builds(Sent, method=st.just("PUT"), target=st.just("/v1/jobs/j-00000002"), body=OF_JOBS),
+    st.builds(
+        Sent,
+        method=st.just("POST"),
+        target=st.just("/v1/jobs/j-00000003/dispatch"),
+        body=mutated(DISPATCHES).map(as_json) | BODIES,
+    ),
 )
 ODD_HEADERS = st.lists(st.tuples(HEADERS, HEADER_VALUES), max_size=3).map(tuple)
 REQUESTS = st.one_of(

@@ -8,7 +8,6 @@ real sockets that are kept open as long as the server lets us.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import threading
 from collections import Counter
@@ -21,7 +20,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.api.limits import ApiLimits
-from tests.api_requests import JOB, ONE_OF_EACH, REQUESTS, Sent, as_json
+from tests.api_requests import (
+    DISPATCHES,
+    ELASTIC,
+    JOB,
+    ONE_OF_EACH,
+    REQUESTS,
+    SYSTEM,
+    TEMPLATE,
+    Sent,
+    as_json,
+)
 from tests.api_server import MINIMAL, serving
 from tests.api_wire import Wire, check
 from tests.fake_backend import FakeBackend
@@ -61,17 +70,21 @@ class Server:
             await self._stop.wait()
 
     async def _fill(self, backend: FakeBackend) -> None:
-        """Have a container of each kind: ended with a log, running, waiting."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        body = json.dumps([MINIMAL] * 3).encode()
-        writer.write(Sent(method="POST", target="/v1/containers", body=body).encoded(self.port))
-        assert b" 201 " in await reader.readline()
-        writer.close()
-        await writer.wait_closed()
+        """Have a container of each kind, ended with a log, running, waiting, and some jobs."""
+        await self._post("/v1/containers", [MINIMAL] * 3)
+        for job in (JOB, SYSTEM, TEMPLATE):
+            await self._post("/v1/jobs", job)
         backend.start("c-00000001", "i-1")
         backend.push_log("c-00000001", b"some output\n")
         backend.finish("c-00000001", 3)
         backend.start("c-00000002", "i-1")
+
+    async def _post(self, target: str, body: object) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(Sent(method="POST", target=target, body=as_json(body)).encoded(self.port))
+        assert b" 201 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
 
     def wait_until_ready(self) -> None:
         assert self._ready.wait(60)
@@ -95,13 +108,24 @@ def server() -> Iterator[Server]:
         assert not thread.is_alive()
 
 
-def job_sent(body: object) -> Sent:
-    return Sent(method="POST", target="/v1/jobs", body=as_json(body))
+def of_jobs(method: str, target: str, body: object) -> Sent:
+    return Sent(method=method, target=target, body=as_json(body))
+
+
+TEMPLATE_RUN = "/v1/jobs/j-00000003/dispatch"
+WELL_AND_ILL = [
+    *(of_jobs("POST", "/v1/jobs", body) for body in (JOB, SYSTEM, ELASTIC, TEMPLATE, {})),
+    *(of_jobs("PUT", "/v1/jobs/j-00000002", body) for body in ({**SYSTEM, "name": "b"}, {})),
+    *(of_jobs("POST", "/v1/jobs/plan", body) for body in (ELASTIC, {})),
+    *(of_jobs("POST", TEMPLATE_RUN, body) for body in (*DISPATCHES, {})),
+]
 
 
 def test_no_request_makes_the_server_fail(server: Server) -> None:
     seen: Counter[int] = Counter()
-    seen_of_jobs: set[int] = set()
+    seen_of_jobs: dict[tuple[str, str], set[int]] = {
+        (sent.method, sent.target): set() for sent in WELL_AND_ILL
+    }
 
     @settings(
         max_examples=BATCHES,
@@ -109,7 +133,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(batch=st.lists(REQUESTS, min_size=BATCH, max_size=BATCH))
-    @example(batch=[*ONE_OF_EACH.values(), *(job_sent(body) for body in (JOB, {}))])
+    @example(batch=[*ONE_OF_EACH.values(), *WELL_AND_ILL])
     def exchange(batch: list[Sent]) -> None:
         wire = Wire(server.port)
         try:
@@ -117,15 +141,16 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
                 status, headers, body = wire.exchange(sent)
                 check(sent, status, headers, body)
                 seen[status] += 1
-                if (sent.method, sent.target) == ("POST", "/v1/jobs"):
-                    seen_of_jobs.add(status)
+                seen_of_jobs.get((sent.method, sent.target), set()).add(status)
         finally:
             wire.close()
 
     exchange()
     assert seen.total() >= BATCH * BATCHES
     assert seen.keys() >= ONE_OF_EACH.keys()
-    assert seen_of_jobs >= {201, 400}
+    for (method, target), statuses in seen_of_jobs.items():
+        made = 201 if target in {"/v1/jobs", TEMPLATE_RUN} else 200
+        assert statuses >= {made, 400}, (method, target)
 
 
 @settings(max_examples=300, deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from dispatcher.job_terms import (
     Terms,
 )
 from dispatcher.model import Dependency
+from dispatcher.quantities import Size
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.store import Store
 from drivers.errors import InvalidRequest
@@ -285,6 +287,20 @@ async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -
         await dispatch(backend, template, input="x")
 
 
+async def test_only_runs_take_the_memory_of_their_containers(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    limits = LimitsConfig(queued_bytes=Size(50_000))
+    async with backend_over(rig, store, tmp_path, limits=limits) as backend:
+        template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=100)))
+        with pytest.raises(Unavailable, match=r"the queue is full \(50000 bytes\)"):
+            await dispatch(backend, template, input="x")
+        with pytest.raises(Unavailable, match=r"the queue is full \(50000 bytes\)"):
+            await submit(
+                backend, wanted(JobType.BATCH, NIGHTLY, *(make_task(f"t{n}") for n in range(50)))
+            )
+
+
 async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherBackend) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
     first = await dispatch(backend, template, key="k", fingerprint="f", input="x")
@@ -308,3 +324,33 @@ async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherBackend) -
     assert (await backend.job(run.id)).state is JobState.PENDING
     with pytest.raises(Conflict, match="is not parameterized"):
         await dispatch(backend, await submit(backend, wanted(JobType.BATCH, NIGHTLY)))
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    new = wanted(JobType.BATCH, Terms(), make_task(cpus=8, size=2))
+    plan = await backend.plan_job(new, job_id="", user="u")
+    assert [(each.type_name, each.number) for each in plan.creates] == [("t8", 2)]
+    assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
+    page = await backend.jobs(JobFilter(), cursor="", limit=10)
+    assert (page.items, await total(backend), len(rig.engine.ledger.jobs)) == ((), 0, 0)
+
+
+async def test_a_plan_of_an_update_is_of_the_job_that_there_is(backend: DispatcherBackend) -> None:
+    job = await submit(backend, SYSTEM)
+    newer = replace(SYSTEM, tasks=(replace(make_task(cpus=2), size=0),))
+    plan = await backend.plan_job(newer, job_id=job.id, user="u")
+    assert plan.creates == ()
+    assert await backend.job(job.id) == job
+    with pytest.raises(Conflict, match="is of type system, not sysbatch"):
+        await backend.plan_job(wanted(JobType.SYSBATCH, PER_INSTANCE), job_id=job.id, user="u")
+    with pytest.raises(NotFound):
+        await backend.plan_job(newer, job_id="j-9", user="u")
+    huge = replace(SYSTEM, tasks=(replace(make_task(cpus=9), size=0),))
+    for job_id in ("", job.id):
+        with pytest.raises(InvalidRequest):
+            await backend.plan_job(huge, job_id=job_id, user="u")
