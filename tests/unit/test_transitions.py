@@ -62,6 +62,8 @@ def test_every_other_move_raises() -> None:
     ]
     assert (BOOTING, Trigger.PLACED) in refused
     assert (SHUTDOWN, Trigger.PLACED) in refused
+    assert (BOOTING, Trigger.PLACED_RESIDENT) in refused
+    assert (SHUTDOWN, Trigger.PLACED_RESIDENT) in refused
     assert (IDLE, Trigger.LAST_EXIT) in refused
     for state, trigger in refused:
         with pytest.raises(BugError):
