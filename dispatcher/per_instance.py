@@ -277,7 +277,7 @@ class PerInstancePlacer:
         return Snapshot(
             now=now,
             jobs=[job for _, job in sorted(jobs.items())],
-            hosts=[host_of(w, self._ledger, self._records, now) for w in workers],
+            hosts=[host_of(w, self._pool, self._ledger, self._records, now) for w in workers],
             live=live_attempts(self._deeds.containers_on(shown)),
             past=[past for (_, name), past in sorted(self._past.items()) if name in shown],
             rollouts=self._rollouts,

@@ -13,6 +13,7 @@ from dispatcher.planner.per_instance_rounds import PerInstanceKind
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle, probing
+from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
 
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED, AttemptOutcome.LOST})
@@ -42,11 +43,16 @@ def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
 
 def host_of(
     worker: Worker,
+    pool: PoolCore,
     ledger: Ledger,
     records: Mapping[str, InstanceRecord],
     now: float,
 ) -> Host:
-    """Return a worker as the planner sees it."""
+    """Return a worker as the planner sees it.
+
+    It is not ready while a process is being ended there that nobody wants: it may be an earlier
+    attempt of a job that would now get a second one.
+    """
     record = records.get(worker.id)
     behavior = worker.behavior
     if behavior is IdleBehavior.RUN and idle.is_draining(worker):
@@ -58,11 +64,15 @@ def host_of(
         leaving=_leaving(worker, ledger),
         sharers=worker.sharers,
         behavior=behavior,
-        ready=probing.is_ready(worker) and now >= worker.overloaded_until and not worker.broken,
+        ready=_is_ready(worker, now) and not any(a.stray for a in pool.attempts_on(worker.id)),
         going_away=worker.state is WorkerState.SHUTDOWN,
         joined_at=record.created_at if record is not None else worker.appeared_at,
         has_batch_work=len(worker.attempts) > len(worker.resident),
     )
+
+
+def _is_ready(worker: Worker, now: float) -> bool:
+    return probing.is_ready(worker) and now >= worker.overloaded_until and not worker.broken
 
 
 def _leaving(worker: Worker, ledger: Ledger) -> tuple[Resources, ...]:

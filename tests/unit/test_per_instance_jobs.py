@@ -9,7 +9,8 @@ from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import InstanceType
-from pool.model import IdleBehavior, PoolSettings
+from pool.messages import SessionLost
+from pool.model import AttemptReport, IdleBehavior, PoolSettings
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
@@ -237,3 +238,20 @@ def test_a_sysbatch_job_without_late_joiners_ends_by_itself() -> None:
     assert rig.jobs["j-1"].state.value == "succeeded"
     rig.join()
     assert rig.starts() == []
+
+
+def test_nothing_is_placed_where_a_process_that_nobody_wants_is_still_being_ended() -> None:
+    """It may be an earlier attempt of the same job: there must never be two at once."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.deaf = True
+    (where,) = rig.join()
+    stray = AttemptReport(attempt_id="c-77-1", container_id="c-77")
+    rig.on_instance[where]["c-77-1"] = stray
+    rig.send(SessionLost(worker_id=where, last_contact=rig.now, reason="reset"))
+    rig.advance(10)
+    rig.submit_daemon(daemon())
+    rig.advance(10)
+    assert rig.starts() == []
+    rig.terminated(where, "c-77-1")
+    rig.settle()
+    assert [there for _, there in rig.starts()] == [where]
