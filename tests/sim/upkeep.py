@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dispatcher.ordering import Order
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
 from pool.messages import (
@@ -52,7 +53,7 @@ class Upkeep:
         self._listing_at = timeline.now
         self._listing = False
         self._overtaken: tuple[float | None, int] = (None, 0)
-        self._kept: frozenset[str] = frozenset()
+        self._kept: dict[str, list[Order]] = {}
         self._created: set[str] = set()
 
     # ---- not too early ----
@@ -110,6 +111,7 @@ class Upkeep:
             waiting = self._process.engine.placing.waiting.values()
             limited = any(reason.code == "max_containers" for reason in waiting)
             kept = worker_id in self._kept and not offline and not limited
+            kept = kept and not self._is_overtaken(worker_id)
             awaited = worker_id in self._pool.awaited or kept
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
@@ -126,6 +128,33 @@ class Upkeep:
             expect(now >= end_at - SLACK, "no instance is ended early", f"{worker_id} may boot")
         if Trigger.PROBE_TIMEOUT in ended_by:
             self._expect_silence(worker_id)
+
+    def _is_overtaken(self, worker_id: str) -> bool:
+        """Return whether one that comes before all who waited for a worker waits for a quota.
+
+        At once without an event: a hold has ended, or a restart is due.
+        """
+        placing, queue = self._process.engine.placing, self._process.engine.ledger.queue
+        next_in_line: list[Order] = []
+        for request_class in queue.classes():
+            reason = placing.waiting.get(request_class.key)
+            claimed = sum(placing.roster.fleet.claims.get(request_class.key, {}).values())
+            head = request_class.at(claimed)
+            if reason is not None and reason.code == "at_quota" and head is not None:
+                next_in_line.append(head[0])
+        return bool(next_in_line) and min(next_in_line) < min(self._kept[worker_id])
+
+    def _claims(self) -> dict[str, list[Order]]:
+        """Return the least important that each class has a claim for, by the awaited worker."""
+        engine = self._process.engine
+        found: dict[str, list[Order]] = {}
+        for request_class in engine.ledger.queue.classes():
+            by_slot = engine.placing.roster.fleet.claims.get(request_class.key, {})
+            last = request_class.at(sum(by_slot.values()) - 1) if by_slot else None
+            if last is not None:
+                for worker_id in self._pool.awaited.intersection(by_slot):
+                    found.setdefault(worker_id, []).append(last[0])
+        return found
 
     def _expect_silence(self, worker_id: str) -> None:
         link = self._process.links.links.get(worker_id)
@@ -199,7 +228,7 @@ class Upkeep:
         # What a pass that is due will say of them is not known yet.
         due = self._process.engine.next_wakeup(self._process.now())
         planned = due is None or due > self._process.now()
-        self._kept = self._pool.awaited if planned else frozenset()
+        self._kept = self._claims() if planned else {}
         for worker_id in sorted(self._tags_differ_at):
             if worker_id not in self._pool.workers:
                 del self._tags_differ_at[worker_id]
