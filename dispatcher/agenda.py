@@ -5,7 +5,7 @@ Like `schedules` it is no part of the pure core, and reads no clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
@@ -64,8 +64,8 @@ class Decision:
 class _Entry:
     """A periodic job: nothing is to be done any more for times up to `settled`.
 
-    `made_for` is when the last run was for that was made here; `failed_for` is the time for which
-    none could be made yet in `tries`.
+    `made_for` is the time of the last run that was made here, `failed_for` the one for which none
+    could be made yet in `tries`, and `told` are the causes of that which were told since.
     """
 
     schedule: Schedule
@@ -73,6 +73,7 @@ class _Entry:
     made_for: float | None = None
     failed_for: float | None = None
     tries: int = 0
+    told: set[str] = field(default_factory=set)
 
 
 class Agenda:
@@ -159,6 +160,7 @@ class Agenda:
         """Note that there is a run for a time."""
         if job_id in self._entries:
             self._entries[job_id].made_for = at
+            self._entries[job_id].told.clear()
             self.settle(job_id, at)
 
     def settle(self, job_id: str, at: float) -> None:
@@ -180,6 +182,14 @@ class Agenda:
         following = next_after(entry.schedule, at)
         if following is not None:
             self._looks.hasten(job_id, following)
+
+    def is_news(self, job_id: str, cause: str) -> bool:
+        """Return whether this is the first time since its last run that a job failed so."""
+        entry = self._entries.get(job_id)
+        if entry is None or cause in entry.told:
+            return False
+        entry.told.add(cause)
+        return True
 
     def _arm(self, job_id: str) -> None:
         entry = self._entries[job_id]

@@ -88,15 +88,12 @@ class PeriodicJobs:
         self._wake = asyncio.Event()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._launches: set[asyncio.Task[None]] = set()
-        self._causes: dict[str, set[str]] = {}
         self._stopping = False
 
     def hear(self, what: Publication) -> None:
         """Take in that a periodic job is new, or another than it was."""
         if isinstance(what, PublishJob) and what.job.terms.schedule is not None:
             self._see(what.job.id, ahead_s=self._wall() - self._now())
-            if what.job.state.final:
-                self._causes.pop(what.job.id, None)
             self._wake.set()
 
     def begin(self) -> None:
@@ -206,7 +203,6 @@ class PeriodicJobs:
                 self._refused(job, at)
             else:
                 log.info("periodic job launched", job=job.id, at=moment(at))
-                self._causes.pop(job.id, None)
                 self._results[LaunchResult.LAUNCHED] += 1
                 self._agenda.made(job.id, at)
         self._wake.set()
@@ -217,9 +213,6 @@ class PeriodicJobs:
 
     def _tell_once(self, job: Job, what: str, error: Exception) -> None:
         """Log what kept a job from being launched, each cause once until it is launched again."""
-        told = self._causes.setdefault(job.id, set())
         # Sentences that differ by numbers only have one cause.
-        cause = _NUMBER.sub("#", f"{type(error).__name__}: {error}")
-        if cause not in told:
-            told.add(cause)
+        if self._agenda.is_news(job.id, _NUMBER.sub("#", f"{type(error).__name__}: {error}")):
             log.warning(what, job=job.id, why=str(error))

@@ -44,11 +44,22 @@ def make_template(
     )
 
 
+HOURLY = "0 * * * *"
+DAY = "2026-01-01"
+
+
+def hourly(*, overlap: Overlap = Overlap.ALLOW, held: bool = False) -> PeriodicWorld:
+    """Return a world at 9:30 with the job "j-1", which is due on the hour."""
+    template = make_template(1, HOURLY, created=f"{DAY} 09:30", overlap=overlap, held=held)
+    return PeriodicWorld(template, time=f"{DAY} 09:30")
+
+
 class PeriodicWorld:
     """One dispatcher's periodic jobs: `store` holds what is committed, by id.
 
     `refuse` is raised by the next calls that make or note a run, in this order; None lets one pass.
-    `calls` tells what was asked of the desk; `gate` keeps those that make a run waiting.
+    `calls` tells what was asked of the desk; `gate` keeps those that make a run
+    waiting, `noted` is set once one was noted.
     """
 
     def __init__(self, *templates: Job, time: str) -> None:
@@ -59,6 +70,7 @@ class PeriodicWorld:
         self.calls: list[str] = []
         self.refuse: list[Exception | None] = []
         self.gate: asyncio.Event | None = None
+        self.noted = asyncio.Event()
         self.counted: Counter[LaunchResult] = Counter()
         self.book, self.service = self._process()
 
@@ -108,6 +120,7 @@ class PeriodicWorld:
         self._refuse()
         self.store[template.id] = replace(self.store[template.id], launched_for=time)
         self.book.set_launched_for(template.id, time)
+        self.noted.set()
 
     def _refuse(self) -> None:
         error = self.refuse.pop(0) if self.refuse else None

@@ -1,4 +1,4 @@
-"""Launching what is due: when, how often, and what comes of crashes, refusals and odd clocks."""
+"""Launching what is due: when, how often, and what comes of crashes, odd clocks and an end."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.api.backend import Conflict, Unavailable
 from dispatcher.job_terms import Overlap
-from drivers.errors import InvalidRequest
-from tests.periodic_rig import PeriodicWorld, at, make_template, turns
-
-HOURLY = "0 * * * *"
-DAY = "2026-01-01"
-
-
-def hourly(*, overlap: Overlap = Overlap.ALLOW, held: bool = False) -> PeriodicWorld:
-    """Return a world at 9:30 with the job "j-1", which is due on the hour."""
-    template = make_template(1, HOURLY, created=f"{DAY} 09:30", overlap=overlap, held=held)
-    return PeriodicWorld(template, time=f"{DAY} 09:30")
-
+from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template, turns
 
 # ---- when ----------------------------------------------------------------------------------------
 
@@ -59,6 +47,13 @@ async def test_what_a_step_of_the_wall_clock_passed_was_not_missed_by_one_that_i
     assert "make j-2" not in "".join(world.calls)
     await world.look(f"{DAY} 13:00")
     assert "make j-2 2026-01-01T13:00:00Z" in world.calls
+
+
+async def test_one_whose_cancellation_is_known_is_not_launched_even_before_it_has_ended() -> None:
+    world = hourly()
+    world.book.cancel("j-1")
+    await world.look(f"{DAY} 10:00")
+    assert world.calls == []
 
 
 async def test_while_one_is_held_nothing_is_launched_and_nothing_is_made_up_for_later() -> None:
@@ -119,6 +114,13 @@ async def test_of_what_was_missed_while_the_server_was_down_the_latest_is_launch
     assert world.launched() == ["2026-01-01T15:00:00Z"]
 
 
+async def test_what_was_launched_before_the_server_went_down_is_not_asked_for_again() -> None:
+    template = make_template(1, HOURLY, created=DAY, launched_for=f"{DAY} 15:00")
+    world = PeriodicWorld(template, time=f"{DAY} 15:30")
+    await world.look()
+    assert world.calls == []
+
+
 @pytest.mark.parametrize("overlap", list(Overlap))
 async def test_after_a_crash_between_a_run_and_the_note_of_it_there_is_no_second_run(
     overlap: Overlap,
@@ -150,96 +152,9 @@ async def test_a_clock_that_is_set_back_launches_nothing_twice() -> None:
     await world.look(f"{DAY} 10:30")
     world.crash(until=f"{DAY} 09:00")
     await world.look(f"{DAY} 10:30")
-    assert world.launched() == ["2026-01-01T10:00:00Z"]
+    assert len(world.calls) == 2
     await world.look(f"{DAY} 11:00")
     assert world.launched() == ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"]
-
-
-# ---- refusals ------------------------------------------------------------------------------------
-
-
-async def test_what_cannot_be_taken_now_is_tried_again_ever_more_slowly_and_told_once() -> None:
-    world = hourly()
-    world.refuse = [Unavailable("12 events wait"), Unavailable("9 events wait")]
-    with capture_logs() as lines:
-        assert await world.look(f"{DAY} 10:00") == 1.0
-        assert await world.look(f"{DAY} 10:00:00.9") == pytest.approx(0.1)
-        assert await world.look(f"{DAY} 10:00:01") == 2.0
-        assert await world.look(f"{DAY} 10:00:03") == 30.0
-    assert world.launched() == ["2026-01-01T10:00:00Z"]
-    assert len(world.calls) == 4
-    told = [each for each in lines if each["log_level"] == "warning"]
-    assert [each["why"] for each in told] == ["12 events wait"]
-    assert world.results() == {"launched": 1}
-
-
-async def test_what_could_not_be_noted_is_noted_later_and_makes_no_second_run() -> None:
-    world = hourly()
-    world.refuse = [None, Unavailable("the store takes too long")]
-    await world.look(f"{DAY} 10:00")
-    await world.look(f"{DAY} 10:00:01")
-    assert world.launched() == ["2026-01-01T10:00:00Z"]
-    assert world.store["j-1"].launched_for == at(f"{DAY} 10:00")
-
-
-async def test_it_is_tried_no_longer_than_until_the_next_time() -> None:
-    template = make_template(1, "* * * * *", created=f"{DAY} 09:59:30")
-    world = PeriodicWorld(template, time=f"{DAY} 09:59:30")
-    world.refuse = [Unavailable("the queue is full")] * 7
-    for seconds in (0, 1, 3, 7, 15, 31):
-        await world.look(f"{DAY} 10:00:{seconds:02}")
-    # The next try would be at 10:01:03.
-    await world.look(f"{DAY} 10:01:00")
-    assert world.calls[-1] == "make j-1 2026-01-01T10:01:00Z"
-    await world.look(f"{DAY} 10:01:01")
-    assert world.launched() == ["2026-01-01T10:01:00Z"]
-    assert world.results() == {"missed": 1, "launched": 1}
-
-
-async def test_who_tries_again_does_not_wait_for_a_clock_that_was_set_back_to_catch_up() -> None:
-    world = hourly()
-    world.refuse = [Unavailable("the queue is full")]
-    await world.look(f"{DAY} 10:20")
-    assert world.launched() == []
-    await world.look(f"{DAY} 10:05")
-    assert world.launched() == ["2026-01-01T10:00:00Z"]
-
-
-@pytest.mark.parametrize(
-    "error", [Conflict("the job has ended"), InvalidRequest([("tasks[0]", "fits nowhere")])]
-)
-async def test_what_is_refused_for_good_is_dropped_and_tried_at_the_next_time(
-    error: Exception,
-) -> None:
-    world = hourly()
-    world.refuse = [error]
-    await world.look(f"{DAY} 10:00")
-    await world.look(f"{DAY} 10:59")
-    assert world.launched() == []
-    await world.look(f"{DAY} 11:00")
-    assert world.launched() == ["2026-01-01T11:00:00Z"]
-    assert world.results() == {"refused": 1, "launched": 1}
-
-
-async def test_a_defect_that_one_brings_out_is_logged_and_ends_no_other() -> None:
-    templates = [make_template(n, HOURLY, created=f"{DAY} 09:30") for n in (1, 2)]
-    world = PeriodicWorld(*templates, time=f"{DAY} 09:30")
-    world.refuse = [KeyError("a defect")]
-    with capture_logs() as lines:
-        await world.look(f"{DAY} 10:00")
-    assert [each["job"] for each in lines if each.get("exc_info")] == ["j-1"]
-    assert "note j-2 2026-01-01T10:00:00Z" in world.calls
-
-
-async def test_a_schedule_that_cannot_be_read_any_more_keeps_no_other_waiting() -> None:
-    lost = make_template(1, HOURLY, created=f"{DAY} 09:30", time_zone="Mars/Olympus")
-    with capture_logs() as lines:
-        world = PeriodicWorld(
-            lost, make_template(2, HOURLY, created=f"{DAY} 09:30"), time=f"{DAY} 09:30"
-        )
-    assert [each["job"] for each in lines] == ["j-1"]
-    await world.look(f"{DAY} 10:00")
-    assert world.calls == ["make j-2 2026-01-01T10:00:00Z", "note j-2 2026-01-01T10:00:00Z"]
 
 
 # ---- many at once, and the end -------------------------------------------------------------------
@@ -282,6 +197,32 @@ async def test_a_service_that_runs_wakes_for_what_is_new_and_ends_promptly() -> 
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(1.0):
             await running
+
+
+async def test_a_service_that_runs_wakes_when_one_is_due() -> None:
+    world = hourly()
+    world.wall = at(f"{DAY} 09:59:59.95")
+    running = asyncio.create_task(world.service.run())
+    await turns()
+    world.wall = at(f"{DAY} 10:00")
+    async with asyncio.timeout(10.0):
+        await world.noted.wait()
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_service_that_runs_looks_again_once_a_launch_has_ended() -> None:
+    world = hourly()
+    world.gate = asyncio.Event()
+    world.wall = at(f"{DAY} 10:00")
+    running = asyncio.create_task(world.service.run())
+    await turns()
+    world.wall = at(f"{DAY} 11:00")
+    world.gate.set()
+    await turns()
+    assert world.launched() == ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"]
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_at_the_end_what_was_begun_is_finished_and_nothing_else_is_begun() -> None:
