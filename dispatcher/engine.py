@@ -39,12 +39,13 @@ from dispatcher.messages import (
     Woken,
 )
 from dispatcher.model import (
+    AttemptOutcome,
     Container,
     InstanceRecord,
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.outcomes import container_of
+from dispatcher.outcomes import SHUT_DOWN, container_of
 from dispatcher.per_instance import PerInstancePlacer
 from dispatcher.placers import Placers
 from dispatcher.placing import Placing
@@ -67,6 +68,7 @@ from pool.messages import (
 )
 from pool.model import PoolSettings
 from pool.notices import (
+    AttemptDismissed,
     AttemptEnded,
     AttemptLogComplete,
     AttemptLogLost,
@@ -136,7 +138,7 @@ class Engine:
             placers=self.placers,
             kept=self._kept,
         )
-        self.placers.elastic = elastic_placer(self.placing, self.placers)
+        self._elastic = self.placers.elastic = elastic_placer(self.placing, self.placers)
         self.concurrency = self.placing.concurrency
         self.workflow = Workflow(self.ledger)
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
@@ -277,6 +279,7 @@ class Engine:
     def _commands(self, now: float) -> list[Command]:
         """Empty the outboxes: what follows a change waits for its commit."""
         self._dirty = self.workflow.settle(now) or self._dirty
+        self._elastic.share_cpus()
         self.pool.statistics.begun(self.pool.commands, now)
         self.placing.history.published(self.ledger.published, now)
         then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
@@ -310,6 +313,8 @@ class Engine:
                 self._on_running(notice.attempt_id, now)
             case AttemptEnded():
                 ledger.ended(notice, now)
+            case AttemptDismissed():
+                self._on_dismissed(notice.attempt_id)
             case AttemptMissing():
                 ledger.missing(notice, now)
             case AttemptLost():
@@ -328,6 +333,13 @@ class Engine:
                 self._note_overload(notice.message, now)
             case _:
                 assert_never(notice)
+
+    def _on_dismissed(self, attempt_id: str) -> None:
+        """Journal what a resident's end will mean whose instance is shut down: it did not fail."""
+        found = self.ledger.of_attempt(attempt_id)
+        if found is not None and found[1].ending is None:
+            container, _ = found
+            self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=SHUT_DOWN)
 
     def _on_running(self, attempt_id: str, now: float) -> None:
         self.ledger.running(attempt_id, now)

@@ -29,6 +29,9 @@ FINAL_STATE_AFTER = {
 EVICTED = "preempted"
 """The code of what made way for a container of higher priority."""
 
+SHUT_DOWN = "its instance is shut down"
+"""What `Attempt.ending_for` says of an attempt that ends with its instance, and does not fail."""
+
 REVISION = "revision "
 """How `Attempt.ending_for` begins where the job's next revision takes an attempt's place."""
 
@@ -123,7 +126,8 @@ def _stopped(container: Container, attempt: Attempt) -> Reason:
     """Return why an attempt was stopped for good: somebody asked for it, or its job's placer."""
     if container.cancel_requested or not attempt.ending_for:
         return Reason(code="cancelled", message="cancelled")
-    return Reason(code="stopped", message=attempt.ending_for)
+    code = "instance_gone" if attempt.ending_for == SHUT_DOWN else "stopped"
+    return Reason(code=code, message=attempt.ending_for)
 
 
 def _ended_in_time(container: Container, how: AttemptExit) -> bool:

@@ -268,7 +268,6 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
                 worker_id=attempt.worker_id,
                 exit=how,
                 interrupted=interruption.explains_exit(worker, how),
-                dismissed=attempt.dismissed,
             )
         )
     if worker is not None:

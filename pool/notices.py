@@ -52,16 +52,20 @@ class AttemptRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The attempt's exit is known; `interrupted` when that is its cloud's doing.
-
-    `dismissed` says that the pool had told it to end, since its instance is to be destroyed.
-    """
+    """The attempt's exit is known; `interrupted` when that is its cloud's doing."""
 
     attempt_id: str
     worker_id: str
     exit: AttemptExit
     interrupted: bool = False
-    dismissed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDismissed:
+    """A resident was told to end, since its instance is to be destroyed."""
+
+    attempt_id: str
+    worker_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,7 @@ Notice = (
     | WorkerGone
     | AttemptRunning
     | AttemptEnded
+    | AttemptDismissed
     | AttemptMissing
     | AttemptLost
     | AttemptLogComplete

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pool import signals
 from pool.core import PoolCore
 from pool.model import Worker
+from pool.notices import AttemptDismissed
 from pool.timers import TimerKind
 
 
@@ -23,6 +24,7 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
         return False
     for attempt in ending:
         attempt.dismissed = True
+        core.notices.append(AttemptDismissed(attempt_id=attempt.id, worker_id=worker.id))
         if not attempt.kill_wanted:
             attempt.kill_wanted = True
             signals.send_if_wanted(core, attempt, now)

@@ -148,7 +148,7 @@ def tally(
         if cause:
             ids[cause].append(worker.id)
             continue
-        shape = (name, worker.free, worker.sharers, len(worker.attempts) >= most)
+        shape = (name, worker.free, worker.sharers, worker.busy_with >= most)
         alike.setdefault(shape, ([], worker))[0].append(worker.id)
     for found, worker in alike.values():
         short = _shortages(worker, key, rules)
@@ -217,6 +217,6 @@ def _shortages(worker: Worker, key: ClassKey, rules: Rules) -> list[str]:
     """Return in which dimensions a worker lacks room, [] when there is enough."""
     wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.sharers)
     short = wanted.shortages(worker.free)
-    if rules.is_full(len(worker.attempts)):
+    if rules.is_full(worker.busy_with):
         short.append("containers")
     return short

@@ -20,7 +20,7 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, Worker
-from pool.notices import AttemptEnded, AttemptLost, AttemptMissing, WorkerChanged
+from pool.notices import AttemptDismissed, AttemptEnded, AttemptLost, AttemptMissing, WorkerChanged
 from pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
 
@@ -64,7 +64,8 @@ def kill(rig: PoolRig, reason: str) -> None:
 
 def ends(rig: PoolRig) -> list[tuple[str, bool]]:
     """Return which attempts ended, and whether the pool had dismissed them."""
-    return [(each.attempt_id, each.dismissed) for each in rig.asked(AttemptEnded)]
+    told = {each.attempt_id for each in rig.asked(AttemptDismissed)}
+    return [(each.attempt_id, each.attempt_id in told) for each in rig.asked(AttemptEnded)]
 
 
 # ---- they are told, and waited for --------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dispatcher.job_model import JobType
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Retries, SchedulerSettings
+from dispatcher.model import AttemptOutcome, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import InstanceType
 from pool.messages import SessionLost
@@ -255,3 +257,25 @@ def test_nothing_is_placed_where_a_process_that_nobody_wants_is_still_being_ende
     rig.terminated(where, "c-77-1")
     rig.settle()
     assert [there for _, there in rig.starts()] == [where]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_who_ends_with_its_instance_has_not_failed_also_after_a_crash(crash: bool) -> None:
+    rig = DaemonRig(make_type(1), pool=PoolSettings(idle_timeout_s=60, sync_interval_s=60))
+    rig.join()
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH))
+    ((attempt_id, where),) = rig.starts()
+    rig.deaf = True
+    rig.advance(61)
+    assert rig.attempts[attempt_id].ending is AttemptOutcome.CANCELLED, "it is journalled"
+    if crash:
+        rig.crash()
+    rig.terminated(where, attempt_id)
+    rig.settle()
+    attempt = rig.attempts[attempt_id]
+    assert attempt.outcome is AttemptOutcome.CANCELLED
+    assert attempt.reason is not None
+    assert attempt.reason.code == "instance_gone"
+    rig.deaf = False
+    rig.advance(200)
+    assert rig.cloud == {}

@@ -17,7 +17,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker
-from pool.notices import AttemptEnded, RunnerOverloaded, StrayFound
+from pool.notices import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
 from pool.room import room_left
 from pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
@@ -141,7 +141,7 @@ def test_the_end_of_a_resident_leaves_an_idle_worker_as_it_is() -> None:
     assert due(rig, TimerKind.IDLE, "i-1") == idle_until
     assert worker.revision > revision
     (told,) = rig.asked(AttemptEnded)
-    assert (told.attempt_id, told.dismissed) == ("s-1", False)
+    assert (told.attempt_id, rig.asked(AttemptDismissed)) == ("s-1", [])
 
 
 def test_the_end_of_a_resident_leaves_a_running_worker_running() -> None:
