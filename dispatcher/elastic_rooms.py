@@ -77,7 +77,8 @@ class Rooms:
         per_instance = self._placers.per_instance
         others = dict(per_instance.kept) if per_instance is not None else {}
         ids = others.keys() | self._others.keys()
-        stale = {i for i in ids if others.get(i) != self._others.get(i)} | pool.touched
+        stale = {i for i in ids if others.get(i) != self._others.get(i)}
+        stale |= pool.touched
         self._others = others
         if self._whole:
             stale |= pool.workers.keys()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dispatcher.elastic_cpus import SpareCpus
 from dispatcher.elastic_deeds import Deeds
+from dispatcher.elastic_market import Market
 from dispatcher.elastic_placer import ElasticPlacer
 from dispatcher.elastic_rooms import Rooms
 from dispatcher.placers import Placers
@@ -34,4 +36,12 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
         rules=placing.rules,
         rooms=rooms,
         deeds=deeds,
+        market=Market(
+            pool=pool,
+            ledger=ledger,
+            settings=placing.settings,
+            spend=placing.spend,
+            fleet=lambda: placing.roster.fleet,
+        ),
+        cpus=SpareCpus(pool, ledger, placers),
     )

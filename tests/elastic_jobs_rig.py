@@ -6,21 +6,46 @@ from dataclasses import replace
 
 from dispatcher.job_model import Job, JobTask, JobType
 from dispatcher.job_terms import ElasticTerms, Terms
-from dispatcher.model import Container
+from dispatcher.model import Container, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode, Role
-from pool.messages import StartAttempt
+from pool.messages import ListInstances, StartAttempt
+from pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import make_job, make_task
+from tests.samples import make_type
+
+
+def rig_of(*cpus: int, most: int | None = None, **settings: object) -> Rig:
+    """Return an engine with instances of so many cpus that stay, `most` of them at once."""
+    types = {each: make_type(each) for each in cpus}
+    rig = Rig(
+        *types.values(),
+        listed=False,
+        pool=PoolSettings(idle_timeout_s=86400),
+        settings=SchedulerSettings(
+            max_instances=len(cpus) if most is None else most,
+            max_price_factor=1000,
+            **settings,  # type: ignore[arg-type]  # the other settings
+        ),
+    )
+    for each in cpus:
+        rig.boot(types[each].name)
+    rig.silent.discard(ListInstances)
+    rig.list_now(last_commands(rig, ListInstances)[0].op_id)
+    rig.settle()
+    return rig
 
 
 def essential(count: int = 1, name: str = "e", *, order: int = 0, **spec: object) -> JobTask:
     """Return an essential component of 1 cpu a member."""
-    return replace(make_task(name, size=count, **spec), startup_order=order)
+    task = make_task(name, size=count, **spec)  # type: ignore[arg-type]  # of a spec
+    return replace(task, startup_order=order)
 
 
 def elastic(count: int, name: str = "w", **spec: object) -> JobTask:
     """Return an elastic component of 1 cpu a member."""
-    return replace(make_task(name, size=count, **spec), role=Role.ELASTIC)
+    task = make_task(name, size=count, **spec)  # type: ignore[arg-type]  # of a spec
+    return replace(task, role=Role.ELASTIC)
 
 
 def elastic_job(

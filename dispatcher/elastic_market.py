@@ -1,0 +1,86 @@
+"""Creating instances for elastic jobs, within the limits that hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dispatcher.accounts import Account, payer_of
+from dispatcher.ledger import Ledger
+from dispatcher.model import SchedulerSettings
+from dispatcher.planner.elastic_buying import basket
+from dispatcher.planner.elastic_model import Demand, ElasticView
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.limits import Budget, Limits
+from dispatcher.spend import InstanceSpend
+from pool import launching, stillborn
+from pool.core import PoolCore
+
+
+class Market:
+    """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+        spend: InstanceSpend | None,
+        fleet: Callable[[], Fleet],
+    ) -> None:
+        """`spend` counts what instances cost, None without limits of it."""
+        self._pool = pool
+        self._ledger = ledger
+        self._settings = settings
+        self._spend = spend
+        self._fleet = fleet
+        self.is_short = False
+
+    def buy(
+        self,
+        view: ElasticView,
+        demand: Sequence[Demand],
+        account_of: Callable[[str], Account],
+        now: float,
+    ) -> bool:
+        """Create what is wanted; return whether anything is. `is_short` says if more was."""
+        self.is_short = False
+        if not demand:
+            return False
+        found = basket(view, demand, self._limits(now), account_of)
+        for purchase in found.purchases:
+            payer = payer_of(account_of(purchase.job_id))
+            type_ = self._pool.types[purchase.type.name]
+            token = launching.request_launch(self._pool, type_, payer, now)
+            if self._spend is not None:
+                self._spend.launched(token)
+        self.is_short = found.is_short
+        return bool(found.purchases)
+
+    def _limits(self, now: float) -> Limits:
+        pool = self._pool
+        hoped_for = pool.hoped_for()
+        in_flight = launching.types_in_flight(pool)
+        unproven = pool.stillborn > 0 and stillborn.unproven(pool)
+        creates_left = launching.creates_left(pool)
+        return Limits(
+            instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
+            max_instances=self._settings.max_instances,
+            creates_left=creates_left,
+            tokens_left=pool.cloud_gate.creates_left(now, creates_left),
+            hindrance=lambda type_: pool.holds.hindrance(
+                type_, in_flight=in_flight, unproven=unproven, now=now
+            ),
+            trials=lambda type_: pool.holds.trials(type_, now),
+            budget=self._budget(),
+        )
+
+    def _budget(self) -> Budget | None:
+        """Return what may still be spent, with what has changed since the last pass."""
+        spend = self._spend
+        if spend is None:
+            return None
+        for worker_id in sorted(self._pool.touched):
+            spend.see(worker_id)
+        spend.hope_for(self._pool.hoped_for())
+        return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())

@@ -1,0 +1,167 @@
+"""Which instances are created for elastic jobs; pure.
+
+A job that waits gets all that its essential members need, or nothing: with less it could not begin,
+and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
+unless jobs may go ahead (`backfill`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import groupby
+
+from dispatcher.accounts import Account
+from dispatcher.planner.buying import Outlook
+from dispatcher.planner.elastic_model import Component, Demand, ElasticView, Role
+from dispatcher.planner.fit import eligible_types, need
+from dispatcher.planner.limits import Limits
+from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from dispatcher.planner.room import SlotKind, empty_slot
+from drivers.interface import InstanceType
+
+MOST_JOBS = 20
+"""For how many jobs one pass buys; the next one goes on."""
+
+_NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """An instance to create, and the job that pays for it until it is ready."""
+
+    type: InstanceType
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basket:
+    """What is to be created now; `is_short` says that more was wanted than may be."""
+
+    purchases: tuple[Purchase, ...] = ()
+    is_short: bool = False
+
+
+def basket(
+    view: ElasticView,
+    demand: Sequence[Demand],
+    limits: Limits,
+    account_of: Callable[[str], Account],
+) -> Basket:
+    """Return the cheapest instances that hold what is wanted, as far as limits allow."""
+    return _Shopping(view, limits, account_of).go(demand)
+
+
+class _Shopping:
+    def __init__(
+        self, view: ElasticView, limits: Limits, account_of: Callable[[str], Account]
+    ) -> None:
+        self._view = view
+        self._limits = limits
+        self._account_of = account_of
+        self._outlook = Outlook(limits)
+        self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
+        self._wants: list[Want] = []
+        self._payers: list[str] = []
+        self._mix: tuple[NewInstance, ...] = ()
+
+    def go(self, demand: Sequence[Demand]) -> Basket:
+        essential = [each for each in demand if each.role is Role.ESSENTIAL]
+        extras = [each for each in demand if each.role is not Role.ESSENTIAL]
+        is_short = False
+        for number, (job_id, group) in enumerate(groupby(essential, lambda each: each.job_id)):
+            blocked = number >= MOST_JOBS or not self._add(job_id, list(group), whole=True)
+            is_short = is_short or blocked
+            if blocked and (number >= MOST_JOBS or not self._view.settings.backfill):
+                break
+        if not is_short:
+            for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
+                is_short = not self._add(job_id, list(group), whole=False) or is_short
+        return self._within_reach(is_short=is_short)
+
+    def _add(self, job_id: str, demand: list[Demand], *, whole: bool) -> bool:
+        """Take what a job wants into the mix, if all of it can be had and paid, or if less will do.
+
+        Returns whether all of it is there.
+        """
+        first = len(self._payers)
+        wants = [
+            Want(
+                index=first + number,
+                count=each.count,
+                options=self._options(job_id, each.component),
+            )
+            for number, each in enumerate(demand)
+        ]
+        if whole and not all(want.options for want in wants):
+            return False
+        wants = [want for want in wants if want.options]
+        mix = self._mix_of([*self._wants, *wants])
+        held: Counter[int] = Counter()
+        for new in mix:
+            held.update(dict(new.contents))
+        has_all = all(held[want.index] >= want.count for want in (*self._wants, *wants))
+        if (whole and not has_all) or not self._is_paid(job_id, mix):
+            return False
+        self._wants += wants
+        self._payers += [job_id] * len(demand)
+        self._mix = mix
+        return has_all and len(wants) == len(demand)
+
+    def _options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
+        component: Component = self._components[job_id, component_name]
+        types = eligible_types(
+            self._view.types,
+            component.resources,
+            component.constraints,
+            component.unnamed,
+            max_price_factor=self._view.max_price_factor,
+        )
+        return tuple(
+            Option(type=type_, need=need(type_, component.resources, component.unnamed))
+            for type_ in types
+            if self._outlook.hindrance(type_) is None
+        )
+
+    def _mix_of(self, wants: list[Want]) -> tuple[NewInstance, ...]:
+        return cheapest_mix(
+            wants,
+            placement=self._view.rules.placement,
+            max_containers=self._view.rules.max_containers,
+            most_instances=self._limits.max_instances - self._limits.instances,
+            most_of=lambda _name: None,
+        )
+
+    def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
+        """Return whether a mix may be paid: by the job what it adds, by the cluster all of it."""
+        budget = self._limits.budget
+        if budget is None or not mix:
+            return True
+        whole = _price(mix)
+        all_of_it = replace(mix[0].type, price_usd_per_hour=whole)
+        added = replace(mix[0].type, price_usd_per_hour=max(_NOTHING, whole - _price(self._mix)))
+        if budget.refuses_create((), all_of_it) is not None:
+            return False
+        return budget.refuses_create(self._account_of(job_id), added) is None
+
+    def _within_reach(self, *, is_short: bool) -> Basket:
+        """Return as much of the mix as may be created now, the most important first."""
+        left = min(self._limits.creates_left, self._limits.tokens_left)
+        found: list[Purchase] = []
+        for new in self._mix:
+            if len(found) >= left or self._outlook.hindrance(new.type) is not None:
+                is_short = True
+                continue
+            self._outlook.create(new.type)
+            job_id = self._payers[new.contents[0][0]]
+            if self._limits.budget is not None:
+                slot = empty_slot(SlotKind.NEW, f"elastic-{len(found)}", new.type)
+                self._limits.budget.create(self._account_of(job_id), slot)
+            found.append(Purchase(type=new.type, job_id=job_id))
+        return Basket(purchases=tuple(found), is_short=is_short)
+
+
+def _price(mix: tuple[NewInstance, ...]) -> Decimal:
+    return sum((new.type.price_usd_per_hour for new in mix), _NOTHING)
