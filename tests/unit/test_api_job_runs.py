@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from dispatcher.api.answers import container_answer, encode
+from dispatcher.api.limits import ApiLimits
+from dispatcher.model import Attempt
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task
+from tests.samples import make_container
 
 SYSTEM: dict[str, Any] = {
     "name": "shipper",
@@ -72,6 +79,35 @@ async def test_a_system_job_is_answered_as_it_was_submitted(client: Client) -> N
     assert [(one["size"], one["counts"]["total"]) for one in answer["tasks"]] == [(0, 0)]
 
 
+def test_a_container_says_for_which_instance_it_is_and_at_which_revision_it_runs() -> None:
+    attempt = Attempt(
+        id="c-1-1",
+        container_id="c-1",
+        number=1,
+        instance_id="i-7",
+        instance_type="small",
+        price_usd_per_hour=Decimal("0.34"),
+        created_at=0.0,
+        revision=3,
+    )
+    own = replace(make_container(1), pinned_to="i-7", attempts=(attempt,))
+    answer = json.loads(encode(container_answer(own)))
+    assert (answer["for_instance"], answer["attempts"][0]["revision"]) == ("i-7", 3)
+    other = replace(make_container(1), attempts=(replace(attempt, revision=0),))
+    answer = json.loads(encode(container_answer(other)))
+    assert "for_instance" not in answer
+    assert "revision" not in answer["attempts"][0]
+
+
+async def test_pages_of_jobs_with_many_parameters_are_shorter() -> None:
+    async with connected(limits=ApiLimits(page_bytes=130_000)) as client:
+        large = {"tasks": [ONE], "parameterized": {"optional": {"a": "x" * 60_000}}}
+        for _ in range(3):
+            await client.post("/v1/jobs", large)
+        _, answer = await client.call("GET", "/v1/jobs")
+        assert len(answer["items"]) == 2
+
+
 async def test_an_elastic_job_says_how_it_grows(client: Client) -> None:
     tasks = [task("a"), task("b", array=3, role="elastic", startup_order=7)]
     body = {"type": "elastic", "mode": "rigid", "size": 2, "scale_up": True, "tasks": tasks}
@@ -94,6 +130,28 @@ async def test_a_periodic_job_has_no_containers(client: Client) -> None:
     assert (answer["parameterized"], answer["launched_for"], answer["parent"]) == (None, None, "")
     assert [(one["size"], one["counts"]["total"]) for one in answer["tasks"]] == [(9, 0)]
     assert (await client.call("GET", "/v1/containers"))[1]["items"] == []
+
+
+async def test_a_periodic_job_says_when_it_is_launched_next_where_it_is_looked_at(
+    client: Client,
+) -> None:
+    # The tests' clock stands at 2023-11-14T22:13:20Z.
+    periodic = {"cron": ["0 6 * * *", "30 * * * *"], "time_zone": "Europe/Berlin"}
+    _, made = await client.post("/v1/jobs", {"periodic": periodic, "tasks": [ONE]})
+    path = f"/v1/jobs/{made['id']}"
+    assert (await client.call("GET", path))[1]["next_launch"] == "2023-11-14T22:30:00.000Z"
+    await client.call("PATCH", path, json={"held": True})
+    assert (await client.call("GET", path))[1]["next_launch"] is None
+    await client.call("PATCH", path, json={"held": False})
+    await client.post(f"{path}/cancel", {})
+    assert (await client.call("GET", path))[1]["next_launch"] is None
+    _, other = await client.post("/v1/jobs", {"tasks": [ONE]})
+    answers = [
+        made,
+        *(await client.call("GET", "/v1/jobs"))[1]["items"],
+        (await client.call("GET", f"/v1/jobs/{other['id']}"))[1],
+    ]
+    assert not any("next_launch" in each for each in answers)
 
 
 # ---- runs ----------------------------------------------------------------------------------------
