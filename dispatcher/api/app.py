@@ -65,7 +65,7 @@ def make_app(
         containers=ContainerRoutes(
             backend, bodies=bodies, decoder=decoder, gate=logs, limits=limits
         ),
-        jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits),
+        jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(backend),
         instances=InstanceRoutes(backend, bodies=bodies),
         server=ServerRoutes(backend, gate=subscribers, limits=limits),

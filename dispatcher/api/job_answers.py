@@ -17,10 +17,14 @@ from dispatcher.api.job_wire import (
     UpdateAnswer,
 )
 from dispatcher.job_model import Job, JobTask, JobType, Tally
+from dispatcher.schedules import ScheduleError, next_after
 
 
-def job_answer(job: Job, *, with_tasks: bool) -> JobAnswer:
-    """Return a job as it is answered; one may have thousands of tasks, so lists are without."""
+def job_answer(job: Job, *, with_tasks: bool, now: float | None = None) -> JobAnswer:
+    """Return a job as it is answered; one may have thousands of tasks, so lists are without.
+
+    `now`, in seconds since the epoch, is None where its next launch is not told.
+    """
     return JobAnswer(
         id=job.id,
         name=job.name,
@@ -39,6 +43,7 @@ def job_answer(job: Job, *, with_tasks: bool) -> JobAnswer:
         counts=_counts(job.tallies),
         parent=job.parent,
         **_terms(job),
+        next_launch=msgspec.UNSET if now is None else _next_launch(job, now),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
 
@@ -107,6 +112,18 @@ def _runs(job: Job) -> dict[str, Any]:
         and ParameterizedAnswer(required=parameters.required, optional=dict(parameters.optional)),
         "launched_for": rfc3339(job.launched_for),
     }
+
+
+def _next_launch(job: Job, now: float) -> str | msgspec.UnsetType | None:
+    schedule = job.terms.schedule
+    if schedule is None:
+        return msgspec.UNSET
+    if job.held or job.cancel_requested or job.state.final:
+        return None
+    try:
+        return rfc3339(next_after(schedule, max(now, job.launched_for or now)))
+    except ScheduleError:
+        return None
 
 
 def _tasks(job: Job) -> tuple[JobTaskAnswer, ...]:

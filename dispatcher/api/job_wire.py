@@ -161,6 +161,8 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `tasks` are left out where many jobs are listed, and in events; what is only for jobs of other
     types is left out too. `revision` is null where a job is never revised, `parent` the job whose
     run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
+    `next_launch`, the next one for which one will be made, is told where one job is looked at; null
+    for none, as while it is held.
     """
 
     id: str
@@ -191,6 +193,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     periodic: PeriodicAnswer | msgspec.UnsetType | None = msgspec.UNSET
     parameterized: ParameterizedAnswer | msgspec.UnsetType | None = msgspec.UNSET
     launched_for: str | msgspec.UnsetType | None = msgspec.UNSET
+    next_launch: str | msgspec.UnsetType | None = msgspec.UNSET
     tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
@@ -33,12 +34,19 @@ class JobRoutes:
     """Answers for `/v1/jobs` and below."""
 
     def __init__(
-        self, backend: Backend, *, bodies: Bodies, decoder: JobDecoder, limits: ApiLimits
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        decoder: JobDecoder,
+        limits: ApiLimits,
+        now: Callable[[], float | None],
     ) -> None:
         self._backend = backend
         self._bodies = bodies
         self._decoder = decoder
         self._limits = limits
+        self._now = now
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take a job with all of its containers, or nothing of it."""
@@ -74,7 +82,8 @@ class JobRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
-        return await _answer(await self._backend.job(path_id(request, "job")))
+        job = await self._backend.job(path_id(request, "job"))
+        return await _answer(job, now=self._now())
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a job's priority, hold it, or release it."""
@@ -142,9 +151,14 @@ class JobRoutes:
 
 
 async def _answer(
-    job: Job, *, status: int = 200, headers: dict[str, str] | None = None
+    job: Job,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    now: float | None = None,
 ) -> web.Response:
     def build() -> web.Response:
-        return json_response(job_answer(job, with_tasks=True), status=status, headers=headers)
+        answer = job_answer(job, with_tasks=True, now=now)
+        return json_response(answer, status=status, headers=headers)
 
     return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)
