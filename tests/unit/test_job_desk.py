@@ -301,6 +301,19 @@ async def test_only_runs_take_the_memory_of_their_containers(
             )
 
 
+async def test_what_can_run_no_more_since_types_are_others_is_refused_at_its_dispatch(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    async with backend_over(rig, store, tmp_path) as backend:
+        template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(cpus=8)))
+    rig.types.clear()
+    rig.types["t2"] = make_type(2)
+    async with backend_over(rig, store, tmp_path) as backend:
+        with pytest.raises(InvalidRequest) as error:
+            await dispatch(backend, template, input="x")
+        assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
+
+
 async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherBackend) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
     first = await dispatch(backend, template, key="k", fingerprint="f", input="x")
