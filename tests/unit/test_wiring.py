@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dispatcher.config import load_config
+from dispatcher.periodic import PeriodicJobs
 from dispatcher.wiring import Server
 from drivers.errors import CloudError, ConfigError
 from drivers.interface import Instance, PowersOff
@@ -89,3 +90,33 @@ def test_the_first_script_keeps_the_lease_before_anything_else_runs(tmp_path: Pa
     parts = ["s3cret", "shutdown now", "the operators own"]
     assert [script.index(each) for each in parts] == sorted(script.index(each) for each in parts)
     assert "shutdown" not in made._init_command("", "s3cret")
+
+
+def test_a_defect_that_ends_the_launching_of_periodic_jobs_ends_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(_: PeriodicJobs) -> float:
+        raise ArithmeticError("a defect")
+
+    async def run() -> None:
+        made = server(tmp_path)
+        await made.start()
+        try:
+            async with asyncio.timeout(20.0):
+                await made.wait_failed()
+        finally:
+            await made.stop()
+
+    monkeypatch.setattr(PeriodicJobs, "look", look)
+    with pytest.raises(ArithmeticError, match="a defect"):
+        asyncio.run(run())
+
+
+def test_periodic_jobs_are_launched_no_more_once_the_server_has_stopped(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = server(tmp_path)
+        await made.start()
+        await made.stop()
+        assert "periodic jobs" not in {task.get_name() for task in asyncio.all_tasks()}
+
+    asyncio.run(run())

@@ -1,0 +1,134 @@
+"""Runs of periodic jobs over a real store and engine: committed once, noted, within limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dispatcher.agenda import LaunchResult
+from dispatcher.api.backend import Conflict, NewJob, Unavailable
+from dispatcher.backend import DispatcherBackend
+from dispatcher.config_model import LimitsConfig
+from dispatcher.job_model import Job
+from dispatcher.job_terms import Overlap, Schedule, Terms
+from dispatcher.periodic import DeskRuns
+from dispatcher.queries import ContainerFilter, JobFilter
+from dispatcher.store.store import Store
+from pool.messages import CreateInstance
+from tests.backend_rig import backend_over
+from tests.engine_rig import Rig
+from tests.job_samples import make_task
+from tests.periodic_rig import at, turns
+from tests.samples import make_type
+from tests.store_values import url_in
+
+TEN, ELEVEN = at("2026-01-01 10:00"), at("2026-01-01 11:00")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(url_in(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose cloud never answers a create, so that all wait."""
+    made = Rig(make_type(8))
+    made.silent.add(CreateInstance)
+    return made
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+    async with backend_over(rig, store, tmp_path, limits=LimitsConfig(queued_containers=3)) as made:
+        yield made
+
+
+async def submit(backend: DispatcherBackend, *, overlap: Overlap = Overlap.ALLOW) -> Job:
+    """Commit a job that begins on the hour."""
+    task = make_task()
+    new = NewJob(
+        name="n",
+        priority=500,
+        project="p",
+        labels=(),
+        tasks=(replace(task, spec=replace(task.spec, env=(("MINE", "1"),))),),
+        terms=Terms(schedule=Schedule(cron=("0 * * * *",), overlap=overlap)),
+    )
+    return await backend.submit_job(new, user="u", idempotency_key="", fingerprint="")
+
+
+async def runs_of(backend: DispatcherBackend, template: Job) -> list[Job]:
+    """Return the runs of a job, newest first."""
+    return list((await backend.jobs(JobFilter(parent=template.id), cursor="", limit=100)).items)
+
+
+def desk_runs(backend: DispatcherBackend) -> DeskRuns:
+    return DeskRuns(desk=backend._jobs, intake=backend._intake)
+
+
+async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
+    backend: DispatcherBackend, store: Store
+) -> None:
+    template, runs = await submit(backend), desk_runs(backend)
+    for time in (TEN, TEN, ELEVEN, TEN):
+        await runs.make(template, time)
+    made = await runs_of(backend, template)
+    times = [f"2026-01-01T{hour}:00:00Z" for hour in (11, 10)]
+    recovered = {job.id: job for job in store.recover().jobs}
+    for run, named in zip(made, times, strict=True):
+        # A start knows by it for which time a run is.
+        expected = (("LONGSHORE_PERIODIC_TIME", named), ("MINE", "1"))
+        assert recovered[run.id].tasks[0].spec.env == expected
+    assert len((await backend.containers(ContainerFilter(), cursor="", limit=9)).items) == 2
+    await runs.make(template, ELEVEN + 3600)
+    with pytest.raises(Unavailable, match=r"the queue is full \(3 containers\)"):
+        await runs.make(template, ELEVEN + 7200)
+
+
+async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    template = await submit(backend)
+    await desk_runs(backend).note(template, TEN)
+    assert (await backend.job(template.id)).launched_for == TEN
+    await turns()
+    known = rig.engine.ledger.jobs.job(template.id)
+    assert known is not None
+    assert known.launched_for == TEN
+
+
+async def test_a_launch_of_who_has_ended_is_not_noted(backend: DispatcherBackend) -> None:
+    template = await submit(backend)
+    await backend.cancel_job(template.id)
+    with pytest.raises(Conflict):
+        await desk_runs(backend).note(template, TEN)
+    assert (await backend.job(template.id)).launched_for is None
+
+
+@pytest.mark.parametrize(("overlap", "launched"), [(Overlap.ALLOW, 2), (Overlap.FORBID, 1)])
+async def test_the_backend_launches_what_is_due_by_the_wall_clock(
+    backend: DispatcherBackend, rig: Rig, overlap: Overlap, launched: int
+) -> None:
+    rig.now = TEN - 60
+    template = await submit(backend, overlap=overlap)
+    clock = iter((TEN - 1, TEN, ELEVEN))
+    service = backend.periodic_jobs(wall=lambda: next(clock))
+    service.begin()
+    assert await service.look() == 1.0
+    counted = backend._metrics.launches
+    for _ in (TEN, ELEVEN):
+        await service.look()
+        await asyncio.gather(*service._launches)
+        await turns()
+    assert [run.parent for run in await runs_of(backend, template)] == [template.id] * launched
+    assert counted[LaunchResult.LAUNCHED] == launched
+    assert counted[LaunchResult.OVERLAP] == 2 - launched
+    live = rig.engine.ledger.jobs
+    assert sorted(run.id for run in await runs_of(backend, template)) == live.runs_of(template.id)
