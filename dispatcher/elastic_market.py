@@ -35,6 +35,7 @@ class Market:
         self._spend = spend
         self._fleet = fleet
         self.is_short = False
+        self.beyond: frozenset[str] = frozenset()
 
     def buy(
         self,
@@ -43,10 +44,14 @@ class Market:
         account_of: Callable[[str], Account],
         now: float,
     ) -> bool:
-        """Create what is wanted; return whether anything is. `is_short` says if more was."""
+        """Create what is wanted; return whether it is to be decided anew with that.
+
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough.
+        """
+        before, self.beyond = self.beyond, frozenset()
         self.is_short = False
         if not demand:
-            return False
+            return bool(before)
         found = basket(view, demand, self._limits(now), account_of)
         for purchase in found.purchases:
             payer = payer_of(account_of(purchase.job_id))
@@ -55,7 +60,8 @@ class Market:
             if self._spend is not None:
                 self._spend.launched(token)
         self.is_short = found.is_short
-        return bool(found.purchases)
+        self.beyond = found.beyond
+        return bool(found.purchases) or self.beyond != before
 
     def _limits(self, now: float) -> Limits:
         pool = self._pool

@@ -168,13 +168,19 @@ class ElasticPass:
             rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
         seen = (as_planned(live) for live in self._lives())
         types = [self._pool.types[name] for name in sorted(self._pool.types)]
+        beyond = self._market.beyond
         return ElasticView(
-            jobs=tuple(job for job in seen if job is not None),
+            jobs=tuple(
+                replace(job, claims=()) if job.id in beyond else job
+                for job in seen
+                if job is not None
+            ),
             rooms=tuple(rooms),
             types=tuple(self._placers.left_of(type_) for type_ in types),
             rules=self._rules,
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
+            beyond=beyond,
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:

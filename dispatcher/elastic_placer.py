@@ -148,6 +148,7 @@ class ElasticPlacer:
         live = self._known(container.job_id, now)
         key = key_of(container)
         self._wanted = True
+        self._cpus.note([container.attempts[-1].instance_id])
         live.job = elastic_fates.started(live.job, *key)
 
     def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
@@ -247,14 +248,16 @@ class ElasticPlacer:
 
     def _look_again(self, now: float) -> None:
         """Take in what users asked for, and let go of jobs that have ended."""
-        for job_id in sorted(self._stirred):
-            if job_id in self._ledger.jobs and job_id in self._ids:
+        jobs = self._ledger.jobs
+        for job_id in sorted(self._stirred & self._ids.keys()):
+            if job_id in jobs:
                 self._look_at(self._known(job_id, now), now)
-        self._stirred.clear()
-        for job_id in [id_ for id_ in self._over if id_ not in self._ledger.jobs]:
-            del self._over[job_id]
+        ended = [id_ for id_ in self._stirred | self._over.keys() if id_ not in jobs]
+        for job_id in sorted(ended):
+            self._over.pop(job_id, None)
             self._live.pop(job_id, None)
             self._ids.pop(job_id, None)
+        self._stirred.clear()
 
     def _look_at(self, live: Live, now: float) -> None:
         job_id = live.job.id

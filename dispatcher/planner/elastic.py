@@ -41,6 +41,7 @@ class _Pass:
     def __init__(self, view: ElasticView, now: float) -> None:
         self._now = now
         self._backfill = view.settings.backfill
+        self._beyond = view.beyond
         self._order = in_order(view.jobs, view.settings, now)
         self._floor = Floor(view)
         self._stage = Stage(self._floor, self._order, now)
@@ -106,7 +107,7 @@ class _Pass:
 
     def _remainder(self, placed: Collection[tuple[str, str, int]]) -> Remainder:
         """See what the floor still has for those that lack something, what is essential first."""
-        remainder = Remainder(self._floor)
+        remainder = Remainder(self._floor, self._beyond)
         runs = {job.id for job in self._order if job.is_running}.union(self._begun)
         for job in self._order:
             if job.id not in runs and self._is_possible(job):

@@ -21,6 +21,7 @@ from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
+from pool.holds import HindranceKind
 
 MOST_JOBS = 20
 """For how many jobs one pass buys; the next one goes on."""
@@ -38,10 +39,14 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basket:
-    """What is to be created now; `is_short` says that more was wanted than may be."""
+    """What is to be created now; `is_short` says that more was wanted than may be.
+
+    For the jobs `beyond` limits not all that is essential can be had, however long they wait.
+    """
 
     purchases: tuple[Purchase, ...] = ()
     is_short: bool = False
+    beyond: frozenset[str] = frozenset()
 
 
 def basket(
@@ -66,6 +71,7 @@ class _Shopping:
         self._wants: list[Want] = []
         self._payers: list[str] = []
         self._mix: tuple[NewInstance, ...] = ()
+        self._beyond: set[str] = set()
 
     def go(self, demand: Sequence[Demand]) -> Basket:
         essential = [each for each in demand if each.role is Role.ESSENTIAL]
@@ -96,6 +102,8 @@ class _Shopping:
             for number, each in enumerate(demand)
         ]
         if whole and not all(want.options for want in wants):
+            if all(self._is_lasting(job_id, each.component) for each in demand):
+                self._beyond.add(job_id)
             return False
         wants = [want for want in wants if want.options]
         mix = self._mix_of([*self._wants, *wants])
@@ -104,26 +112,36 @@ class _Shopping:
             held.update(dict(new.contents))
         has_all = all(held[want.index] >= want.count for want in (*self._wants, *wants))
         if (whole and not has_all) or not self._is_paid(job_id, mix):
+            if whole:
+                self._beyond.add(job_id)
             return False
         self._wants += wants
         self._payers += [job_id] * len(demand)
         self._mix = mix
         return has_all and len(wants) == len(demand)
 
-    def _options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
-        component: Component = self._components[job_id, component_name]
-        types = eligible_types(
+    def _types(self, component: Component) -> tuple[InstanceType, ...]:
+        return eligible_types(
             self._view.types,
             component.resources,
             component.constraints,
             component.unnamed,
             max_price_factor=self._view.max_price_factor,
         )
+
+    def _options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
+        component = self._components[job_id, component_name]
         return tuple(
             Option(type=type_, need=need(type_, component.resources, component.unnamed))
-            for type_ in types
+            for type_ in self._types(component)
             if self._outlook.hindrance(type_) is None
         )
+
+    def _is_lasting(self, job_id: str, component_name: str) -> bool:
+        """Return whether a component may be created, or what hinders that is the cloud's limits."""
+        types = self._types(self._components[job_id, component_name])
+        found = [self._outlook.hindrance(type_) for type_ in types]
+        return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
 
     def _mix_of(self, wants: list[Want]) -> tuple[NewInstance, ...]:
         return cheapest_mix(
@@ -160,7 +178,7 @@ class _Shopping:
                 slot = empty_slot(SlotKind.NEW, f"elastic-{len(found)}", new.type)
                 self._limits.budget.create(self._account_of(job_id), slot)
             found.append(Purchase(type=new.type, job_id=job_id))
-        return Basket(purchases=tuple(found), is_short=is_short)
+        return Basket(purchases=tuple(found), is_short=is_short, beyond=frozenset(self._beyond))
 
 
 def _price(mix: tuple[NewInstance, ...]) -> Decimal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import elastic_reasons as reasons
@@ -24,8 +24,10 @@ class Remainder:
     twice; `claims` is what is kept on instances that are, or were, on their way.
     """
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, floor: Floor, beyond: Container[str]) -> None:
+        """Nothing is kept for the jobs `beyond` (by id) that find room for a part only."""
         self._floor = floor
+        self._beyond = beyond
         self.claims: list[Place] = []
         self.demand: list[Demand] = []
 
@@ -36,9 +38,13 @@ class Remainder:
         self.claims += [seat.place for seat in claimed]
         held = {(seat.place.component, seat.place.index) for seat in claimed}
         coming = {seat.slot.id for seat in claimed if seat.slot.kind is not SlotKind.READY}
+        mark = self._floor.mark()
         places, lacking = self._find(
             job, [part for part in needed if (part[0].name, part[1].index) not in held]
         )
+        if lacking and job.id in self._beyond:
+            self._floor.undo(mark)
+            return why
         self.claims += places
         coming |= {place.instance_id for place in places}
         if lacking or not coming or why.code != "no_room":

@@ -175,7 +175,8 @@ class ElasticView:
     """What a pass decides from; it changes nothing of it.
 
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
-    on their way included; `types` those that are configured.
+    on their way included; `types` those that are configured. For the jobs `beyond` limits not all
+    that is essential can be had: nothing is kept for them in part.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -184,6 +185,7 @@ class ElasticView:
     rules: Rules
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
+    beyond: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

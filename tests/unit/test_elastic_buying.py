@@ -1,0 +1,196 @@
+"""Instances for elastic jobs: what is created, never twice, and never in part of what is needed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from dispatcher.model import SchedulerSettings
+from dispatcher.planner.elastic_settings import ElasticSettings
+from drivers.errors import QuotaError
+from pool.messages import CreateInstance, ListInstances
+from pool.model import PoolSettings
+from tests.elastic_jobs_rig import attempt_of, elastic, essential, running, state_of, submit
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
+
+
+def rig_that_creates(*cpus: int, creates: int = 10, **settings: object) -> Rig:
+    """Return an engine without instances, which may create some of so many cpus."""
+    return Rig(
+        *(make_type(each) for each in cpus),
+        pool=PoolSettings(max_concurrent_creates=creates),
+        settings=SchedulerSettings(max_price_factor=1000, **settings),  # type: ignore[arg-type]
+    )
+
+
+def test_the_cheapest_instances_are_created_that_hold_what_is_essential_and_no_more() -> None:
+    rig = rig_that_creates(1, 2, 4)
+    submit(rig, 1, essential(3), elastic(5))
+    assert rig.created_types() in (["t2", "t1"], ["t1", "t1", "t1"], ["t1", "t2"])
+    assert running(rig) == {"e": 3}
+    rig.advance(60)
+    assert len(rig.created_types()) <= 3
+    assert running(rig) == {"e": 3}
+
+
+def test_elastic_containers_have_instances_created_for_them_only_with_scale_up() -> None:
+    rig = rig_that_creates(4)
+    submit(rig, 1, essential(1), elastic(7), scale_up=True)
+    rig.advance(10)
+    assert rig.created_types() == ["t4", "t4"]
+    assert running(rig) == {"e": 1, "w": 7}
+
+
+def test_what_is_on_its_way_is_not_created_again_and_is_kept_from_batch_work() -> None:
+    rig = rig_that_creates(1)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(2))
+    assert rig.created_types() == ["t1", "t1"]
+    why = rig.engine.why_waiting("c-1000")
+    assert why is not None
+    assert why.code == "booting"
+    rig.advance(5)
+    rig.submit(make_container(1))
+    rig.advance(5)
+    assert rig.created_types() == ["t1", "t1", "t1"]
+    rig.silent.clear()
+    for command in last_commands(rig, CreateInstance):
+        rig.create_now(command)
+    rig.settle()
+    assert running(rig) == {"e": 2}
+    assert rig.states()["c-1"] == "running"
+    rig.advance(30)
+    assert len(rig.created_types()) == 3
+
+
+def test_elastic_containers_leave_an_instance_to_the_batch_work_that_it_was_created_for() -> None:
+    rig = rig_that_creates(2)
+    submit(rig, 1, essential(2), elastic(3))
+    assert running(rig) == {"e": 2}
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(5)
+    assert rig.created_types() == ["t2", "t2"]
+    assert rig.states()["c-1"] == rig.states()["c-2"] == "running"
+    assert running(rig) == {"e": 2}
+
+
+def test_nothing_is_created_for_a_job_of_which_not_all_that_is_essential_could_have_room() -> None:
+    rig = rig_that_creates(1, max_instances=2)
+    submit(rig, 1, essential(3))
+    submit(rig, 2, essential(1))
+    rig.advance(60)
+    assert rig.created_types() == []
+
+
+def test_with_backfill_what_cannot_be_had_holds_up_nobody_behind_it() -> None:
+    rig = rig_that_creates(1, max_instances=2, elastic=ElasticSettings(backfill=True))
+    submit(rig, 1, essential(3))
+    submit(rig, 2, essential(2))
+    rig.advance(5)
+    assert running(rig, 2) == {"e": 2}
+    assert rig.created_types() == ["t1", "t1"]
+
+
+def test_elastic_and_batch_work_together_stay_within_the_number_of_instances() -> None:
+    rig = rig_that_creates(1, max_instances=3)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(2))
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(20)
+    assert rig.created_types() == ["t1", "t1", "t1"]
+
+
+def test_elastic_and_batch_work_together_stay_within_the_creates_at_once() -> None:
+    rig = rig_that_creates(1, creates=2)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(3))
+    rig.submit(make_container(1))
+    rig.advance(20)
+    assert rig.created_types() == ["t1", "t1"]
+    rig.silent.clear()
+    for command in last_commands(rig, CreateInstance):
+        rig.create_now(command)
+    rig.advance(10)
+    assert running(rig) == {"e": 3}
+    assert rig.states()["c-1"] == "running"
+    assert len(rig.created_types()) == 4
+
+
+def test_what_all_instances_may_cost_is_kept_to_and_a_job_is_not_bought_for_in_part() -> None:
+    rig = rig_that_creates(1, max_hourly_spend_usd=Decimal("0.3"))
+    submit(rig, 1, essential(3))
+    rig.advance(20)
+    assert rig.created_types() == []
+    submit(rig, 2, essential(1))
+    rig.cancel_job("j-1")
+    rig.advance(6)
+    assert rig.created_types() == ["t1"]
+    rig.submit(make_container(1), make_container(2))
+    rig.advance(20)
+    assert rig.created_types() == ["t1", "t1"]
+
+
+def test_a_users_limit_is_kept_to_and_the_launch_says_who_pays() -> None:
+    rig = rig_that_creates(1, max_hourly_spend_usd_per_user={"u": Decimal("0.2")})
+    submit(rig, 1, essential(1))
+    submit(rig, 2, essential(1))
+    rig.advance(20)
+    assert rig.created_types() == ["t1"]
+    assert last_commands(rig, CreateInstance)[0].launch.payer.user == "u"
+
+
+def test_after_a_quota_error_it_is_tried_again_when_the_hold_ends() -> None:
+    rig = rig_that_creates(1)
+    rig.create_error = lambda _command: QuotaError("no more")
+    submit(rig, 1, essential(1))
+    assert len(rig.created_types()) == 1
+    rig.advance(30)
+    assert len(rig.created_types()) == 1
+    rig.create_error = lambda _command: None
+    rig.advance(40)
+    assert running(rig) == {"e": 1}
+
+
+def test_an_instance_that_waits_for_the_rest_of_its_job_is_not_idle() -> None:
+    rig = rig_that_creates(1, creates=1)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(2))
+    rig.create_now(last_commands(rig, CreateInstance)[0])
+    rig.advance(120)
+    assert rig.worker_states() == {"i-001": "idle"}
+    rig.create_now(last_commands(rig, CreateInstance)[1])
+    rig.advance(1)
+    assert running(rig) == {"e": 2}
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_crash_while_instances_are_on_their_way_creates_none_twice(
+    listed: bool,
+) -> None:
+    rig = rig_that_creates(1)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(2))
+    creates = last_commands(rig, CreateInstance)
+    for command in creates:
+        rig.boot("t1", longshore_token=command.launch.token)
+    rig.silent.clear()
+    rig.crash(listed=listed)
+    if not listed:
+        rig.silent.discard(ListInstances)
+        rig.list_now(last_commands(rig, ListInstances)[0].op_id)
+    rig.advance(30)
+    assert last_commands(rig, CreateInstance) == []
+    assert running(rig) == {"e": 2}
+
+
+def test_an_idle_instance_goes_when_the_job_that_it_was_for_is_over() -> None:
+    rig = rig_that_creates(2)
+    submit(rig, 1, essential(2))
+    for number in (1000, 1001):
+        rig.exit(attempt_of(rig, number))
+    assert state_of(rig) == "succeeded"
+    rig.advance(70)
+    assert rig.cloud == {}
+    assert rig.engine.next_wakeup(rig.now) != rig.now
