@@ -36,9 +36,9 @@ def diamond(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return submitted(capsys, "-f", "-")
 
 
-def start(server: CliServer, container_id: str) -> None:
+def start(server: CliServer, container_id: str, instance_id: str = INSTANCE) -> None:
     """Let a container run."""
-    server.do(lambda backend: backend.start(container_id, INSTANCE))
+    server.do(lambda backend: backend.start(container_id, instance_id))
 
 
 def finish(server: CliServer, container_id: str, code: int = 0) -> None:

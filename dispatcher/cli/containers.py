@@ -10,6 +10,7 @@ import click
 from dispatcher.cli import output
 from dispatcher.cli.client import Client
 from dispatcher.cli.job_lines import print_job
+from dispatcher.cli.job_runs import print_runs
 from dispatcher.cli.job_views import JobView, awaited_view
 from dispatcher.cli.options import WholeNumber, json_option, server_command
 from dispatcher.cli.references import path_of
@@ -119,7 +120,7 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
 @json_option
 @server_command
 def show(*, client: Client, identifier: str, as_json: bool) -> None:
-    """Show everything about a container or a job."""
+    """Show everything about a container or a job; of one that has runs, the newest of them."""
     raw = client.get(path_of(identifier))
     if as_json:
         output.print_json(raw)
@@ -127,6 +128,8 @@ def show(*, client: Client, identifier: str, as_json: bool) -> None:
     seen = awaited_view(identifier, raw)
     if isinstance(seen, JobView):
         print_job(seen)
+        if seen.is_template:
+            print_runs(client, seen.id)
     else:
         print_container(seen)
 
@@ -136,9 +139,10 @@ def print_container(seen: ContainerView) -> None:
     output.print_fields(show_fields(seen))
     if seen.attempts:
         click.echo()
+        revised = any(attempt.revision for attempt in seen.attempts)
         output.print_table(
-            ("ATTEMPT", "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON"),
-            [attempt_row(attempt) for attempt in seen.attempts],
+            attempt_columns(revised=revised),
+            [attempt_row(attempt, revised=revised) for attempt in seen.attempts],
             wrap=("REASON",),
         )
 
@@ -157,6 +161,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("job", seen.job or ""),
         ("task", seen.task or ""),
         ("array index", "" if seen.array_index is None else str(seen.array_index)),
+        ("for instance", seen.for_instance),
         ("waiting", seen.waiting or ""),
         ("in doubt", seen.doubt or ""),
         ("command", shlex.join(seen.command)),
@@ -213,13 +218,20 @@ def _retries(retries: RetriesView) -> str:
     return f"{retries.max} ({', '.join(retries.on)})" if retries.max else ""
 
 
-def attempt_row(attempt: AttemptView) -> tuple[str, ...]:
-    """Return an attempt's cells."""
+def attempt_columns(*, revised: bool) -> tuple[str, ...]:
+    """Return the names of an attempt's cells."""
+    what = ("REVISION",) if revised else ()
+    return ("ATTEMPT", *what, "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON")
+
+
+def attempt_row(attempt: AttemptView, *, revised: bool) -> tuple[str, ...]:
+    """Return an attempt's cells, with the revision of its job at which it runs if `revised`."""
     ran_s = None
     if attempt.started_at is not None and attempt.finished_at is not None:
         ran_s = (attempt.finished_at - attempt.started_at).total_seconds()
     return (
         attempt.id or str(attempt.number),
+        *((str(attempt.revision),) if revised else ()),
         attempt.instance or "",
         attempt.instance_type or "",
         attempt.outcome or "",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.job_lines import progress_line
+from dispatcher.cli.job_runs import print_runs
 from dispatcher.cli.job_views import JobView
 from dispatcher.cli.references import job_path
 from dispatcher.cli.views import ContainerView, view
 
 EXAMINED_MOST = 5_000
+INSTANCES_SHOWN = 10
 NOT_PLANNED = "not_planned"
 """The code of those that nobody has looked at yet."""
+NOT_LOOKED = "nobody has looked for a place for it yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,7 @@ class WaitingGroup:
     count: int
     example: str
     message: str
+    for_instance: str = ""
 
     def words(self) -> str:
         """Return the reason's code as people read it: "behind (at quota)"."""
@@ -49,6 +53,10 @@ def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
         return
     for line in explanation(job, groups, len(queued)):
         output.print_wrapped(line)
+    if job.is_per_instance:
+        # Each waits for its own instance, and so for its own reason.
+        output.print_block("where they wait, and what for", by_instance(queued))
+        return
     output.print_block(
         "what they wait for",
         [
@@ -56,6 +64,16 @@ def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
             for each in groups
         ],
     )
+    if job.is_template:
+        print_runs(client, job.id)
+
+
+def by_instance(waiting: Sequence[ContainerView]) -> list[tuple[str, str]]:
+    """Return of the oldest containers that wait for their instances where, and why."""
+    oldest = list(reversed(waiting))
+    rows = [(each.for_instance, each.waiting or NOT_LOOKED) for each in oldest[:INSTANCES_SHOWN]]
+    left_out = len(oldest) - len(rows)
+    return [*rows, ("...", f"and {left_out} more")] if left_out else rows
 
 
 def grouped(waiting: Iterable[ContainerView]) -> list[WaitingGroup]:
@@ -73,7 +91,8 @@ def grouped(waiting: Iterable[ContainerView]) -> list[WaitingGroup]:
             limit=limit,
             count=len(members),
             example=members[-1].id,
-            message=members[-1].waiting or "nobody has looked for a place for it yet",
+            message=members[-1].waiting or NOT_LOOKED,
+            for_instance=members[-1].for_instance,
         )
         for (code, behind_code, limit), members in groups.items()
     ]
@@ -91,13 +110,15 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
     """Return what is to be said of a job, in sentences."""
     if job.final:
         why = f": {job.reason.message}" if job.reason and job.reason.message else ""
-        return [f"{job.title} has ended: {job.state}, {job.counts.phrase()}{why}"]
+        return [f"{job.title} has ended: {job.state}, {job.progress()}{why}"]
     lines = [f"{progress_line(job)}; it is {job.state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
     if job.counts.locked:
         lines.append(f"{job.counts.locked} have a place and have not started yet.")
-    if not groups:
+    if job.is_per_instance and not job.counts.total:
+        lines.append("No instance that is there is one for it, and it creates none.")
+    elif not groups and not job.is_template:
         lines.append("None of its containers waits in the queue.")
     elif examined < job.counts.queued and examined >= EXAMINED_MOST:
         lines.append(f"{job.counts.queued} wait; these are the newest {examined}.")
@@ -122,6 +143,7 @@ def document(job: JobView, groups: list[WaitingGroup], examined: int) -> Json:
                 "count": each.count,
                 "example": each.example,
                 "message": each.message,
+                **({"for_instance": each.for_instance} if each.for_instance else {}),
             }
             for each in groups
         ],

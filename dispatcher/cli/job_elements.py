@@ -12,21 +12,35 @@ from dispatcher.problems import did_you_mean, listing
 NAMES_SHOWN = 5
 
 
-def chosen_container(client: Client, job_id: str, task: str | None, index: int | None) -> str:
+def chosen_container(
+    client: Client, job_id: str, task: str | None, index: int | None, instance: str | None
+) -> str:
     """Return the id of one container of a job.
 
-    Without `task` and `index` that is its only one. Raises `Failure` when several or none are
-    meant, with how to choose.
+    Without `task`, `index` and `instance` that is its only one; of those that were on one instance
+    it is the last. Raises `Failure` when several or none are meant, with how to choose.
     """
     job = view(client.get(job_path(job_id)), JobView)
+    if job.is_template:
+        raise _misfit(
+            f"{job.id} has no containers of its own",
+            f"See 'longshore jobs --parent {job.id}' for its runs",
+        )
     chosen = _task(job, task, index)
+    if index is not None and not chosen.array:
+        raise _misfit(f"{_named(job, chosen)} is no array", "Leave --index out")
+    if job.is_per_instance:
+        return _there(client, job, instance)
+    if instance is not None:
+        raise _misfit(
+            f"{job.id} is a {job.type} job, whose containers are not chosen by instance",
+            f"See 'longshore ps --job {job.id}' for their ids",
+        )
     query = [("job", job_id)]
     if chosen.name:
         query.append(("task", chosen.name))
     if chosen.array:
         query.append(("array_index", str(_index(job, chosen, index))))
-    elif index is not None:
-        raise _misfit(f"{_named(job, chosen)} is no array", "Leave --index out")
     return _found(client, job_id, query)
 
 
@@ -70,6 +84,23 @@ def _index(job: JobView, task: TaskView, index: int | None) -> int:
             f"{_named(job, task)} has no container {index}", f"Its indices go from 0 to {last}"
         )
     return index
+
+
+def _there(client: Client, job: JobView, instance: str | None) -> str:
+    """Return the id of a per-instance job's container on an instance, None for the only one."""
+    query = [("job", job.id)]
+    if instance is not None:
+        query.append(("instance", instance))
+    items = [view(each, ContainerView) for each in client.pages("/v1/containers", query, 2)]
+    if items and (instance is not None or len(items) == 1):
+        return items[0].id
+    if items:
+        raise _misfit(f"{job.id} has containers on several instances", "Choose one with --instance")
+    where = "" if instance is None else f" on {instance}"
+    raise Failure(
+        f"nothing of {job.id} has run{where}",
+        remedy=f"See 'longshore ps --job {job.id}' for where it has, or will",
+    )
 
 
 def _named(job: JobView, task: TaskView) -> str:

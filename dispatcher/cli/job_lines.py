@@ -5,23 +5,16 @@ from __future__ import annotations
 import click
 
 from dispatcher.cli import output
+from dispatcher.cli.job_terms import term_fields
 from dispatcher.cli.job_views import JobView, TaskView
+from dispatcher.cli.views import CONTAINER_STATES
 
-TASK_COLUMNS = (
-    "TASK",
-    "SIZE",
-    "AT ONCE",
-    "QUEUED",
-    "LOCKED",
-    "RUNNING",
-    "SUCCEEDED",
-    "FAILED",
-    "CANCELLED",
-    "AFTER",
-)
+SIZE_COLUMNS = ("SIZE", "AT ONCE")
+COUNT_COLUMNS = tuple(state.upper() for state in CONTAINER_STATES)
 JOB_COLUMNS = (
     "ID",
     "NAME",
+    "TYPE",
     "STATE",
     "PRIO",
     "DONE",
@@ -37,7 +30,7 @@ JOB_COLUMNS = (
 def progress_line(seen: JobView) -> str:
     """Return how far a job is: "j-1 align: 37/100 done, 12 running, 1 failed"."""
     held = " (held)" if seen.held and not seen.final else ""
-    return output.safe(f"{seen.title}: {seen.counts.phrase()}{held}")
+    return output.safe(f"{seen.title}: {seen.progress()}{held}")
 
 
 def job_outcome_line(seen: JobView) -> str:
@@ -61,20 +54,32 @@ def job_outcome_line(seen: JobView) -> str:
 
 def job_row(seen: JobView) -> tuple[str, ...]:
     """Return a job's cells in the listing."""
-    why = seen.reason.message if seen.reason else ""
+    # Nothing of what goes on for ever is ever done, and a job without containers does nothing.
+    endless = seen.is_template or seen.type == "system"
     return (
         seen.id,
         seen.name,
+        seen.kind,
         seen.state,
         str(seen.priority),
-        f"{seen.counts.ended}/{seen.counts.total}",
+        "" if endless else f"{seen.counts.ended}/{seen.counts.total}",
         str(seen.counts.running),
         str(seen.counts.failed),
         seen.user,
         output.age(seen.created_at),
         "" if seen.exit_code is None else str(seen.exit_code),
-        "held" if seen.held and not seen.final else why,
+        _job_note(seen),
     )
+
+
+def _job_note(seen: JobView) -> str:
+    if seen.held and not seen.final:
+        return "held"
+    if seen.reason is not None:
+        return seen.reason.message
+    if seen.launched_for is not None:
+        return f"last launched for {output.moment(seen.launched_for)}"
+    return f"revision {seen.revision}" if (seen.revision or 0) > 1 else ""
 
 
 def print_job(seen: JobView) -> None:
@@ -82,8 +87,21 @@ def print_job(seen: JobView) -> None:
     output.print_fields(job_fields(seen))
     if seen.tasks:
         click.echo()
-        rows = [task_row(task, seen.id) for task in seen.tasks]
-        output.print_table(TASK_COLUMNS, rows, wrap=("AFTER",))
+        rows = [task_cells(seen, task) for task in seen.tasks]
+        columns = task_columns(seen)
+        cells = [tuple(row[column] for column in columns) for row in rows]
+        output.print_table(columns, cells, wrap=("AFTER",))
+
+
+def task_columns(seen: JobView) -> tuple[str, ...]:
+    """Return the columns that say something of a job of its type."""
+    if seen.is_template:
+        return ("TASK", *SIZE_COLUMNS, "AFTER")
+    if seen.is_per_instance:
+        return ("TASK", *COUNT_COLUMNS)
+    if seen.type == "elastic":
+        return ("TASK", "ROLE", "STARTS", "SIZE", *COUNT_COLUMNS)
+    return ("TASK", *SIZE_COLUMNS, *COUNT_COLUMNS, "AFTER")
 
 
 def job_fields(seen: JobView) -> list[tuple[str, str]]:
@@ -91,12 +109,13 @@ def job_fields(seen: JobView) -> list[tuple[str, str]]:
     return [
         ("id", seen.id),
         ("name", seen.name),
-        ("type", seen.type),
+        ("type", seen.kind),
         ("state", seen.state),
         ("held", "yes" if seen.held and not seen.final else ""),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", seen.reason.message if seen.reason else ""),
-        ("progress", seen.counts.phrase()),
+        ("progress", seen.progress()),
+        *term_fields(seen),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))),
         ("priority", str(seen.priority)),
         ("user", seen.user),
@@ -108,18 +127,15 @@ def job_fields(seen: JobView) -> list[tuple[str, str]]:
     ]
 
 
-def task_row(task: TaskView, job_id: str) -> tuple[str, ...]:
-    """Return a task's cells in the table of its job."""
-    counts = task.counts
-    return (
-        task.name,
-        str(task.size) if task.array else "",
-        "" if task.max_running is None else str(task.max_running),
-        str(counts.queued),
-        str(counts.locked),
-        str(counts.running),
-        str(counts.succeeded),
-        str(counts.failed),
-        str(counts.cancelled),
-        ", ".join(each.phrase(job_id) for each in task.after),
-    )
+def task_cells(seen: JobView, task: TaskView) -> dict[str, str]:
+    """Return a task's cells in the table of its job, by their columns."""
+    counts = {state.upper(): str(getattr(task.counts, state)) for state in CONTAINER_STATES}
+    return {
+        "TASK": task.name,
+        "ROLE": task.role,
+        "STARTS": str(task.startup_order),
+        "SIZE": str(task.size) if task.array else "",
+        "AT ONCE": "" if task.max_running is None else str(task.max_running),
+        **counts,
+        "AFTER": ", ".join(each.phrase(seen.id) for each in task.after),
+    }

@@ -12,6 +12,8 @@ from dispatcher.cli.views import FINAL_STATES, ContainerView, DependencyView, Re
 
 UNFINISHED_JOB_STATES = ("pending", "running")
 JOB_STATES = UNFINISHED_JOB_STATES + FINAL_STATES
+STANDING = ("running", "locked", "queued")
+PER_INSTANCE_TYPES = ("system", "sysbatch")
 
 
 class CountsView(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,11 @@ class CountsView(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"{number} {state}" for state in noted if (number := getattr(self, state))]
         return ", ".join([f"{self.ended}/{self.total} done", *parts])
 
+    def standing(self) -> str:
+        """Return how many are there: "3 running, 1 queued", "none" for none."""
+        parts = [f"{number} {state}" for state in STANDING if (number := getattr(self, state))]
+        return ", ".join(parts) or "none"
+
     def outcome(self) -> str:
         """Return how many ended how: "99 succeeded, 1 failed"."""
         return ", ".join(
@@ -44,7 +51,10 @@ class CountsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a job; without `array` it is one container, and `size` is 1."""
+    """A part of a job; without `array` it is one container, and `size` is 1.
+
+    `role` and `startup_order` are those of an elastic job's components.
+    """
 
     name: str = ""
     size: int = 1
@@ -52,10 +62,37 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     max_running: int | None = None
     after: tuple[DependencyView, ...] = ()
     counts: CountsView = CountsView()
+    role: str = ""
+    startup_order: int = 0
+
+
+class UpdateView(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the next revision of a job comes."""
+
+    max_parallel: int = 1
+    stagger_s: float = 0.0
+
+
+class PeriodicView(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job begins again and again."""
+
+    cron: tuple[str, ...] = ()
+    time_zone: str = ""
+    overlap: str = ""
+
+
+class ParameterizedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job is dispatched with; `optional` has the values of who is left out."""
+
+    required: tuple[str, ...] = ()
+    optional: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the server answers it; listings and events leave its `tasks` out."""
+    """A job as the server answers it; listings and events leave its `tasks` out.
+
+    What is only for jobs of other types is None or "".
+    """
 
     id: str
     state: str
@@ -72,7 +109,37 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     counts: CountsView = CountsView()
+    parent: str = ""
+    revision: int | None = None
+    update: UpdateView | None = None
+    late_joiners: bool | None = None
+    on_paused: bool | None = None
+    ignore_system: bool | None = None
+    mode: str = ""
+    size: float | None = None
+    runtime_s: float | None = None
+    scale_up: bool | None = None
+    periodic: PeriodicView | None = None
+    parameterized: ParameterizedView | None = None
+    launched_for: datetime | None = None
+    next_launch: datetime | None = None
     tasks: tuple[TaskView, ...] = ()
+
+    @property
+    def is_template(self) -> bool:
+        """Return whether its runs are jobs of their own, and it has no containers."""
+        return self.periodic is not None or self.parameterized is not None
+
+    @property
+    def is_per_instance(self) -> bool:
+        """Return whether it has a container on each instance that it is for."""
+        return self.type in PER_INSTANCE_TYPES and not self.is_template
+
+    @property
+    def kind(self) -> str:
+        """Return its type, and what else it is: "batch, periodic"."""
+        terms = (("periodic", self.periodic), ("parameterized", self.parameterized))
+        return ", ".join([self.type, *(name for name, value in terms if value is not None)])
 
     @property
     def final(self) -> bool:
@@ -91,6 +158,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """Return its id, with its name where it has one."""
         return f"{self.id} {self.name}".rstrip()
 
+    def progress(self) -> str:
+        """Return how far it is; of one that goes on for ever, how many containers are there."""
+        if self.is_template:
+            return "its runs are jobs of their own"
+        if self.type == "system" and not self.final:
+            return self.counts.standing()
+        return self.counts.phrase()
+
     def ran_for_s(self, now: datetime | None = None) -> float | None:
         """Return how long it is since its first container started, or was until its end.
 
@@ -105,7 +180,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """Return why it ended as it did, else how far it is."""
         if self.final and self.reason is not None and self.reason.message:
             return self.reason.message
-        return f"{self.counts.phrase()}{' (held)' if self.held and not self.final else ''}"
+        return f"{self.progress()}{' (held)' if self.held and not self.final else ''}"
 
 
 Awaited = ContainerView | JobView

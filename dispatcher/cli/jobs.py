@@ -26,6 +26,7 @@ JOBS_LIMIT_MAX = 1_000_000
 @click.option("--user", default="", metavar="USER", help="Only of this user.")
 @click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
 @click.option("--name", default="", metavar="NAME", help="Only with this name.")
+@click.option("--parent", default="", metavar="ID", help="Only the runs of this job.")
 @click.option(
     "--limit",
     type=WholeNumber(1, JOBS_LIMIT_MAX),
@@ -43,11 +44,12 @@ def jobs(
     user: str,
     project: str,
     name: str,
+    parent: str,
     limit: int,
     as_json: bool,
 ) -> None:
     """List jobs, newest first, also those that have ended."""
-    filters = (("user", user), ("project", project), ("name", name))
+    filters = (("user", user), ("project", project), ("name", name), ("parent", parent))
     query = [("state", state) for state in states]
     query += [(key, value) for key, value in filters if value]
     items = list(client.pages("/v1/jobs", query, limit + 1))

@@ -43,6 +43,9 @@ LOOK_INTERVAL_S = 2.0
     metavar="N",
     help="Of a job: the place of the container in its array.",
 )
+@click.option(
+    "--instance", metavar="ID", help="Of a system or sysbatch job: where the container is."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the container has ended.")
 @click.option(
     "--stream",
@@ -56,19 +59,23 @@ def logs(
     identifier: str,
     task: str | None,
     array_index: int | None,
+    instance: str | None,
     follow: bool,
     stream: str | None,
 ) -> int:
     """Write what container ID has written (its last attempt).
 
-    Of a job's it is that of its only container, or of the one that --task and --index choose. Once
-    the container has ended, to the last byte: the exit is known before all bytes are here.
+    Of a job's it is that of its only container, or of the one that --task and --index choose, or
+    --instance, the last one there. Once the container has ended, to the last byte: the exit is
+    known before all bytes are here.
     """
     container_id = identifier
     if is_job(identifier):
-        container_id = chosen_container(client, identifier, task, array_index)
-    elif task is not None or array_index is not None:
-        raise click.UsageError("--task and --index choose a container of a job: give a job's id.")
+        container_id = chosen_container(client, identifier, task, array_index, instance)
+    elif task is not None or array_index is not None or instance is not None:
+        raise click.UsageError(
+            "--task, --index and --instance choose a container of a job: give a job's id."
+        )
     streams = (stream,) if stream else BOTH_STREAMS
     seen = None
     try:

@@ -15,6 +15,7 @@ from dispatcher.cli.failure import USAGE, Failure
 from dispatcher.cli.file_lines import Source
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
+_ONLY_OF_JOBS = frozenset({"tasks", "type", "periodic", "parameterized"})
 
 
 def pairs(option: str, values: Iterable[str], *, from_environment: bool = False) -> dict[str, str]:
@@ -117,8 +118,8 @@ def content(sources: Sequence[Source]) -> object:
 
 
 def is_job_body(body: object) -> bool:
-    """Return whether an object describes a job: it has tasks, or names its type."""
-    return isinstance(body, dict) and ("tasks" in body or "type" in body)
+    """Return whether an object describes a job: it has what only jobs have."""
+    return isinstance(body, dict) and not _ONLY_OF_JOBS.isdisjoint(body)
 
 
 def _documents(source: Source) -> list[object]:
@@ -165,7 +166,10 @@ def _yaml_documents(text: str, name: str) -> list[object]:
         loaded = list(yaml.load_all(text, Loader=fastest_loader()))
         return [_plain(document, name) for document in loaded if document is not None]
     except (yaml.YAMLError, ValueError) as error:
-        raise _unreadable(name, f"not YAML: {' '.join(str(error).split())}") from error
+        why = f"not YAML: {' '.join(str(error).split())}"
+        # That of a cron expression such as */5 * * * *.
+        starred = ": what begins with a star needs quotes" if "an alias" in why else ""
+        raise _unreadable(name, why + starred) from error
 
 
 def _plain(value: Any, name: str) -> object:

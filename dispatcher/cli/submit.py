@@ -13,6 +13,7 @@ from dispatcher.cli.described import container_options, described_body
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.file_lines import Source, located
 from dispatcher.cli.job_elements import only_container
+from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.job_views import Awaited, JobView
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
 from dispatcher.cli.options import json_option, server_command
@@ -62,6 +63,8 @@ def submit(
         raise click.UsageError("--follow writes the container's output, so --json cannot be used.")
     sources = sources_of(files, command, described)
     body = content(sources) if files else described_body(command, described)
+    if wait or follow:
+        refuse_endless(body, "--follow" if follow else "--wait")
     if follow and isinstance(body, list) and len(body) != 1:
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
     created, views = send(client, body, sources)

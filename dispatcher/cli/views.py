@@ -43,6 +43,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str = ""
     number: int = 0
+    revision: int = 0
     instance: str | None = None
     instance_type: str | None = None
     outcome: str | None = None
@@ -124,6 +125,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     task: str | None = None
     array_index: int | None = None
+    for_instance: str = ""
     after: tuple[DependencyView, ...] = ()
     time_limit_s: float | None = None
     grace_period_s: float | None = None
@@ -182,7 +184,10 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         """Return the note in few words, for a listing's row."""
         wait = self.waiting_for
         if not self.waits or wait is None or wait.behind is None or wait.code != "behind":
-            return f"{self.note()} (in doubt)" if self.doubt else self.note()
+            note = self.note()
+            if self.for_instance not in note:
+                note = f"{self.for_instance}: {note}" if note else self.for_instance
+            return f"{note} (in doubt)" if self.doubt else note
         why = f" ({wait.behind_code.replace('_', ' ')})" if wait.behind_code else ""
         place = f" (position {self.position} of {self.queue_length})" if self.position else ""
         return f"behind {wait.behind}{why}{place}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, Failure
-from dispatcher.cli.job_views import Awaited
+from dispatcher.cli.job_terms import why_endless
+from dispatcher.cli.job_views import Awaited, JobView
 from dispatcher.cli.progress import progress_for
 from dispatcher.cli.references import what_goes_on
 from dispatcher.cli.watching import Watch
@@ -20,7 +22,16 @@ def await_ended(
     Raises `Failure`: exit code 124 when `timeout_s` passes (None: never), 130 when interrupted.
     """
     progress = progress_for(identifiers)
-    watch = Watch(client, identifiers, changed=progress.changed, say=progress.say)
+    told: set[str] = set()
+
+    def changed(seen: Awaited) -> None:
+        progress.changed(seen)
+        if isinstance(seen, JobView) and seen.id not in told and not seen.final:
+            told.add(seen.id)
+            if why := why_endless(seen):
+                output.say(f"waiting for {seen.id} until it is cancelled: {why}")
+
+    watch = Watch(client, identifiers, changed=changed, say=progress.say)
     try:
         with progress.shown():
             ended = watch.run(timeout_s)

@@ -105,9 +105,15 @@ def test_jobs_are_listed_newest_first(server: CliServer, capsys: Capture) -> Non
     capsys.readouterr()
     assert main(["jobs"]) == 0
     assert without_times(capsys.readouterr().out).splitlines() == [
-        "ID          NAME  STATE    PRIO  DONE  RUNNING  FAILED  USER       AGE  EXIT  NOTE",
-        "j-00000002  two   pending  7     0/2   0        0       anonymous  AGE   -     held",
-        "j-00000001  one   running  500   2/3   1        1       anonymous  AGE   -     -",
+        (
+            "ID          NAME  TYPE   STATE    PRIO  DONE  RUNNING  FAILED  USER       AGE  EXIT  "
+            "NOTE"
+        ),
+        (
+            "j-00000002  two   batch  pending  7     0/2   0        0       anonymous  AGE   -     "
+            "held"
+        ),
+        "j-00000001  one   batch  running  500   2/3   1        1       anonymous  AGE   -     -",
     ]
     assert main(["jobs", "--json"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]

@@ -80,7 +80,7 @@ def test_logs_of_a_job_with_one_container(server: CliServer, capsys: Capture) ->
         (
             ["c-00000001", "--index", "0"],
             (
-                "--task and --index choose a container of a job: give a job's id. "
+                "--task, --index and --instance choose a container of a job: give a job's id. "
                 "See 'longshore logs --help'"
             ),
         ),

@@ -1,0 +1,150 @@
+"""`longshore plan`: what a job would come to, before it is submitted."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from urllib.parse import urlencode
+
+import click
+import msgspec
+
+from dispatcher.cli import output
+from dispatcher.cli.client import Client
+from dispatcher.cli.failure import Failure
+from dispatcher.cli.file_lines import located
+from dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
+from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.views import ReasonView, view
+
+STEPS_SHOWN = 20
+
+
+class ChangesView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers would be started, replaced, changed as they run, ended, and so on."""
+
+    place: int = 0
+    update: int = 0
+    in_place: int = 0
+    stop: int = 0
+    migrate: int = 0
+    ignore: int = 0
+    lost: int = 0
+    preempt: int = 0
+    blocked: int = 0
+    later: int = 0
+
+
+class CreateView(msgspec.Struct, frozen=True, kw_only=True):
+    """Instances of one type that would be created."""
+
+    instance_type: str
+    number: int = 0
+    price_per_hour: Decimal = Decimal(0)
+
+
+class PriceChangeView(msgspec.Struct, frozen=True, kw_only=True):
+    """Between how many dollars more all instances would cost an hour."""
+
+    least: Decimal = Decimal(0)
+    most: Decimal = Decimal(0)
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done on one instance."""
+
+    instance: str
+    action: str = ""
+    detail: str = ""
+
+
+class PlanView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job would come to."""
+
+    changes: ChangesView = ChangesView()
+    creates: tuple[CreateView, ...] = ()
+    price_change_per_hour: PriceChangeView = PriceChangeView()
+    waiting: tuple[ReasonView, ...] = ()
+    steps: tuple[StepView, ...] = ()
+    steps_left_out: int = 0
+
+
+CHANGES = tuple(field.name for field in msgspec.structs.fields(ChangesView))
+
+
+@click.command()
+@job_file_option
+@click.option("--job", "job_id", default="", metavar="ID", help="As the update of this job.")
+@click.option(
+    "--steps", "all_steps", is_flag=True, help=f"All steps, not the first {STEPS_SHOWN} only."
+)
+@json_option
+@server_command
+def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bool) -> None:
+    """Tell what a job would come to if it were submitted now, and change nothing.
+
+    How many containers would be placed, replaced (update), changed as they run (in place), ended
+    (stop; migrate: since their instance drains), left alone (ignore) or blocked, and how many of
+    others make way (preempt); LATER says how many have to wait, for their turn, for room or for
+    others. Then what would be created, and what that adds to the price of all instances.
+    """
+    if job_id:
+        expect_job_id(job_id, "planned")
+    body, sources = job_in(file)
+    path = "/v1/jobs/plan" + (f"?{urlencode([('job', job_id)])}" if job_id else "")
+    try:
+        answer = client.send("POST", path, body)
+    except Failure as failure:
+        raise located(failure, sources) from failure
+    if as_json:
+        output.print_json(answer)
+        return
+    print_plan(view(answer, PlanView), all_steps=all_steps)
+
+
+def print_plan(seen: PlanView, *, all_steps: bool) -> None:
+    """Write a plan: its counts, then what there is of instances, prices, waiting and steps."""
+    output.print_table(
+        [name.replace("_", " ").upper() for name in CHANGES],
+        [[str(getattr(seen.changes, name)) for name in CHANGES]],
+    )
+    change = seen.price_change_per_hour
+    click.echo(f"\nprice  {price_change(change.least, change.most)}")
+    if seen.creates:
+        click.echo("\ninstances more or less")
+        output.print_table(
+            ("TYPE", "NUMBER", "PRICE"),
+            [
+                (each.instance_type, f"{each.number:+d}", output.price(each.price_per_hour))
+                for each in seen.creates
+            ],
+        )
+    output.print_block(
+        "what waits", [(each.code.replace("_", " "), each.message) for each in seen.waiting]
+    )
+    shown = seen.steps if all_steps else seen.steps[:STEPS_SHOWN]
+    if shown:
+        click.echo("\nsteps")
+        output.print_table(
+            ("INSTANCE", "ACTION", "DETAIL"),
+            [(each.instance, each.action, each.detail) for each in shown],
+            wrap=("DETAIL",),
+        )
+    if more := len(seen.steps) - len(shown):
+        click.echo(f"and {more} more (--steps)")
+    elif seen.steps_left_out and shown:
+        click.echo(f"and {seen.steps_left_out} more that are not told")
+    elif seen.steps_left_out:
+        click.echo(f"\n{seen.steps_left_out} more containers have their turn later")
+    click.echo("\nNothing was changed.")
+
+
+def price_change(least: Decimal, most: Decimal) -> str:
+    """Return between what the price of all instances changes: "+0.00 to +1.20 USD/h"."""
+    if least == most:
+        return f"{_signed(most)} USD/h"
+    return f"{_signed(least)} to {_signed(most)} USD/h"
+
+
+def _signed(usd: Decimal) -> str:
+    whole_cents = usd.quantize(output.CENT)
+    return f"{whole_cents if whole_cents == usd else usd.normalize():+f}"
