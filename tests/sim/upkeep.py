@@ -68,7 +68,8 @@ class Upkeep:
                 self._listing_at = now
                 self._expect_not_overtaken()
             case StartAttempt():
-                self._busy_at[command.worker_id] = now
+                if not self._is_resident(command.order.attempt_id):
+                    self._busy_at[command.worker_id] = now
             case SetTags():
                 self._tags_differ_at.pop(command.instance_id, None)
             case DestroyInstance():
@@ -116,7 +117,7 @@ class Upkeep:
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK
-            missing = sorted(worker.unreleased)
+            missing = sorted(a for a in worker.unreleased if not self._is_resident(a))
             given_up = any(signals.given_up(a) for a in self._pool.attempts_on(worker_id))
             right = not missing or patient or given_up
             expect(right, "logs are waited for", f"{worker_id}: {missing}")
@@ -188,12 +189,24 @@ class Upkeep:
             case AttemptExited():
                 attempt = self._pool.attempts.get(event.attempt_id)
                 worker = self._pool.workers.get(event.worker_id)
-                if attempt is not None and worker is not None and attempt.id in worker.attempts:
+                busy = worker is not None and event.attempt_id in worker.attempts
+                if busy and attempt is not None and not self._is_resident(attempt.id):
                     self._busy_at[event.worker_id] = now
             case _:
                 pass
 
+    def _is_resident(self, attempt_id: str) -> bool:
+        """Return whether an attempt is one that keeps no instance busy."""
+        container_id = attempt_id.rpartition("-")[0]
+        container = self._process.engine.ledger.containers.get(container_id)
+        new = container is not None and bool(container.pinned_to)
+        return new or self._truth.is_resident(attempt_id)
+
     def _contact(self, worker_id: str, at: float) -> None:
+        worker = self._pool.workers.get(worker_id)
+        if worker is not None and worker.state is WorkerState.SHUTDOWN:
+            # Its end was decided before; only the destroy waits for its turn.
+            return
         self._contact_at[worker_id] = max(at, self._contact_at.get(worker_id, at))
 
     def _compare_tags(self, event: Listed, now: float) -> None:
