@@ -96,17 +96,19 @@ class PeriodicJobs:
             self._see(what.job.id, ahead_s=self._wall() - self._now())
             self._wake.set()
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Take in the periodic jobs that the store had at the start."""
         for job_id in self._jobs.ids():
             self._see(job_id)
+            # There may be thousands: the engine has its turn in between.
+            await asyncio.sleep(0)
 
     async def run(self) -> None:
         """Launch what is due until cancelled; what was begun is finished then, if it can be soon.
 
         What is not is found at the next start, as after a crash.
         """
-        self.begin()
+        await self.begin()
         try:
             while True:
                 self._wake.clear()

@@ -87,7 +87,7 @@ class PeriodicWorld:
             now=lambda: self.wall - self.ahead_s,
             results=self.counted,
         )
-        service.begin()
+        self._begun = False
         return book, service
 
     def crash(self, *, until: str = "") -> None:
@@ -134,6 +134,9 @@ class PeriodicWorld:
 
         That is in seconds from then on.
         """
+        if not self._begun:
+            self._begun = True
+            await self.service.begin()
         self.wall = at(time) if time else self.wall
         await self.service.look()
         await turns()

@@ -120,7 +120,7 @@ async def test_the_backend_launches_what_is_due_by_the_wall_clock(
     template = await submit(backend, overlap=overlap)
     clock = iter((TEN - 1, TEN, ELEVEN))
     service = backend.periodic_jobs(wall=lambda: next(clock))
-    service.begin()
+    await service.begin()
     assert await service.look() == 1.0
     counted = backend._metrics.launches
     for _ in (TEN, ELEVEN):

@@ -114,10 +114,10 @@ async def test_a_defect_that_one_brings_out_is_logged_and_ends_no_other() -> Non
 
 async def test_a_schedule_that_cannot_be_read_any_more_keeps_no_other_waiting() -> None:
     lost = make_template(1, HOURLY, created=f"{DAY} 09:30", time_zone="Mars/Olympus")
+    other = make_template(2, HOURLY, created=f"{DAY} 09:30")
+    world = PeriodicWorld(lost, other, time=f"{DAY} 09:30")
     with capture_logs() as lines:
-        world = PeriodicWorld(
-            lost, make_template(2, HOURLY, created=f"{DAY} 09:30"), time=f"{DAY} 09:30"
-        )
+        await world.look()
     assert [each["job"] for each in lines] == ["j-1"]
     await world.look(f"{DAY} 10:00")
     assert world.calls == ["make j-2 2026-01-01T10:00:00Z", "note j-2 2026-01-01T10:00:00Z"]
