@@ -49,11 +49,12 @@ class Deeds:
 
     def unstarted(self, live: Live) -> Iterator[tuple[Component, Member]]:
         """Yield the members of a job that have a place and no attempt there yet."""
-        for component, member in live.job.all_members():
-            if member.state is MemberState.PLACED:
-                container = self.container(live, (member.component, member.index))
-                if container is not None and not container.has_open_attempt:
-                    yield component, member
+        placed = live.placed()
+        components = live.roles() if placed else {}
+        for member in placed:
+            container = self.container(live, (member.component, member.index))
+            if container is not None and not container.has_open_attempt:
+                yield components[member.component], member
 
     # ---- ending ------------------------------------------------------------------------------
 
@@ -93,6 +94,8 @@ class Deeds:
 
     def start(self, live: Live, now: float) -> None:
         """Start the members of a job whose turn it is, and for which there is room by now."""
+        if not live.placed():
+            return
         most = self._most_placed(now)
         components = live.roles()
         for member in may_start(live.job):

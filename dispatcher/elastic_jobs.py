@@ -40,14 +40,21 @@ class Live:
     barred: frozenset[Key] = frozenset()
     progressed_at: float = 0.0
     _index: dict[Key, Member] = field(default_factory=dict)
+    _placed: tuple[Member, ...] = ()
     _indexed: ElasticJob | None = None
 
     def members(self) -> Mapping[Key, Member]:
         """Return the members of which there is something to say; not a copy."""
         if self._indexed is not self.job:
             self._index = {(m.component, m.index): m for m in self.job.members}
+            self._placed = tuple(m for m in self.job.members if m.state is MemberState.PLACED)
             self._indexed = self.job
         return self._index
+
+    def placed(self) -> tuple[Member, ...]:
+        """Return the members that have a place, and have not been seen to run."""
+        self.members()
+        return self._placed
 
     def member(self, key: Key) -> Member:
         """Return a member."""

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.dispatcher_process import DispatcherProcess
+from tests.dispatcher_process import DispatcherProcess, wait_for
 
 ROOT = Path(__file__).parent.parent.parent
+HOURS = ("00:30", "01:30", "04:00", "05:00")
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +107,201 @@ def test_what_runs_too_long_is_ended_and_what_waits_for_any_end_runs(
     done = longshore(server, "explain", job["id"])
     assert done.returncode == 0
     assert done.stdout.startswith(f"{job['id']} time-limit has ended: failed, 2/2 done, 1 failed")
+
+
+def test_helpers_of_an_elastic_job_run_beside_its_leader_and_end_with_it(
+    server: DispatcherProcess,
+) -> None:
+    code, job = run(server, "elastic.yml")
+    assert (code, job["state"], job["exit_code"]) == (0, "succeeded", 0)
+    assert (job["counts"]["succeeded"], job["counts"]["cancelled"]) == (1, 3)
+    (leader,) = containers(server, job["id"], "leader")
+    assert leader["state"] == "succeeded"
+    helpers = containers(server, job["id"], "helper")
+    assert [each["reason"]["code"] for each in helpers] == ["job_ended"] * 3
+    assert all(each["started_at"] >= leader["started_at"] for each in helpers)
+    for index in range(3):
+        done = longshore(server, "logs", job["id"], "--task", "helper", "--index", str(index))
+        assert done.stdout == f"{index} of 3 helps 127.0.0.1\nhelped enough\n"
+    done = longshore(server, "logs", job["id"], "--task", "leader")
+    assert done.stdout.startswith("leading those on 127.0.0.1")
+
+
+# ---- jobs of the other types --------------------------------------------------------------------
+
+
+@pytest.fixture
+def instance(server: DispatcherProcess) -> Iterator[str]:
+    """Yield an instance that is there: what runs on it keeps it, and no job for each creates any.
+
+    All that a test submitted is cancelled after it.
+    """
+    keeper = server.submit("sleep", "600", cpus=0.25)
+    yield str(server.wait_state(keeper, "running")["instance"])
+    jobs = server.call("GET", "/v1/jobs?state=pending&state=running")["items"]
+    ids = [keeper, *(each["id"] for each in jobs)]
+    assert longshore(server, "cancel", *ids).returncode == 0
+    assert longshore(server, "wait", *ids, "--timeout", "60").returncode == 1
+
+
+def submit(server: DispatcherProcess, path: Path | str) -> str:
+    """Return the id of the job that a file describes."""
+    done = longshore(server, "submit", "-f", str(path))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def said(server: DispatcherProcess, *arguments: str) -> str:
+    """Return what a command that is to succeed writes."""
+    done = longshore(server, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def changed(tmp_path: Path, name: str, *changes: tuple[str, str]) -> Path:
+    """Return a copy of an example in which some of its text is another."""
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def only_container(server: DispatcherProcess, job_id: str) -> dict[str, Any]:
+    """Return the only container of a job once it runs and has written something."""
+
+    def look() -> dict[str, Any] | None:
+        found = containers(server, job_id)
+        ready = len(found) == 1 and found[0]["state"] == "running"
+        return found[0] if ready and server.log(found[0]["id"], follow=False) else None
+
+    found = wait_for(look, f"{job_id} runs on the instance")
+    assert found is not None
+    return found
+
+
+def test_a_log_shipper_runs_on_the_instance_and_is_updated(
+    server: DispatcherProcess, instance: str, tmp_path: Path
+) -> None:
+    job_id = submit(server, "examples/system.yml")
+    first = only_container(server, job_id)
+    assert (first["for_instance"], first["instance"]) == (instance, instance)
+    told = said(server, "logs", job_id, "--instance", instance)
+    assert set(told.splitlines()) == {f"shipping from {instance}"}
+
+    # What the program does not see changes while it runs.
+    path = changed(tmp_path, "system.yml", ("labels: {example: system}", "priority: 700"))
+    assert " in place " in said(server, "plan", "-f", str(path), "--job", job_id)
+    assert said(server, "update", job_id, "-f", str(path)) == f"{job_id} is at revision 2\n"
+    again = said(server, "update", job_id, "-f", str(path))
+    assert again == f"nothing changed: {job_id} is at revision 2\n"
+    same = wait_for(
+        lambda: [each for each in containers(server, job_id) if each["priority"] == 700],
+        "the priority is that of the revision",
+    )
+    assert [(each["id"], len(each["attempts"])) for each in same] == [(first["id"], 1)]
+
+    # Another program is another attempt.
+    path = changed(tmp_path, "system.yml", ("shipping", "sending"))
+    assert " update " in said(server, "plan", "-f", str(path), "--job", job_id)
+    said(server, "update", job_id, "-f", str(path))
+
+    def sends() -> bool:
+        return b"sending" in server.log(first["id"], follow=False)
+
+    wait_for(sends, "what runs is the last revision")
+    attempts = server.container(first["id"])["attempts"]
+    assert [(each["outcome"], each["revision"]) for each in attempts] == [
+        ("preempted", 2),
+        (None, 3),
+    ]
+    shown = said(server, "show", job_id)
+    assert "revision  3\n" in shown
+    assert "progress  1 running\n" in shown
+    assert said(server, "cancel", job_id) == f"{job_id} is being cancelled\n"
+    done = longshore(server, "wait", job_id, "--timeout", "60")
+    assert (done.returncode, f"{job_id} (shipper) cancelled" in done.stdout) == (1, True)
+    assert server.wait_final(first["id"])["state"] == "cancelled"
+
+
+def test_what_cleans_up_runs_once_on_the_instance(server: DispatcherProcess, instance: str) -> None:
+    code, job = run(server, "sysbatch.yml")
+    assert (code, job["state"], job["counts"]["succeeded"]) == (0, "succeeded", 1)
+    assert said(server, "logs", job["id"]) == f"cleaning {instance}\n"
+
+
+def test_a_periodic_job_is_launched_by_its_schedule_unless_it_is_held(
+    server: DispatcherProcess, instance: str, tmp_path: Path
+) -> None:
+    del instance
+    template = submit(server, "examples/periodic.yml")
+    seen = json.loads(said(server, "show", template, "--json"))
+    assert (seen["state"], seen["launched_for"], seen["counts"]["total"]) == ("pending", None, 0)
+    # Half past two or six in Berlin, by summer time or not.
+    assert seen["next_launch"][11:] in {f"{hour}:00.000Z" for hour in HOURS}
+    shown = said(server, "show", template)
+    assert f"next launch  {seen['next_launch'][:19]}Z\n" in shown
+    assert shown.endswith("\nIt has not run yet.\n")
+    assert said(server, "hold", template) == f"{template} is held\n"
+    assert "next launch" not in said(server, "show", template)
+
+    # Every second, so that nobody waits for half past two.
+    path = changed(
+        tmp_path, "periodic.yml", ('["30 2 * * MON-FRI", "0 6 * * SAT,SUN"]', '"* * * * * *"')
+    )
+    each_second = submit(server, path)
+
+    def runs() -> list[dict[str, Any]]:
+        told = json.loads(said(server, "jobs", "--parent", each_second, "--json"))
+        found: list[dict[str, Any]] = told["items"]
+        return [each for each in found if each["state"] == "succeeded"]
+
+    first, second = (
+        wait_for(lambda: len(runs()) > 1 and runs()[-2:][::-1], "it has run twice") or []
+    )
+    said(server, "hold", each_second)
+    made_for = [said(server, "logs", each["id"]).split()[-1] for each in (first, second)]
+    assert made_for == sorted(set(made_for))
+    assert json.loads(said(server, "jobs", "--parent", template, "--json"))["items"] == []
+    assert first["id"] in said(server, "jobs", "--parent", each_second)
+    assert "its runs, newest first" in said(server, "show", each_second)
+
+
+def test_a_parameterized_job_runs_whenever_it_is_dispatched(
+    server: DispatcherProcess, instance: str
+) -> None:
+    del instance
+    template = submit(server, "examples/parameterized.yml")
+    done = longshore(server, "dispatch", template)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "parameters.sample: is missing" in done.stderr
+    runs = [
+        said(server, "dispatch", template, "--wait", *parameters).strip()
+        for parameters in (("-p", "sample=S1"), ("-p", "sample=S2", "-p", "level=9"))
+    ]
+    assert [said(server, "logs", each) for each in runs] == [
+        "measuring S1 at level 3\n",
+        "measuring S2 at level 9\n",
+    ]
+    listed = json.loads(said(server, "jobs", "--parent", template, "--json"))["items"]
+    assert [each["id"] for each in listed] == runs[::-1]
+
+
+def test_an_elastic_job_has_succeeded_once_its_driver_has(
+    server: DispatcherProcess, instance: str
+) -> None:
+    del instance
+    job_id = submit(server, "examples/elastic.yml")
+
+    def grown() -> bool:
+        counts = json.loads(said(server, "show", job_id, "--json"))["counts"]
+        return bool(counts["running"] > 1)
+
+    wait_for(grown, "the driver runs with workers beside it")
+    done = longshore(server, "wait", job_id)
+    assert done.returncode == 0, done.stderr
+    ended = {(each["task"], each["state"]) for each in containers(server, job_id)}
+    assert ended == {("driver", "succeeded"), ("worker", "cancelled")}
+    assert said(server, "logs", job_id, "--task", "driver") == "driving\ndone\n"

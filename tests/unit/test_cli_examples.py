@@ -15,6 +15,7 @@ EXAMPLES = sorted(ROOT.joinpath("examples").glob("*.yml"))
 TASKS = {
     "array.yml": {"": 20},
     "dag.yml": {"split": 1, "count": 4, "check": 4, "survey": 1, "join": 1, "report": 1},
+    "elastic.yml": {"leader": 1, "helper": 3},
     "time_limit.yml": {"endless": 1, "report": 1},
 }
 
