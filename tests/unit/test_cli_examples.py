@@ -15,7 +15,12 @@ EXAMPLES = sorted(ROOT.joinpath("examples").glob("*.yml"))
 TASKS = {
     "array.yml": {"": 20},
     "dag.yml": {"split": 1, "count": 4, "check": 4, "survey": 1, "join": 1, "report": 1},
-    "elastic.yml": {"leader": 1, "helper": 3},
+    "elastic.yml": {"driver": 1, "worker": 3},
+    "parameterized.yml": {"": 1},
+    "periodic.yml": {"": 1},
+    # What each instance has, none at first.
+    "sysbatch.yml": {"": 0},
+    "system.yml": {"": 0},
     "time_limit.yml": {"endless": 1, "report": 1},
 }
 
