@@ -28,6 +28,7 @@ from dispatcher.per_instance_view import host_of, live_attempts, past_attempt, p
 from dispatcher.placers import AttemptEnd, Ruling
 from dispatcher.planner.per_instance import plan
 from dispatcher.planner.per_instance_evictions import preempting
+from dispatcher.planner.per_instance_match import Matching
 from dispatcher.planner.per_instance_model import (
     Closed,
     PastAttempt,
@@ -69,7 +70,7 @@ class PerInstancePlacer:
         self._jobs: dict[str, Job] = {}
         self._past: dict[tuple[str, str], PastAttempt] = {}
         self._rollouts: Mapping[str, Rollout] = {}
-        self._tries: dict[str, Tries] = {}
+        self._tries: dict[str, dict[str, Tries]] = {}
         self._kept: dict[str, Resources] = {}
         self._wanted: set[str] = set()
         self._whole = False
@@ -109,6 +110,18 @@ class PerInstancePlacer:
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits for its place."""
         return self._deeds.reasons.get(container.id)
+
+    def why_nowhere(self, job: Job, now: float) -> WaitReason | None:
+        """Return why no instance takes anything of a job, None where one does or some of it lives.
+
+        A job that has ended, or whose runs are jobs of their own, is for no instance.
+        """
+        lives = job.tally.total > job.tally.ended
+        if lives or job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
+            return None
+        workers = [worker for _, worker in sorted(self._pool.workers.items())]
+        hosts = [host_of(w, self._pool, self._ledger, self._records, now) for w in workers]
+        return Matching().report(planned_job(job), hosts).reason
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -157,7 +170,15 @@ class PerInstancePlacer:
         """Return whether a job is one that ends once it has run wherever it should."""
         job = self._jobs.get(job_id)
         terms = job.terms.per_instance if job is not None else None
-        return terms is not None and not terms.late_joiners
+        once = job is not None and job.type is JobType.SYSBATCH
+        return once and terms is not None and not terms.late_joiners
+
+    def _is_any_nearly_done(self) -> bool:
+        """Return whether a job that is to end waits for instances only that may take it yet."""
+        for job in self._live_jobs():
+            if self._may_be_done(job.id) and job.tally.ended == job.tally.total:
+                return True
+        return False
 
     def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> Ruling:
         container = end.container
@@ -176,13 +197,17 @@ class PerInstancePlacer:
         return Ruling()
 
     def _note_refusal(self, container: Container, why: Reason | None) -> None:
-        """Count plans of which nothing came; after too many the job fails."""
+        """Count plans of which nothing came; after too many the job fails.
+
+        A plan starts one attempt on many instances: it is tried again as often as one of them is.
+        """
         job = self._jobs.get(container.job_id)
         if job is None:
             return
-        tries = self._tries.get(job.id, Tries(kind=planned_job(job).kind))
+        of_job = self._tries.setdefault(job.id, {})
+        tries = of_job.get(container.id, Tries(kind=planned_job(job).kind))
         tries = tries.after(TryResult.REJECTED, why.message if why is not None else "")
-        self._tries[job.id] = tries
+        of_job[container.id] = tries
         if tries.verdict is TryVerdict.FAILED:
             self._conclude(job.id, JobState.FAILED, tries.reason)
 
@@ -203,8 +228,8 @@ class PerInstancePlacer:
             self._next_at = None
             return
         due = self._next_at is not None and self._next_at <= now
-        whole = self._whole or due
         changed = self._wanted | self._pool.touched
+        whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())
         if self._pool.settled:
             self._forget_gone(self._deeds.instances() if whole else changed, now)
         names = self._pool.workers.keys() if whole else changed & self._pool.workers.keys()
@@ -214,7 +239,8 @@ class PerInstancePlacer:
         snapshot = self.snapshot(names, now)
         decided = plan(snapshot, self.preempt())
         self._wanted.clear()
-        self._whole = False
+        # What an earlier process's containers are on is not all known before that.
+        self._whole = not self._pool.settled
         self._rollouts = decided.rollouts
         self._keep(names, decided, whole=whole)
         jobs = {job_id: self._job(job_id) for job_id in sorted(self._jobs)}

@@ -71,6 +71,7 @@ class FakeBackend(FakeJobs):
         self.unavailable = ""
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
+        self.nowhere: dict[str, WaitReason] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
         self.explained: dict[str, Explanation] = {}
         self.submissions = 0

@@ -21,7 +21,7 @@ from dispatcher.job_making import (
 from dispatcher.job_model import Job, JobState, JobTask, Tally
 from dispatcher.job_parameters import environment_of
 from dispatcher.job_plan import JobPlan
-from dispatcher.model import Container, ContainerState, Reason
+from dispatcher.model import Container, ContainerState, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
@@ -34,6 +34,7 @@ class FakeJobs(ABC):
     _jobs: dict[str, Job]
     _keys: dict[tuple[str, str], tuple[str, list[str]]]
     planned: JobPlan
+    nowhere: dict[str, WaitReason]
     plans_asked: list[tuple[str, str, NewJob]]
     unavailable: str
     submissions: int
@@ -132,6 +133,9 @@ class FakeJobs(ABC):
         if job_id not in self._jobs:
             raise NotFound(f"there is no job {job_id}")
         return self._as_it_is(self._jobs[job_id])
+
+    def why_nowhere(self, job: Job) -> WaitReason | None:
+        return self.nowhere.get(job.id)
 
     async def cancel_job(self, job_id: str) -> Job:
         job = await self._unfinished_job(job_id)

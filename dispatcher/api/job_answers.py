@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from dispatcher.api.answers import dependency_answer, reason_answer, rfc3339
+from dispatcher.api.answers import dependency_answer, reason_answer, rfc3339, wait_answer
 from dispatcher.api.job_wire import (
     CountsAnswer,
     JobAnswer,
@@ -16,14 +16,23 @@ from dispatcher.api.job_wire import (
     PeriodicAnswer,
     UpdateAnswer,
 )
+from dispatcher.api.wire import WaitAnswer
 from dispatcher.job_model import Job, JobTask, JobType, Tally
+from dispatcher.model import WaitReason
 from dispatcher.schedules import ScheduleError, next_after
 
 
-def job_answer(job: Job, *, with_tasks: bool, now: float | None = None) -> JobAnswer:
+def job_answer(
+    job: Job,
+    *,
+    with_tasks: bool,
+    now: float | None = None,
+    waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
+) -> JobAnswer:
     """Return a job as it is answered; one may have thousands of tasks, so lists are without.
 
-    `now`, in seconds since the epoch, is None where its next launch is not told.
+    `now`, in seconds since the epoch, is None where its next launch is not told; `waits`, why it is
+    on no instance, is unset where that is not.
     """
     return JobAnswer(
         id=job.id,
@@ -44,6 +53,7 @@ def job_answer(job: Job, *, with_tasks: bool, now: float | None = None) -> JobAn
         parent=job.parent,
         **_terms(job),
         next_launch=msgspec.UNSET if now is None else _next_launch(job, now),
+        waiting_for=_waiting(job, waits),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
 
@@ -112,6 +122,14 @@ def _runs(job: Job) -> dict[str, Any]:
         and ParameterizedAnswer(required=parameters.required, optional=dict(parameters.optional)),
         "launched_for": rfc3339(job.launched_for),
     }
+
+
+def _waiting(
+    job: Job, waits: WaitReason | msgspec.UnsetType | None
+) -> WaitAnswer | msgspec.UnsetType | None:
+    if isinstance(waits, msgspec.UnsetType) or not job.type.is_per_instance:
+        return msgspec.UNSET
+    return wait_answer(waits)
 
 
 def _next_launch(job: Job, now: float) -> str | msgspec.UnsetType | None:

@@ -13,6 +13,7 @@ from dispatcher.api.wire import (
     ReasonAnswer,
     Request,
     RunRequest,
+    WaitAnswer,
 )
 from dispatcher.job_model import MOST_CONTAINERS, JobType
 from dispatcher.job_terms import Overlap
@@ -162,7 +163,8 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     types is left out too. `revision` is null where a job is never revised, `parent` the job whose
     run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
     `next_launch`, the next one for which one will be made, is told where one job is looked at; null
-    for none, as while it is held.
+    for none, as while it is held. There, too, a job for each instance says in `waiting_for` why no
+    instance takes anything of it, null where one does or some of it lives.
     """
 
     id: str
@@ -194,6 +196,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     parameterized: ParameterizedAnswer | msgspec.UnsetType | None = msgspec.UNSET
     launched_for: str | msgspec.UnsetType | None = msgspec.UNSET
     next_launch: str | msgspec.UnsetType | None = msgspec.UNSET
+    waiting_for: WaitAnswer | msgspec.UnsetType | None = msgspec.UNSET
     tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from aiohttp import web
 
 from dispatcher.api.answers import how_many_fit, json_response
@@ -21,6 +22,7 @@ from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.wire import CancelRequest
 from dispatcher.job_model import Job, JobState
+from dispatcher.model import WaitReason
 from dispatcher.queries import JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
@@ -83,7 +85,7 @@ class JobRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
         job = await self._backend.job(path_id(request, "job"))
-        return await _answer(job, now=self._now())
+        return await _answer(job, now=self._now(), waits=self._backend.why_nowhere(job))
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a job's priority, hold it, or release it."""
@@ -156,9 +158,10 @@ async def _answer(
     status: int = 200,
     headers: dict[str, str] | None = None,
     now: float | None = None,
+    waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> web.Response:
     def build() -> web.Response:
-        answer = job_answer(job, with_tasks=True, now=now)
+        answer = job_answer(job, with_tasks=True, now=now, waits=waits)
         return json_response(answer, status=status, headers=headers)
 
     return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)

@@ -116,8 +116,8 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
     if job.counts.locked:
         lines.append(f"{job.counts.locked} have a place and have not started yet.")
-    if job.is_per_instance and not job.counts.total:
-        lines.append("No instance that is there is one for it, and it creates none.")
+    if job.is_per_instance and job.waiting_for is not None:
+        lines.append(f"It is on no instance: {job.waiting_for.message}.")
     elif not groups and not job.is_template:
         lines.append("None of its containers waits in the queue.")
     elif examined < job.counts.queued and examined >= EXAMINED_MOST:

@@ -88,6 +88,12 @@ class ParameterizedView(msgspec.Struct, frozen=True, kw_only=True):
     optional: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class NowhereView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no instance takes anything of a job for each of them."""
+
+    message: str = ""
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the server answers it; listings and events leave its `tasks` out.
 
@@ -123,6 +129,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     parameterized: ParameterizedView | None = None
     launched_for: datetime | None = None
     next_launch: datetime | None = None
+    waiting_for: NowhereView | None = None
     tasks: tuple[TaskView, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dispatcher.cli.main import main
-from dispatcher.model import Container
+from dispatcher.model import Container, WaitReason
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, finish, start, submitted, write
@@ -238,7 +238,12 @@ def test_explain_says_on_which_instances_a_job_waits(
 ) -> None:
     job_id = submit(capsys, path, SYSTEM)
     assert main(["explain", job_id]) == 0
-    assert "No instance that is there is one for it" in capsys.readouterr().out
+    assert "It is on no instance" not in capsys.readouterr().out
+    nowhere = WaitReason(code="all_filtered", message="its demands filter every one of 2 instances")
+    server.backend.nowhere[job_id] = nowhere
+    assert main(["explain", job_id]) == 0
+    assert f"It is on no instance: {nowhere.message}.\n" in capsys.readouterr().out
+    del server.backend.nowhere[job_id]
     for number in range(12):
         give(server, job_id, f"i-{number}", f"i-{number} is short of cpus")
     assert main(["explain", job_id]) == 0

@@ -1,0 +1,63 @@
+"""Why a job for each instance is on none, as the API tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dispatcher.api.backend import NewJob
+from dispatcher.job_model import JobType
+from dispatcher.job_terms import PerInstanceTerms, Schedule, Terms
+from dispatcher.model import WaitReason
+from dispatcher.store.store import Store
+from tests.api_server import connected
+from tests.backend_rig import backend_over
+from tests.engine_rig import Rig
+from tests.job_samples import make_task
+from tests.store_values import url_in
+
+SYSTEM = {"type": "system", "tasks": [{"command": ["true"]}]}
+
+
+async def test_a_job_for_each_instance_says_why_it_is_on_none_where_it_is_looked_at() -> None:
+    async with connected() as client:
+        _, made = await client.post("/v1/jobs", SYSTEM)
+        path = f"/v1/jobs/{made['id']}"
+        assert (await client.call("GET", path))[1]["waiting_for"] is None
+        client.backend.nowhere[made["id"]] = WaitReason(
+            code="all_filtered", message="label foo (2)"
+        )
+        told = (await client.call("GET", path))[1]["waiting_for"]
+        assert (told["code"], told["message"]) == ("all_filtered", "label foo (2)")
+        _, listed = await client.call("GET", "/v1/jobs")
+        assert not any("waiting_for" in each for each in [made, *listed["items"]])
+
+
+async def test_other_jobs_say_nothing_of_instances() -> None:
+    async with connected() as client:
+        _, made = await client.post("/v1/jobs", {"tasks": [{"command": ["true"]}]})
+        assert "waiting_for" not in (await client.call("GET", f"/v1/jobs/{made['id']}"))[1]
+
+
+async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    codes = []
+    async with backend_over(Rig(), store, tmp_path) as backend:
+        nightly = Schedule(cron=("0 0 * * *",))
+        for terms in (
+            Terms(per_instance=PerInstanceTerms()),
+            Terms(per_instance=PerInstanceTerms(), schedule=nightly),
+        ):
+            new = NewJob(
+                name="n",
+                priority=500,
+                project="p",
+                labels=(),
+                tasks=(make_task("", size=0),),
+                type=JobType.SYSBATCH,
+                terms=terms,
+            )
+            job = await backend.submit_job(new, user="u", idempotency_key="", fingerprint="f")
+            reason = backend.why_nowhere(await backend.job(job.id))
+            codes.append(reason.code if reason is not None else None)
+    store.close()
+    assert codes == ["no_instances", None], "runs of the second are jobs of their own"

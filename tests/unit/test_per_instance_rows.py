@@ -1,0 +1,319 @@
+"""Rows of the design's semantics, §4, through the engine: where per-instance jobs are, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.job_model import Job, JobType
+from dispatcher.messages import BehaviorRequested
+from dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
+from dispatcher.planner.per_instance_rounds import UpdateStrategy
+from drivers.interface import Resources
+from pool.messages import StartAttempt, StartRefused
+from pool.model import IdleBehavior
+from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
+from tests.samples import GIB, make_container, make_type
+
+FOO_TYPE = make_type(1, name="foo", labels=(("foo", "yes"),))
+
+
+def rig_with(number: int, *, type_name: str = "t1") -> tuple[DaemonRig, list[str]]:
+    """Return a rig in whose cloud there are some idle instances, and these."""
+    rig = DaemonRig(make_type(1), make_type(2), FOO_TYPE, pool=LONG)
+    return rig, rig.join(type_name, number)
+
+
+def behave(rig: DaemonRig, worker_id: str, behavior: IdleBehavior) -> None:
+    """Let an admin hold, drain or release an instance."""
+    rig.send(BehaviorRequested(worker_id=worker_id, behavior=behavior))
+
+
+def job_now(rig: DaemonRig, job_id: str = "j-1") -> Job:
+    """Return a job as the engine counts it."""
+    job = rig.engine.ledger.jobs.job(job_id)
+    assert job is not None
+    return job
+
+
+def nowhere(rig: DaemonRig) -> WaitReason | None:
+    """Return what the API tells of why j-1 is on no instance."""
+    return rig.engine.per_instance.why_nowhere(job_now(rig), rig.now)
+
+
+def ended(rig: DaemonRig) -> list[Container]:
+    """Return the containers that have ended, the oldest first."""
+    found = [c for c in rig.containers.values() if c.state.final]
+    return sorted(found, key=lambda c: c.sequence)
+
+
+def refuse(rig: DaemonRig, *, code: str = "too_large") -> int:
+    """Refuse each start since the last look; return how many there were."""
+    starts = [command for command in rig.sent if isinstance(command, StartAttempt)]
+    rig.sent.clear()
+    for start in starts:
+        rig.send(
+            StartRefused(
+                op_id=start.op_id,
+                worker_id=start.worker_id,
+                attempt_id=start.order.attempt_id,
+                code=code,
+                message="no such user",
+            )
+        )
+    return len(starts)
+
+
+# ---- what is held, and what drains --------------------------------------------------------------
+
+
+def test_attempts_on_a_held_instance_are_left_alone_and_stopped_when_their_job_is_revised() -> None:
+    rig, (where,) = rig_with(1)
+    rig.submit_daemon(daemon())
+    ((attempt_id, _),) = rig.starts()
+    behave(rig, where, IdleBehavior.HOLD)
+    rig.advance(300)
+    assert rig.attempts[attempt_id].ending is None
+    rig.revise("j-1", labels=(("a", "b"),))
+    attempt = rig.attempts[attempt_id]
+    assert (attempt.outcome, attempt.revision) == (AttemptOutcome.CANCELLED, 1)
+    assert attempt.reason is not None
+    assert "held" in attempt.reason.message
+    rig.advance(300)
+    assert (rig.starts(), rig.of_job("j-1")) == ([], [])
+    behave(rig, where, IdleBehavior.RUN)
+    ((successor, there),) = rig.starts()
+    assert (there, rig.attempts[successor].revision) == (where, 2)
+
+
+@pytest.mark.parametrize("on_paused", [False, True])
+def test_held_instances_get_a_job_that_asks_for_paused_ones_and_no_other(on_paused: bool) -> None:
+    rig, (where,) = rig_with(1)
+    behave(rig, where, IdleBehavior.HOLD)
+    rig.submit_daemon(daemon(on_paused=on_paused))
+    assert len(rig.starts()) == on_paused
+    rig.revise("j-1", env=(("A", "1"),))
+    assert len(rig.starts()) == on_paused, "it is updated there, too"
+
+
+@pytest.mark.parametrize("on_paused", [False, True])
+def test_a_draining_instance_gets_a_job_for_paused_ones_while_it_has_batch_work_and_no_other(
+    on_paused: bool,
+) -> None:
+    rig = DaemonRig(make_type(2), pool=LONG)
+    rig.submit(make_container(1))
+    rig.advance(60)
+    (where,) = rig.engine.pool.workers
+    behave(rig, where, IdleBehavior.DRAIN)
+    rig.starts()
+    rig.submit_daemon(daemon(on_paused=on_paused))
+    assert len(rig.starts()) == on_paused
+    rig.exit("c-1-1")
+    rig.advance(60)
+    assert (rig.of_job("j-1"), rig.cloud) == ([], {})
+
+
+@pytest.mark.parametrize("ignore_system", [False, True])
+def test_what_drains_tells_its_daemons_to_end_last_and_those_that_ignore_it_by_its_shutdown(
+    ignore_system: bool,
+) -> None:
+    rig = DaemonRig(make_type(2), pool=LONG)
+    rig.submit(make_container(1))
+    rig.advance(60)
+    rig.submit_daemon(daemon(ignore_system=ignore_system))
+    attempt_id = next(each for each, _ in rig.starts() if not each.startswith("c-1-"))
+    (where,) = rig.engine.pool.workers
+    behave(rig, where, IdleBehavior.DRAIN)
+    rig.advance(300)
+    assert rig.attempts[attempt_id].ending is None
+    rig.exit("c-1-1")
+    rig.advance(30)
+    reason = rig.attempts[attempt_id].reason
+    assert reason is not None
+    assert (reason.message == "node draining") is not ignore_system
+
+
+# ---- which attempts are ended, and how ----------------------------------------------------------
+
+
+def test_an_instance_that_is_gone_loses_its_attempt_and_the_job_goes_on_elsewhere() -> None:
+    rig, (first, second) = rig_with(2)
+    rig.submit_daemon(daemon())
+    attempt_of = {where: attempt for attempt, where in rig.starts()}
+    del rig.cloud[first]
+    rig.advance(120)
+    assert rig.attempts[attempt_of[first]].outcome is AttemptOutcome.LOST
+    assert [c.pinned_to for c in rig.of_job("j-1")] == [second]
+    (container,) = ended(rig)
+    assert container.reason is not None
+    assert container.reason.code == "instance_gone"
+    assert not rig.jobs["j-1"].state.final
+
+
+def test_where_a_revision_does_not_match_the_attempt_is_stopped_and_none_follows() -> None:
+    rig, (plain,) = rig_with(1)
+    (foo,) = rig.join("foo")
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=5)))
+    rig.starts()
+    rig.revise("j-1", constraints=FOO, env=(("A", "1"),))
+    assert [where for _, where in rig.starts()] == [foo]
+    (container,) = ended(rig)
+    assert (container.pinned_to, container.state.value) == (plain, "cancelled")
+    (attempt,) = container.attempts
+    assert attempt.outcome is AttemptOutcome.CANCELLED
+    assert attempt.reason is not None
+    assert "no longer matches" in attempt.reason.message
+
+
+def test_updates_in_place_come_at_once_everywhere_and_begin_no_round() -> None:
+    rig, _ = rig_with(4)
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=1, stagger_s=30)))
+    rig.starts()
+    rig.revise("j-1", labels=(("a", "b"),))
+    assert [c.spec.labels for c in rig.of_job("j-1")] == [(("a", "b"),)] * 4
+    rig.revise("j-1", env=(("A", "1"),))
+    assert len(rig.starts()) == 1, "the round has not been used up"
+
+
+def test_an_attempt_runs_on_where_its_successor_would_not_fit() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(cpus=100))
+    rig.submit(make_container(1, cpus=0.9, priority=450))
+    rig.advance(60)
+    (container,) = rig.of_job("j-1")
+    rig.starts()
+    rig.revise("j-1", resources=Resources(cpu_millis=500, memory_bytes=1))
+    rig.advance(300)
+    assert rig.starts() == []
+    assert rig.attempts[f"{container.id}-1"].ending is None
+    rig.exit("c-1-1")
+    assert [attempt for attempt, _ in rig.starts()] == [f"{container.id}-2"]
+
+
+# ---- which instances there are ------------------------------------------------------------------
+
+
+def test_no_instance_is_created_for_them_and_they_say_that() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.submit_daemon(daemon())
+    rig.submit_daemon(daemon(2, type_=JobType.SYSBATCH))
+    rig.advance(600)
+    assert (rig.created_types(), rig.containers) == ([], {})
+    reason = nowhere(rig)
+    assert reason is not None
+    assert reason.code == "no_instances"
+
+
+@pytest.mark.parametrize("type_", [JobType.SYSTEM, JobType.SYSBATCH])
+@pytest.mark.parametrize("late_joiners", [False, True])
+def test_an_instance_that_joins_later_gets_jobs_that_take_late_joiners(
+    late_joiners: bool, type_: JobType
+) -> None:
+    rig, _ = rig_with(1)
+    rig.submit_daemon(daemon(type_=type_, late_joiners=late_joiners))
+    assert len(rig.starts()) == 1
+    rig.join()
+    assert len(rig.starts()) == late_joiners
+
+
+def test_a_constraint_that_filters_everything_is_reported_as_such() -> None:
+    rig, (where, _) = rig_with(2)
+    rig.submit_daemon(daemon(constraints=FOO))
+    reason = nowhere(rig)
+    assert reason is not None
+    assert reason.code == "all_filtered"
+    assert "every one of 2 instances" in reason.message
+    assert "foo" in reason.message
+    (foo,) = rig.join("foo")
+    assert [there for _, there in rig.starts()] == [foo]
+    assert nowhere(rig) is None
+    behave(rig, foo, IdleBehavior.HOLD)
+    assert nowhere(rig) is None, "it lives there"
+    rig.exit(rig.engine.ledger.containers[rig.of_job("j-1")[0].id].attempts[-1].id)
+    assert where not in [c.pinned_to for c in rig.of_job("j-1")]
+
+
+def test_a_job_is_nowhere_while_all_that_matches_is_held_and_says_that() -> None:
+    rig, (where,) = rig_with(1)
+    behave(rig, where, IdleBehavior.HOLD)
+    rig.submit_daemon(daemon())
+    reason = nowhere(rig)
+    assert reason is not None
+    assert reason.code == "all_closed"
+    assert "held (1)" in reason.message
+    rig.cancel_job("j-1")
+    assert rig.jobs["j-1"].state.value == "cancelled"
+
+
+# ---- plans that get nowhere ---------------------------------------------------------------------
+
+
+def refusing(number: int, job: Job) -> DaemonRig:
+    """Return a rig of some instances, none of which has answered a start of the job yet."""
+    rig, _ = rig_with(number)
+    rig.silent.add(StartAttempt)
+    rig.submit_daemon(job)
+    return rig
+
+
+def tries(rig: DaemonRig) -> Iterator[int]:
+    """Refuse all starts again and again; yield how many there were."""
+    while number := refuse(rig):
+        yield number
+        rig.advance(30)
+
+
+@pytest.mark.parametrize("instances", [1, 8])
+def test_a_system_job_whose_starts_are_refused_fails_after_5_more_tries(instances: int) -> None:
+    rig = refusing(instances, daemon())
+    assert list(tries(rig)) == [instances] * 6
+    job = rig.jobs["j-1"]
+    assert job.state.value == "failed"
+    assert job.reason is not None
+    assert job.reason.code == "plan_rejected"
+    assert "5 times" in job.reason.message
+    assert "no such user" in job.reason.message
+    assert rig.of_job("j-1") == []
+
+
+def test_a_sysbatch_job_whose_starts_are_refused_fails_after_2_more_tries() -> None:
+    rig = refusing(2, daemon(type_=JobType.SYSBATCH, retries=Retries(most=9, on=("failed",))))
+    assert list(tries(rig)) == [2] * 3
+    assert rig.jobs["j-1"].state.value == "failed"
+
+
+def test_a_start_in_between_begins_the_count_of_refusals_anew() -> None:
+    rig = refusing(1, daemon())
+    for _ in range(5):
+        assert refuse(rig) == 1
+        rig.advance(30)
+    (start,) = [command for command in rig.sent if isinstance(command, StartAttempt)]
+    rig.start_now(start)
+    rig.settle()
+    rig.sent.clear()
+    rig.exit(start.order.attempt_id)
+    rig.advance(30)
+    assert list(tries(rig)) == [1] * 6
+    assert rig.jobs["j-1"].state.value == "failed"
+
+
+def test_a_revision_begins_the_count_of_refusals_anew() -> None:
+    rig = refusing(1, daemon())
+    for _ in range(5):
+        rig.advance(30)
+        assert refuse(rig) == 1
+    rig.revise("j-1", image="another")
+    assert list(tries(rig)) == [2, 1, 1, 1, 1, 1], "a start of the one before was under way"
+    assert rig.jobs["j-1"].state.value == "failed"
+
+
+def test_what_asks_for_more_than_an_instance_has_says_so_there() -> None:
+    rig, _ = rig_with(1)
+    rig.submit_daemon(daemon(cpus=5000, constraints=Constraints()))
+    (container,) = rig.of_job("j-1")
+    assert container.spec.resources.memory_bytes < GIB
+    reason = rig.engine.why_waiting(container.id)
+    assert reason is not None
+    assert reason.is_final
