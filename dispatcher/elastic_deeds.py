@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from dispatcher.elastic_hosts import environment_of
 from dispatcher.elastic_jobs import Key, Live, without_place
@@ -21,9 +22,15 @@ from pool.core import PoolCore
 from pool.model import Worker
 from pool.room import charge
 
+UNPAID_WAIT_S = 30.0
+"""How long an elastic member gives its place up for that may not be paid."""
+
 
 class Deeds:
-    """Starts and ends members of elastic jobs, and ends what waits of a job that is over."""
+    """Starts and ends members of elastic jobs, and ends what waits of a job that is over.
+
+    `unpaid_until` is when the last ends of those that wait since nobody may pay for them.
+    """
 
     def __init__(
         self,
@@ -33,14 +40,20 @@ class Deeds:
         rooms: Rooms,
         rules: Rules,
         most_placed: Callable[[float], int | None],
+        is_paid: Callable[[Container, Worker, Resources], bool],
     ) -> None:
-        """`most_placed` returns how many containers may have a place at once, None for any."""
+        """`most_placed` returns how many containers may have a place at once, None for any.
+
+        `is_paid` returns whether whose container it is may spend what its room costs.
+        """
         self._pool = pool
         self._ledger = ledger
         self._rooms = rooms
         self._rules = rules
         self._most_placed = most_placed
+        self._is_paid = is_paid
         self._starter = Starter(pool, ledger)
+        self.unpaid_until: float | None = None
 
     def container(self, live: Live, key: Key) -> Container | None:
         """Return the container of a member, None where that has ended for good."""
@@ -107,7 +120,15 @@ class Deeds:
             if most is not None and self._ledger.placed >= most:
                 return
             wanted = need_on(worker.type, components[member.component])
-            if self._ledger.holdbacks.reason(container) is None and self._fits(worker, wanted):
+            if self._ledger.holdbacks.reason(container) is not None:
+                continue
+            if not self._is_paid(container, worker, wanted):
+                if not live.is_essential(key):
+                    # Others may have its room until then.
+                    self.unpaid_until = now + UNPAID_WAIT_S
+                    waits = replace(without_place(member), not_before=self.unpaid_until)
+                    live.put([waits])
+            elif self._fits(worker, wanted):
                 more = environment_of(live, key, self._address_of)
                 self._starter.start(container.id, worker, wanted, now, more=more)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from dispatcher import elastic_reasons as reasons
 from dispatcher.accounts import Account, SpendLimits
 from dispatcher.elastic_deeds import Deeds, need_on
 from dispatcher.elastic_jobs import Live, as_planned, without_place
@@ -87,6 +88,9 @@ class ElasticPass:
             self._decide(now)
         for live in self._lives():
             self._deeds.start(live, now)
+        unpaid_until = self._deeds.unpaid_until
+        if unpaid_until is not None and unpaid_until > now:
+            self.next_at = min(unpaid_until, self.next_at or unpaid_until)
         # Who comes after this forgets what was touched here, and by now some are going.
         self._rooms.update(now)
         self._keep()
@@ -127,7 +131,10 @@ class ElasticPass:
         if self._market.buy(self._view(), plan.demand, self._account_of, now):
             self._rooms.update(now)
             plan = self._plan(now)
-        self.waiting = dict(plan.waiting)
+        beyond = self._market.beyond
+        self.waiting = {
+            job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting
+        }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
         ends = [plan.next_at, now + _AGAIN_S if in_time or self._market.is_short else None]
         self.next_at = min((end for end in ends if end is not None), default=None)

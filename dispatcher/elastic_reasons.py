@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from dispatcher.job_book import Conclusion
@@ -42,6 +43,15 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
             return None
         case unknown:
             assert_never(unknown)
+
+
+def beyond(why: WaitReason) -> WaitReason:
+    """Return why a job waits for whose lack of room no instances can be created."""
+    message = (
+        f"{why.message}; for the rest no instance may be created (max_instances, a limit of"
+        " spending, or one of the cloud's)"
+    )
+    return replace(why, message=message)
 
 
 def job_ended(comes_to: Conclusion) -> Reason:

@@ -7,8 +7,12 @@ from dispatcher.elastic_deeds import Deeds
 from dispatcher.elastic_market import Market
 from dispatcher.elastic_placer import ElasticPlacer
 from dispatcher.elastic_rooms import Rooms
+from dispatcher.model import Container
 from dispatcher.placers import Placers
 from dispatcher.placing import Placing
+from dispatcher.roster import slot_of
+from drivers.interface import Resources
+from pool.model import Worker
 
 
 def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
@@ -27,6 +31,7 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
         rooms=rooms,
         rules=placing.rules,
         most_placed=placing.concurrency.limit,
+        is_paid=lambda container, worker, need: _is_paid(placing, container, worker, need),
     )
     return ElasticPlacer(
         pool=pool,
@@ -45,3 +50,14 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
         ),
         cpus=SpareCpus(pool, ledger, placers),
     )
+
+
+def _is_paid(placing: Placing, container: Container, worker: Worker, need: Resources) -> bool:
+    """Return whether whose container it is may spend what room on an instance costs."""
+    if placing.spend is None:
+        return True
+    account = placing.spend.limits.account_of(container)
+    if not account:
+        return True
+    budget = placing.spend.budget(placing.ledger.spend, (), placing.roster.fleet)
+    return budget.refuses_place(account, slot_of(worker), need) is None

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
-from dispatcher.planner.elastic_model import Component, Demand, ElasticView, Role
+from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
 from dispatcher.planner.fit import eligible_types, need
 from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
@@ -68,14 +68,17 @@ class _Shopping:
         self._account_of = account_of
         self._outlook = Outlook(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
+        self._rigid = {
+            job.id for job in view.jobs if job.mode is ElasticMode.RIGID and not job.is_running
+        }
         self._wants: list[Want] = []
         self._payers: list[str] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
 
     def go(self, demand: Sequence[Demand]) -> Basket:
-        essential = [each for each in demand if each.role is Role.ESSENTIAL]
-        extras = [each for each in demand if each.role is not Role.ESSENTIAL]
+        essential = [each for each in demand if self._is_needed(each)]
+        extras = [each for each in demand if not self._is_needed(each)]
         is_short = False
         for number, (job_id, group) in enumerate(groupby(essential, lambda each: each.job_id)):
             blocked = number >= MOST_JOBS or not self._add(job_id, list(group), whole=True)
@@ -86,6 +89,10 @@ class _Shopping:
             for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(group), whole=False) or is_short
         return self._within_reach(is_short=is_short)
+
+    def _is_needed(self, demand: Demand) -> bool:
+        """Return whether a job does not begin without this: of one that is rigid all is needed."""
+        return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
 
     def _add(self, job_id: str, demand: list[Demand], *, whole: bool) -> bool:
         """Take what a job wants into the mix, if all of it can be had and paid, or if less will do.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from dispatcher.model import SchedulerSettings
+from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
@@ -84,6 +86,17 @@ def test_nothing_is_created_for_a_job_of_which_not_all_that_is_essential_could_h
     assert rig.created_types() == []
 
 
+def test_nothing_is_created_for_a_rigid_job_of_which_not_every_container_could_have_room() -> None:
+    rig = rig_that_creates(1, max_instances=2)
+    submit(rig, 1, essential(1), elastic(2), mode=ElasticMode.RIGID)
+    rig.advance(60)
+    assert rig.created_types() == []
+    rig.cancel_job("j-1")
+    submit(rig, 2, essential(1), elastic(1), mode=ElasticMode.RIGID)
+    rig.advance(6)
+    assert running(rig, 2) == {"e": 1, "w": 1}
+
+
 def test_with_backfill_what_cannot_be_had_holds_up_nobody_behind_it() -> None:
     rig = rig_that_creates(1, max_instances=2, elastic=ElasticSettings(backfill=True))
     submit(rig, 1, essential(3))
@@ -139,6 +152,36 @@ def test_a_users_limit_is_kept_to_and_the_launch_says_who_pays() -> None:
     rig.advance(20)
     assert rig.created_types() == ["t1"]
     assert last_commands(rig, CreateInstance)[0].launch.payer.user == "u"
+
+
+def test_elastic_containers_beyond_what_their_user_may_spend_wait_and_keep_no_room() -> None:
+    limit = {"u": Decimal("0.25"), "v": Decimal(100)}
+    rig = rig_that_creates(2, max_hourly_spend_usd_per_user=limit, max_instances=2)
+    rig.boot("t2")
+    rig.boot("t2")
+    rig.advance(61)
+    submit(rig, 1, essential(1), elastic(3))
+    rig.advance(5)
+    assert running(rig) == {"e": 1, "w": 1}
+    others = [replace(make_container(number), user="v") for number in (1, 2)]
+    rig.submit(*others)
+    rig.advance(5)
+    assert rig.states()["c-1"] == rig.states()["c-2"] == "running"
+    rig.exit(attempt_of(rig, 1001))
+    rig.exit("c-1-1")
+    rig.advance(31)
+    assert running(rig) == {"e": 1, "w": 1}
+
+
+def test_a_job_that_limits_keep_from_ever_beginning_says_so() -> None:
+    rig = rig_that_creates(1, max_instances=2)
+    submit(rig, 1, essential(3))
+    why = rig.engine.why_waiting("c-1000")
+    assert why is not None
+    assert why.message.endswith(
+        "for the rest no instance may be created (max_instances, a limit of spending, or one of the"
+        " cloud's)"
+    )
 
 
 def test_after_a_quota_error_it_is_tried_again_when_the_hold_ends() -> None:
