@@ -63,6 +63,7 @@ class JobBook:
         self._live: dict[str, _Live] = {}
         self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
+        self._idle: dict[str, None] = {}
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._live
@@ -275,7 +276,7 @@ class JobBook:
             window.under_way.add(container.id)
 
     def leave(self, container: Container) -> str | None:
-        """Note an element's end; return who is to be under way in its place, None for nobody."""
+        """Let an element be under way no more; return who is to be instead, None for nobody."""
         window = self._window(container)
         if window is None or container.id not in window.under_way:
             return None
@@ -288,10 +289,22 @@ class JobBook:
                 return next_id
         return None
 
-    def under_way_with(self, container: Container) -> list[str]:
-        """Return who of a container's array is under way, sorted, as a new list."""
+    def hold_back(self, container: Container) -> None:
+        """Note that an element which does not run has the priority 0: a turn is of no use to it."""
         window = self._window(container)
-        return [] if window is None else sorted(window.under_way)
+        if window is not None and container.id in window.under_way:
+            self._idle[container.id] = None
+
+    def take_idle(self) -> list[str]:
+        """Return who was held back and has a turn since this was asked last, as they came."""
+        idle = list(self._idle)
+        self._idle.clear()
+        return idle
+
+    def under_way_with(self, container: Container) -> int:
+        """Return how many of a container's array are under way."""
+        window = self._window(container)
+        return 0 if window is None else len(window.under_way)
 
     def _window(self, container: Container) -> _Window | None:
         live = self._live.get(container.job_id)

@@ -162,6 +162,8 @@ class Ledger:
         else:
             self.queue.discard(container.id)
             self.waiting_since.pop(container.id, None)
+        if container.priority == 0:
+            self.jobs.hold_back(container)
 
     def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
         """Return an open attempt with its container, None when it is not open (any more)."""

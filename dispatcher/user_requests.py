@@ -161,6 +161,8 @@ class UserRequests:
         if not container.has_open_attempt:
             if priority == 0 and container.state is ContainerState.LOCKED:
                 self._ledger.unlock(container_id)
+            elif priority > 0:
+                self._workflow.line_up(container)
             self._ledger.wait(self._ledger.containers[container_id], now)
         elif priority == 0 and not container.cancel_requested:
             self._preempt(container_id, now)

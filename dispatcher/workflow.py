@@ -51,13 +51,14 @@ class Workflow:
         for container in containers:
             if container.job_id:
                 self._jobs.take_in(container)
-            if container.attempts or container.state is not ContainerState.QUEUED:
+            if container.has_open_attempt or container.state is not ContainerState.QUEUED:
                 self._jobs.force(container)
                 self._hold_with_job(container)
                 self._ledger.admit(container)
             else:
                 waiting.append(container)
-        for container in waiting:
+        # Who was under way before comes before who never was.
+        for container in sorted(waiting, key=lambda each: not each.attempts):
             self._admit_waiting(container, ended, now)
 
     def restore(self, containers: Iterable[Container], ended: Mapping[str, bool]) -> None:
@@ -65,7 +66,7 @@ class Workflow:
         self.admit(containers, ended, now=0.0)
 
     def _admit_waiting(self, container: Container, ended: Mapping[str, bool], now: float) -> None:
-        needs = _needs_of(container)
+        needs = () if container.attempts else _needs_of(container)
         outcomes = ((node, self._known(node, ended)) for node, _ in needs)
         known = {node: outcome for node, outcome in outcomes if outcome is not None}
         failed = failed_among(needs, known)
@@ -148,7 +149,8 @@ class Workflow:
         """Do what follows of each container's end; return whether anybody came to wait for room."""
         released = False
         ledger = self._ledger
-        while ledger.finished:
+        idle = self._jobs.take_idle()
+        while ledger.finished or idle:
             finished = list(ledger.finished)
             ledger.finished.clear()
             # All of them first: who ended together with what it waited for is not to be cancelled.
@@ -158,7 +160,14 @@ class Workflow:
                 for node, succeeded in self._jobs.ends_with(container):
                     released = self._node_ended(node, succeeded, now) or released
                 released = self._take_turn(self._jobs.leave(container), now) or released
+            for container_id in idle:
+                released = self._give_turn_up(container_id, now) or released
+            idle = self._jobs.take_idle()
         return released
+
+    def _give_turn_up(self, container_id: str, now: float) -> bool:
+        container = self._ledger.containers.get(container_id)
+        return container is not None and self._take_turn(self._jobs.leave(container), now)
 
     def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:
         pin = self._pins.get(node.partition("/")[0])
@@ -184,6 +193,13 @@ class Workflow:
             return False
         self._ledger.holdbacks.unblock(container_id, Block.MAX_RUNNING)
         return self._wait(self._ledger.containers[container_id], now)
+
+    def line_up(self, container: Container) -> None:
+        """Let an element wait for its turn, by its index, that gave its own up or never had one."""
+        holdbacks = self._ledger.holdbacks
+        is_in_line = bool(holdbacks.blocks(container.id) & (Block.AFTER | Block.MAX_RUNNING))
+        if not is_in_line and not self._jobs.enter(container):
+            holdbacks.block(container.id, Block.MAX_RUNNING)
 
     def _wait(self, container: Container, now: float) -> bool:
         """Let a container wait for room if nothing else holds it; tell of it either way."""
@@ -219,14 +235,10 @@ class Workflow:
             ledger.wait(ledger.containers[container_id], now)
 
     def _no_turn(self, container: Container) -> WaitReason:
-        """Return why an element waits for its turn; who has one and makes no use of it is named."""
+        """Return why an element waits for its turn."""
         under_way = self._jobs.under_way_with(container)
-        message = f"as many of its array are under way as may be at once ({len(under_way)})"
-        held = [each for each in under_way if self._ledger.containers[each].priority == 0]
-        if held:
-            message += f"; of these {held[0]} is held back: its priority is 0"
-        behind = held[0] if held else ""
-        return WaitReason(code="max_running", message=message, limit="max_running", behind=behind)
+        message = f"as many of its array are under way as may be at once ({under_way})"
+        return WaitReason(code="max_running", message=message, limit="max_running")
 
     # ---- why somebody waits --------------------------------------------------------------------
 

@@ -164,6 +164,8 @@ class JobConduct:
             right = held == (Block.JOB_HELD in blocks)
             expect(right, "a job is held as was asked", container.id, held, blocks)
             key = (container.job_id, container.task)
+            if container.priority == 0 and not container.has_open_attempt:
+                continue
             if Block.MAX_RUNNING in blocks:
                 waiting[key] = container
             elif Block.AFTER not in blocks:

@@ -8,7 +8,8 @@ import pytest
 
 from dispatcher.job_model import Job, JobState, Tally
 from dispatcher.messages import PublishJob
-from pool.messages import StartAttempt
+from dispatcher.model import Dependency, Retries
+from pool.messages import Probe, StartAttempt
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
 from tests.samples import make_container
@@ -70,14 +71,141 @@ def test_an_array_has_no_more_under_way_than_it_may() -> None:
     assert made.jobs["j-1"].state is JobState.FAILED
 
 
-def test_an_element_that_is_preempted_keeps_its_turn() -> None:
+def test_an_element_that_is_held_back_gives_its_turn_up_once_it_has_ended() -> None:
     made = rig()
-    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    made.submit_job(*make_job(1, make_task(size=3, max_running=1)))
     made.set_priority("c-1000", 0)
+    assert wait_code(made, "c-1001") == "max_running", "the first is being ended"
     made.exit("c-1000-1", 143)
-    assert in_state(made, "running") == []
+    assert in_state(made, "running") == ids(1001)
     made.set_priority("c-1000", 500)
+    assert (in_state(made, "running"), wait_code(made, "c-1000")) == (ids(1001), "max_running")
+    made.exit("c-1001-1")
+    assert in_state(made, "running") == ids(1000), "by its index"
+    made.exit("c-1000-2")
+    assert in_state(made, "running") == ids(1002)
+
+
+def test_an_element_that_waits_for_room_and_is_held_back_gives_its_turn_up() -> None:
+    made = rig(most=1)
+    made.submit(make_container(1, cpus=8, priority=600))
+    made.submit_job(*make_job(1, make_task(size=3, max_running=1, cpus=8)))
+    made.set_priority("c-1000", 0)
+    assert wait_code(made, "c-1001") not in (None, "max_running")
+    assert wait_code(made, "c-1002") == "max_running"
+    made.exit("c-1-1")
+    assert in_state(made, "running") == ids(1001)
+
+
+def test_who_waits_for_its_turn_and_is_held_back_is_passed_over_until_it_is_not() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=5, max_running=1)))
+    for container_id in ids(1001, 1002):
+        made.set_priority(container_id, 0)
+    made.exit("c-1000-1")
+    assert in_state(made, "running") == ids(1003)
+    made.set_priority("c-1002", 400)
+    made.exit("c-1003-1")
+    assert in_state(made, "running") == ids(1002)
+    for container_id in ids(1004, 1001):
+        made.set_priority(container_id, 0)
+    made.set_priority("c-1004", 400)
+    made.set_priority("c-1001", 400)
+    made.exit("c-1002-1")
+    assert in_state(made, "running") == ids(1001)
+    made.exit("c-1001-1")
+    assert in_state(made, "running") == ids(1004)
+
+
+def test_who_is_held_back_has_no_turn_after_a_restart_and_lines_up_when_it_is_let_go() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=4, max_running=1)))
+    made.set_priority("c-1000", 0)
+    made.set_priority("c-1001", 0)
+    made.exit("c-1000-1", 143)
+    made.crash()
+    assert in_state(made, "running") == ids(1002)
+    made.set_priority("c-1000", 500)
+    made.crash()
+    assert in_state(made, "running") == ids(1002), "who ran before is not let go on beside it"
+    made.exit("c-1002-1")
     assert in_state(made, "running") == ids(1000)
+    made.set_priority("c-1001", 500)
+    made.exit("c-1000-2")
+    assert in_state(made, "running") == ids(1001)
+
+
+def test_who_was_held_back_does_not_take_a_turn_by_a_restart() -> None:
+    made = rig()
+    retries = Retries(most=2, delay_s=60.0)
+    job, containers = make_job(1, make_task(size=2, max_running=1, retries=retries))
+    made.submit_job(job, tuple(replace(c, priority=500 * (c.array_index or 0)) for c in containers))
+    made.exit("c-1001-1", 1)
+    made.exit("c-1001-2", 1)
+    made.set_priority("c-1000", 500)
+    made.crash()
+    assert in_state(made, "running") == [], "the second is to be tried again, and has the turn"
+    made.advance(61.0)
+    assert in_state(made, "running") == ids(1001)
+
+
+def test_another_priority_changes_nothing_about_an_elements_place_in_the_line() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=4, max_running=2)))
+    made.set_priority("c-1002", 400)
+    made.exit("c-1000-1")
+    made.exit("c-1001-1")
+    assert in_state(made, "running") == ids(1002, 1003)
+
+
+def test_who_waits_for_others_does_not_line_up_by_another_priority() -> None:
+    made = rig()
+    job, containers = make_job(
+        1, make_task("a"), make_task("b", size=2, max_running=1, after=("j-1/a",))
+    )
+    made.submit_job(job, containers)
+    made.set_priority("c-1002", 400)
+    made.exit("c-1000-1")
+    assert in_state(made, "running") == ids(1001)
+
+
+def test_a_locked_element_that_was_held_back_before_a_crash_gives_its_turn_up() -> None:
+    made = rig()
+    made.silent.add(Probe)
+    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
+    assert in_state(made, "locked") == ids(1000)
+    made.containers["c-1000"] = replace(made.containers["c-1000"], priority=0)
+    made.crash()
+    assert made.states() == {"c-1000": "queued", "c-1001": "locked"}
+
+
+def test_who_has_run_waits_for_nobody_after_a_restart() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),), retries=Retries(most=2)))
+    made.exit("c-1-1")
+    made.exit("c-2-1", 1)
+    made.exit("c-2-2", 1)
+    del made.containers["c-1"]
+    made.crash()
+    assert made.states() == {"c-2": "queued"}, "what it was to run after is long forgotten"
+
+
+def test_who_is_held_back_when_it_could_begin_lines_up_when_it_is_let_go() -> None:
+    made = rig()
+    job, containers = make_job(
+        1, make_task("a"), make_task("b", size=4, max_running=1, after=("j-1/a",))
+    )
+    made.submit_job(job, containers)
+    for number in range(1001, 1005):
+        made.set_priority(f"c-{number}", 0)
+    made.exit("c-1000-1")
+    assert set(in_state(made, "queued")) == set(ids(1001, 1002, 1003, 1004))
+    for number in range(1004, 1000, -1):
+        made.set_priority(f"c-{number}", 500)
+    assert in_state(made, "running") == ids(1004)
+    made.exit("c-1004-1")
+    assert in_state(made, "running") == ids(1001)
 
 
 def test_who_is_cancelled_together_with_what_it_waits_for_is_cancelled_once() -> None:
@@ -235,12 +363,10 @@ def test_attempts_know_what_they_are_part_of() -> None:
     assert orders["c-7"] == {"LONGSHORE_ATTEMPT": "1", "LONGSHORE_CONTAINER_ID": "c-7"}
 
 
-def test_who_has_a_turn_and_is_held_back_is_named() -> None:
+def test_who_waits_for_its_turn_is_told_how_many_have_theirs() -> None:
     made = rig()
-    made.submit_job(*make_job(1, make_task(size=2, max_running=1)))
-    made.set_priority("c-1000", 0)
-    made.exit("c-1000-1", 143)
-    reason = made.engine.why_waiting("c-1001")
+    made.submit_job(*make_job(1, make_task(size=3, max_running=2)))
+    reason = made.engine.why_waiting("c-1002")
     assert reason is not None
-    assert (reason.code, reason.behind) == ("max_running", "c-1000")
-    assert "c-1000 is held back: its priority is 0" in reason.message
+    assert (reason.code, reason.limit) == ("max_running", "max_running")
+    assert reason.message.endswith("may be at once (2)")
