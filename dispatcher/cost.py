@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dispatcher.model import Attempt, Placement
+from dispatcher.model import Attempt, Container, Placement
 from drivers.interface import InstanceType, Resources
 from pool.cost import cost_usd
 
 _LEAST_SHARE = Decimal(1) / Decimal(256)
+
+
+def placement_of(container: Container, placement: Placement) -> Placement:
+    """Return how a container shares its instance: those of per-instance jobs come beside others."""
+    return Placement.PACKED if container.pinned_to else placement
 
 
 def share_of(resources: Resources, type_: InstanceType, placement: Placement) -> Decimal:

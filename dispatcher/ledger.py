@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dispatcher.accounts import SpendLimits
-from dispatcher.cost import cost_of
+from dispatcher.cost import cost_of, placement_of
 from dispatcher.deadlines import Deadlines
 from dispatcher.holdbacks import Holdbacks
 from dispatcher.job_book import JobBook
@@ -198,7 +198,7 @@ class Ledger:
     def _opened(self, container: Container, attempt: Attempt) -> None:
         self.open_attempts[attempt.id] = container.id
         self.residents += bool(container.pinned_to)
-        self.supervisors_placed += container.spec.supervisor
+        self.supervisors_placed += container.is_supervisor
         self.spend.opened(container, attempt)
 
     @property
@@ -320,7 +320,7 @@ class Ledger:
         del self.open_attempts[attempt.id]
         self.residents -= bool(container.pinned_to)
         self.time_limits.discard(attempt.id)
-        self.supervisors_placed -= container.spec.supervisor
+        self.supervisors_placed -= container.is_supervisor
         self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1
@@ -331,11 +331,12 @@ class Ledger:
             finished_at=attempt.finished_at or max(now, attempt.started_at or attempt.created_at),
         )
         type_ = self._types.get(attempt.instance_type)
+        placement = placement_of(container, self._settings.placement)
+        cost = cost_of(attempt, resources_of(container, attempt), type_, placement)
         container = replace(
             container,
             attempts=(*container.attempts[:-1], attempt),
-            cost_usd=container.cost_usd
-            + cost_of(attempt, resources_of(container, attempt), type_, self._settings.placement),
+            cost_usd=container.cost_usd + cost,
         )
         ruling = self.rule(replace(end, container=container, attempt=attempt), now)
         state = FINAL_STATE_AFTER.get(outcome)

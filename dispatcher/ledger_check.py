@@ -21,7 +21,7 @@ def check(ledger: Ledger) -> None:
         if container_id not in ledger.containers:
             raise BugError(f"{attempt_id} is open, its container is not in memory")
     placed = (ledger.containers[each] for each in ledger.open_attempts.values())
-    if ledger.supervisors_placed != sum(container.spec.supervisor for container in placed):
+    if ledger.supervisors_placed != sum(each.is_supervisor for each in placed):
         raise BugError(f"{ledger.supervisors_placed} supervisors are not those that are placed")
 
 

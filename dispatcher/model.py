@@ -295,6 +295,11 @@ class Container:
         """Return whether its latest attempt's outcome is not known yet."""
         return bool(self.attempts) and self.attempts[-1].outcome is None
 
+    @property
+    def is_supervisor(self) -> bool:
+        """Return whether it counts for the share of supervisors, as no per-instance job's does."""
+        return self.spec.supervisor and not self.pinned_to
+
 
 def resources_of(container: Container, attempt: Attempt) -> Resources:
     """Return what an attempt of a container was given on its instance."""

@@ -13,7 +13,7 @@ from decimal import ROUND_DOWN, Decimal
 from typing import TypeVar
 
 from dispatcher.accounts import Account, Holder, SpendLimits
-from dispatcher.cost import share_of
+from dispatcher.cost import placement_of, share_of
 from dispatcher.model import Attempt, Container, InstanceRecord, Placement, resources_of
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Refusal
@@ -77,7 +77,8 @@ class AttemptSpend:
         """Return what an attempt costs an hour; of a type that is not configured, all of it."""
         type_ = self._types.get(attempt.instance_type)
         given = resources_of(container, attempt)
-        share = Decimal(1) if type_ is None else share_of(given, type_, self._placement)
+        placement = placement_of(container, self._placement)
+        share = Decimal(1) if type_ is None else share_of(given, type_, placement)
         return occupied_usd_per_hour(attempt.price_usd_per_hour, share)
 
 

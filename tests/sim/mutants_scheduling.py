@@ -279,7 +279,7 @@ AT_ONCE = (
         where="dispatcher.ledger:Ledger.open_attempt",
         old="self._opened(container, attempt)",
         new="self._opened(container, attempt)\n"
-        "        self.supervisors_placed -= container.spec.supervisor",
+        "        self.supervisors_placed -= container.is_supervisor",
     ),
     Mutant(
         name="supervisors that ran before are not counted",
@@ -288,7 +288,7 @@ AT_ONCE = (
         where="dispatcher.ledger:Ledger.admit",
         old="self._opened(container, attempt)",
         new="self._opened(container, attempt)\n"
-        "        self.supervisors_placed -= container.spec.supervisor",
+        "        self.supervisors_placed -= container.is_supervisor",
     ),
     Mutant(
         name="no supervisor at all",
