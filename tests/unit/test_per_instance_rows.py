@@ -218,7 +218,7 @@ def test_an_instance_that_joins_later_gets_jobs_that_take_late_joiners(
     assert len(rig.starts()) == late_joiners
 
 
-def test_a_constraint_that_filters_everything_is_reported_as_such() -> None:
+def test_a_job_whose_demands_filter_every_instance_says_so() -> None:
     rig, (where, _) = rig_with(2)
     rig.submit_daemon(daemon(constraints=FOO))
     reason = nowhere(rig)
