@@ -164,7 +164,16 @@ class Work:
         if not quotas:
             return None
         everywhere = any(h.everywhere for h in quotas)
-        return set() if everywhere else {name for h in quotas for name in h.covers}
+        covered = {name for h in quotas for name in h.covers}
+        if not everywhere and self._bought_now() & {t.name for t in request_class.types} - covered:
+            # The one that might have been its own went to another: the next pass closes the quota.
+            return None
+        return set() if everywhere else covered
+
+    def _bought_now(self) -> set[str]:
+        """Return the types of which the pass at this moment has created."""
+        launches = [pending.launch for pending in self._pool.hoped_for()]
+        return {each.type_name for each in launches if each.created_at == self._process.now()}
 
     # ---- creating ----
 
