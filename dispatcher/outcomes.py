@@ -79,7 +79,7 @@ def judge_end(
     last = container.attempts[-1]
     ending = last.ending
     if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
-        return AttemptOutcome.CANCELLED, _stopped(container, last)
+        return AttemptOutcome.CANCELLED, _stopped(container, last, "cancelled")
     if ending is AttemptOutcome.PREEMPTED:
         return ending, _preempted(last, "priority set to 0")
     if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):
@@ -98,9 +98,9 @@ def judge_gone(
     never: str,
 ) -> tuple[AttemptOutcome, Reason]:
     """Return what it means that an attempt left no exit; `never` is its code if it never ran."""
-    if container.cancel_requested:
+    if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:
         said = when_cancelled(attempt, of.message, may_have_run=not never)
-        return AttemptOutcome.CANCELLED, Reason(code="cancelled", message=said)
+        return AttemptOutcome.CANCELLED, _stopped(container, attempt, said)
     if refused:
         return AttemptOutcome.FAILED, Reason(code="start_refused", message=of.message)
     if attempt.ending is AttemptOutcome.PREEMPTED:
@@ -122,10 +122,10 @@ def _preempted(attempt: Attempt, why: str) -> Reason:
     return Reason(code="held", message=why)
 
 
-def _stopped(container: Container, attempt: Attempt) -> Reason:
-    """Return why an attempt was stopped for good: somebody asked for it, or its job's placer."""
+def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
+    """Return why an attempt was stopped for good: by its job's placer, or a user, as `said`."""
     if container.cancel_requested or not attempt.ending_for:
-        return Reason(code="cancelled", message="cancelled")
+        return Reason(code="cancelled", message=said)
     code = "instance_gone" if attempt.ending_for == SHUT_DOWN else "stopped"
     return Reason(code=code, message=attempt.ending_for)
 

@@ -23,7 +23,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.outcomes import final_reason
-from dispatcher.per_instance_deeds import Deeds, gone
+from dispatcher.per_instance_deeds import Deeds, gone, is_held
 from dispatcher.per_instance_view import host_of, live_attempts, past_attempt, planned_job
 from dispatcher.placers import AttemptEnd, Ruling
 from dispatcher.planner.per_instance import plan
@@ -241,9 +241,13 @@ class PerInstancePlacer:
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.
         self._whole = not self._pool.settled
-        self._rollouts = decided.rollouts
         self._keep(names, decided, whole=whole)
         jobs = {job_id: self._job(job_id) for job_id in sorted(self._jobs)}
+        # What is not carried out is no round.
+        held = {job_id for job_id, job in jobs.items() if is_held(job)}
+        known = {job_id: each for job_id, each in self._rollouts.items() if job_id in held}
+        begun = {job_id: r for job_id, r in decided.rollouts.items() if job_id not in held}
+        self._rollouts = known | begun
         self._deeds.carry_out(decided, jobs, now)
         self._deeds.end_without_place(snapshot, decided, now)
         if whole and self._pool.settled:

@@ -100,7 +100,7 @@ class Deeds:
             case steps.Stop():
                 self._end(step.attempt_id, AttemptOutcome.CANCELLED, step.reason.message, now)
             case steps.Update():
-                if not _is_held(job):
+                if not is_held(job):
                     why = f"{REVISION}{_revision(job)} of its job"
                     self._end(step.attempt_id, AttemptOutcome.PREEMPTED, why, now)
             case steps.UpdateInPlace():
@@ -117,7 +117,7 @@ class Deeds:
 
     def _place(self, step: steps.Place, job: Job, now: float) -> None:
         container = self._waiting(job, step.instance_id, now)
-        if _is_held(job) or container.priority == 0:
+        if is_held(job) or container.priority == 0:
             return
         self.reasons.pop(container.id, None)
         self._give_spec(container, job)
@@ -146,7 +146,8 @@ class Deeds:
         )
         ledger = self._ledger
         ledger.jobs.add(container)
-        ledger.holdbacks.block(container.id, Block.OWN_PLACER)
+        held = Block.JOB_HELD if job.held else Block.NONE
+        ledger.holdbacks.block(container.id, Block.OWN_PLACER | held)
         ledger.changes.append(AddContainer(container=container))
         ledger.published.append(PublishContainer(container=container))
         ledger.admit(container)
@@ -184,7 +185,7 @@ class Deeds:
             who = "a container" if number == 1 else f"{number} containers"
             message = f"room is made for it: {who} of lower priority must end"
             self.reasons[container.id] = WaitReason(code="evicting", message=message)
-        if _is_held(job):
+        if is_held(job):
             return
         for attempt_id in step.victims:
             self._end(attempt_id, AttemptOutcome.PREEMPTED, job.id, now)
@@ -245,7 +246,8 @@ def _why_not(job: PerInstanceJob | None, host: Host) -> Reason | None:
     return Reason(code="stopped", message=f"nothing is placed on its instance: {cause.value}")
 
 
-def _is_held(job: Job) -> bool:
+def is_held(job: Job) -> bool:
+    """Return whether a job is to start nothing, and so updates nothing."""
     return job.held or job.priority == 0
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from dataclasses import replace
+
+from dispatcher.job_model import JobState, JobType
+from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
 from dispatcher.model import AttemptOutcome, Constraints, Placement, SchedulerSettings
+from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.errors import ErrorScope, QuotaError
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool.messages import (
@@ -20,6 +24,7 @@ from pool.messages import (
 )
 from pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
+from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 
@@ -201,3 +206,70 @@ def test_a_quota_of_the_whole_account_is_nobodys_way_past_another_quota_group() 
     rig.exit("c-1-1")
     rig.advance(30)
     assert rig.started_on().keys() == {"c-1", "c-2"}, "c-3 is the least important"
+
+
+def test_a_job_that_is_to_run_once_where_no_instance_is_ends() -> None:
+    """Seed 8: it came before the first listing, and nobody looked at it again."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.silent.add(ListInstances)
+    rig.crash()
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH, late_joiners=False))
+    rig.silent.discard(ListInstances)
+    rig.crash()
+    rig.advance(60)
+    assert rig.jobs["j-1"].state is JobState.SUCCEEDED
+
+
+def test_a_job_that_is_to_run_once_ends_when_the_last_that_may_take_it_joined_too_late() -> None:
+    """Seed 8: an instance that was not ready yet kept it open, and was not for it after all."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.silent.add(Probe)
+    rig.boot("t1")
+    rig.advance(60)
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH, late_joiners=False, constraints=FOO))
+    assert rig.jobs["j-1"].state is JobState.SUCCEEDED, "it matches none"
+    job = daemon(2, type_=JobType.SYSBATCH, late_joiners=False)
+    rig.submit_daemon(job)
+    assert not rig.jobs["j-2"].state.final, "one may take it yet"
+    (worker_id,) = rig.engine.pool.workers
+    rig.send(InstanceKillRequested(worker_id=worker_id, reason="by chance"))
+    rig.advance(60)
+    assert rig.jobs["j-2"].state is JobState.SUCCEEDED
+
+
+def test_a_held_job_begins_no_round_of_updates() -> None:
+    """Seed 33: what was not carried out, since the job was held, counted as begun."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=2)
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=1, stagger_s=1000)))
+    rig.starts()
+    rig.send(JobHoldRequested(job_id="j-1", held=True))
+    rig.revise("j-1", env=(("A", "1"),))
+    assert rig.starts() == []
+    rig.send(JobHoldRequested(job_id="j-1", held=False))
+    assert len(rig.starts()) == 1
+
+
+def test_a_container_that_is_made_while_its_job_is_held_says_so() -> None:
+    """Seed 7: it waited without a reason."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.submit_daemon(replace(daemon(), held=True))
+    rig.join()
+    (container,) = rig.of_job("j-1")
+    reason = rig.engine.why_waiting(container.id)
+    assert reason is not None
+    assert reason.code == "job_held"
+
+
+def test_what_was_stopped_and_went_with_its_instance_was_stopped() -> None:
+    """Seed 83: it was recorded as lost."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon())
+    ((attempt_id, where),) = rig.starts()
+    rig.deaf = True
+    rig.revise("j-1", constraints=FOO)
+    assert rig.attempts[attempt_id].ending is AttemptOutcome.CANCELLED
+    del rig.cloud[where]
+    rig.advance(120)
+    assert rig.attempts[attempt_id].outcome is AttemptOutcome.CANCELLED
