@@ -1,0 +1,189 @@
+"""Elastic jobs beside all else: other placers, evictions, limits, interruptions, time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.elastic_hosts import host_of, variable
+from dispatcher.messages import BehaviorRequested, JobSubmitted
+from dispatcher.model import SchedulerSettings
+from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
+from pool.messages import InterruptionNoticed, SessionLost, StartAttempt
+from pool.model import ExitKind, IdleBehavior, PoolSettings
+from tests.elastic_jobs_rig import (
+    attempt_of,
+    elastic,
+    elastic_job,
+    essential,
+    rig_of,
+    running,
+    state_of,
+    submit,
+)
+from tests.engine_rig import Rig, last_commands
+from tests.per_instance_jobs_rig import daemon
+from tests.samples import GIB, make_container, make_type
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.7:22", "10.0.0.7"),
+        ("[2001:db8::7]:22", "2001:db8::7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("node-7.internal:2222", "node-7.internal"),
+        ("node-7", "node-7"),
+        ("", ""),
+    ],
+)
+def test_the_host_of_an_address_comes_without_port_and_brackets(address: str, host: str) -> None:
+    assert host_of(address) == host
+
+
+def test_a_component_s_name_is_one_of_a_variable_s_with_what_is_odd_in_it_replaced() -> None:
+    assert variable("spark-worker.2") == "SPARK_WORKER_2"
+
+
+def test_a_job_that_lost_an_essential_place_has_an_instance_created_for_it_again() -> None:
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=4))
+    submit(rig, 1, essential(2))
+    assert running(rig) == {"e": 2}
+    rig.set_priority("c-1001", 0)
+    rig.exit(attempt_of(rig, 1001), code=143)
+    rig.advance(70)
+    assert len(rig.cloud) == 1
+    assert running(rig) == {"e": 1}
+    rig.set_priority("c-1001", 500)
+    rig.advance(5)
+    assert running(rig) == {"e": 2}
+
+
+def test_what_waits_for_its_turn_on_an_instance_that_drains_gets_another_place() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(idle_timeout_s=86400))
+    rig.silent.add(StartAttempt)
+    submit(rig, 1, essential(1, "early"), essential(1, "late", order=1))
+    early = rig.started_on()["c-1000"]
+    late = next(id_ for id_ in rig.cloud if id_ != early)
+    rig.send(BehaviorRequested(worker_id=late, behavior=IdleBehavior.DRAIN))
+    rig.silent.clear()
+    rig.start_now(last_commands(rig, StartAttempt)[-1])
+    rig.advance(5)
+    assert running(rig) == {"early": 1, "late": 1}
+    assert rig.started_on()["c-1001"] not in (early, late)
+
+
+def test_an_instance_on_which_nothing_but_a_place_waits_is_not_idle() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(StartAttempt)
+    submit(rig, 1, essential(1, "early"), essential(1, "late", order=1))
+    before = set(rig.cloud)
+    rig.advance(90)
+    assert set(rig.cloud) == before
+
+
+def test_room_that_a_system_job_needs_of_every_new_instance_is_not_for_elastic_jobs() -> None:
+    rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=3))
+    system = daemon(9, cpus=1000)
+    rig.jobs[system.id] = system
+    rig.send(JobSubmitted(job=system, containers=(), ended={}))
+    submit(rig, 1, essential(2))
+    rig.advance(5)
+    assert rig.created_types() == ["t2", "t2"]
+    assert running(rig) == {"e": 2}
+
+
+def test_an_instance_on_which_room_is_made_for_a_batch_container_takes_no_elastic_one() -> None:
+    rig = rig_of(2, preempt_from_priority=800)
+    rig.submit(make_container(1, priority=100), make_container(2, priority=100))
+    rig.submit(make_container(9, cpus=2, priority=900))
+    submit(rig, 1, essential(1))
+    rig.exit("c-1-1", code=143)
+    assert running(rig) == {}
+    rig.exit("c-2-1", code=143)
+    assert rig.states()["c-9"] == "running"
+
+
+def test_elastic_containers_count_against_the_number_that_may_have_a_place() -> None:
+    rig = rig_of(8, max_containers=2)
+    submit(rig, 1, essential(1), elastic(3))
+    assert running(rig) == {"e": 1, "w": 1}
+    rig.exit(attempt_of(rig, 1001))
+    assert running(rig) == {"e": 1, "w": 1}
+    assert rig.states()["c-1001"] == "queued"
+
+
+def test_who_makes_way_gets_no_longer_than_all_do() -> None:
+    rig = rig_of(3)
+    submit(rig, 1, essential(1), elastic(1, grace_period_s=7200.0))
+    submit(rig, 2, essential(1, "f", cpus=2))
+    grace_s = rig.engine.pool.attempts[attempt_of(rig, 1001)].grace_s
+    assert grace_s == rig.pool_settings.term_timeout_s
+
+
+def test_an_instance_that_the_cloud_takes_back_is_nobody_s_loss() -> None:
+    spot = replace(make_type(2), preemptible=True)
+    rig = Rig(
+        spot,
+        settings=SchedulerSettings(max_lost_attempts=1),
+        pool=PoolSettings(idle_timeout_s=86400),
+    )
+    submit(rig, 1, essential(1), elastic(1))
+    for _ in range(3):
+        instance = rig.started_on()["c-1000"]
+        rig.send(InterruptionNoticed(worker_id=instance, at="2026-01-31T23:59:59Z"))
+        del rig.cloud[instance], rig.on_instance[instance]
+        rig.send(SessionLost(worker_id=instance, last_contact=rig.now, reason="reset"))
+        rig.advance(130)
+        assert running(rig)["e"] == 1
+        assert rig.started_on()["c-1000"] != instance
+    assert state_of(rig) == "running"
+
+
+def test_an_essential_container_that_runs_too_long_fails_its_job_and_the_job_says_so() -> None:
+    rig = rig_of(2)
+    submit(rig, 1, essential(1, time_limit_s=60.0), elastic(1))
+    rig.advance(61)
+    rig.exit(attempt_of(rig, 1000), code=143)
+    rig.exit(attempt_of(rig, 1001), code=143)
+    said = "failed: essential e failed: it ran for longer than its time limit of 60 s"
+    assert state_of(rig) == said
+
+
+def test_an_essential_container_that_no_engine_can_run_fails_its_job() -> None:
+    rig = rig_of(2)
+    submit(rig, 1, essential(1))
+    rig.exit(attempt_of(rig, 1000), code=125, kind=ExitKind.ENGINE_FAILURE)
+    assert state_of(rig).startswith("failed: essential e cannot be started: ")
+
+
+def test_time_alone_lets_a_job_begin_that_has_shrunk_below_the_one_before_it() -> None:
+    settings = ElasticSettings(policy=QueuePolicy.DYNSIZE, dynsize_bytes_per_s=GIB // 10)
+    rig = rig_of(1, elastic=settings)
+    job, containers = elastic_job(1, essential(1, "old"))
+    given = job.terms.elastic
+    assert given is not None
+    large = replace(job, terms=replace(job.terms, elastic=replace(given, size=2.0 * GIB)))
+    large = replace(large, created_at=rig.now)
+    rig.now += 1
+    never, others = elastic_job(2, essential(2, "never"))
+    given = never.terms.elastic
+    assert given is not None
+    small = replace(never, terms=replace(never.terms, elastic=replace(given, size=1.9 * GIB)))
+    small = replace(small, created_at=rig.now)
+    rig.submit_job(small, others)
+    rig.submit_job(large, containers)
+    assert running(rig, 1) in ({}, {"old": 1})
+    rig.advance(60)
+    assert running(rig, 1) == {"old": 1}
+
+
+def test_two_events_of_one_moment_do_not_make_the_engine_go_round() -> None:
+    rig = rig_of(1)
+    submit(rig, 1, essential(2))
+    submit(rig, 2, essential(1))
+    for _ in range(20):
+        rig.advance(0.5)
+        due = rig.engine.next_wakeup(rig.now)
+        assert due is None or due > rig.now
