@@ -24,7 +24,13 @@ from dispatcher.model import (
 )
 from dispatcher.outcomes import final_reason
 from dispatcher.per_instance_deeds import Deeds, gone, is_held
-from dispatcher.per_instance_view import host_of, live_attempts, past_attempt, planned_job
+from dispatcher.per_instance_view import (
+    host_of,
+    live_attempts,
+    past_attempt,
+    planned_job,
+    rounds_of,
+)
 from dispatcher.placers import AttemptEnd, Ruling
 from dispatcher.planner.per_instance import plan
 from dispatcher.planner.per_instance_evictions import preempting
@@ -144,7 +150,16 @@ class PerInstancePlacer:
             self._past[container.job_id, container.pinned_to] = past
         if not container.state.final:
             self._deeds.know(container)
+            self._take_in_rounds(container)
         self._whole = True
+
+    def _take_in_rounds(self, container: Container) -> None:
+        """Let the rounds of before a restart keep those that follow waiting."""
+        known = self._rollouts.get(container.job_id, Rollout())
+        rounds = rounds_of(container)
+        if rounds:
+            rollout = Rollout(rounds=known.rounds + rounds)
+            self._rollouts = {**self._rollouts, container.job_id: rollout}
 
     def began(self, container: Container, _now: float, /) -> None:
         """Note that an attempt runs: its job gets somewhere."""

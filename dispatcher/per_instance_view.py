@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from dispatcher.job_model import Job, JobType
 from dispatcher.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, InstanceRecord, resources_of
-from dispatcher.outcomes import restart_due
+from dispatcher.outcomes import REVISION, restart_due
 from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
-from dispatcher.planner.per_instance_rounds import PerInstanceKind
+from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle, probing
@@ -125,6 +126,16 @@ def past_attempt(container: Container) -> PastAttempt | None:
         restarted_at=_restarted_at(container),
         settled=_is_settled(container),
     )
+
+
+def rounds_of(container: Container) -> tuple[Round, ...]:
+    """Return the rounds in which a restored container's attempts made way for a revision.
+
+    When one was told that has not ended yet is not on record: it counts as told just now.
+    """
+    told = [attempt for attempt in container.attempts if attempt.ending_for.startswith(REVISION)]
+    ends = (inf if attempt.outcome is None else attempt.finished_at for attempt in told)
+    return tuple(Round(began_at=end or 0.0, updates=1) for end in ends)
 
 
 def _is_settled(container: Container) -> bool:

@@ -48,7 +48,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """The rounds of a job's updates that still keep others waiting, the oldest first.
+    """The rounds of a job's updates that still keep others waiting.
 
     They are the job's, not a revision's: one that follows at once is no faster for it.
     """
@@ -56,12 +56,13 @@ class Rollout:
     rounds: tuple[Round, ...] = ()
 
     def at(self, now: float, update: UpdateStrategy) -> Rollout:
-        """Return it without the rounds that are over.
+        """Return it without the rounds that are over, the oldest first.
 
         A round of the future, which a clock that was set back leaves, counts as one of this moment.
         """
         rounds = (replace(each, began_at=min(now, each.began_at)) for each in self.rounds)
-        return Rollout(rounds=tuple(r for r in rounds if now < r.began_at + update.stagger_s))
+        left = [each for each in rounds if now < each.began_at + update.stagger_s]
+        return Rollout(rounds=tuple(sorted(left, key=lambda each: each.began_at)))
 
     def left(self, update: UpdateStrategy) -> int:
         """Return how many updates may begin now; it is to be as of now (`at`)."""

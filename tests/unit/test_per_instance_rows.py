@@ -317,3 +317,23 @@ def test_what_asks_for_more_than_an_instance_has_says_so_there() -> None:
     reason = rig.engine.why_waiting(container.id)
     assert reason is not None
     assert reason.is_final
+
+
+# ---- across a crash -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_rounds_of_an_update_keep_their_distance_across_a_crash(deaf: bool) -> None:
+    rig, _ = rig_with(4)
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=2, stagger_s=30)))
+    rig.starts()
+    rig.deaf = deaf
+    rig.revise("j-1", env=(("A", "1"),))
+    rig.advance(10)
+    ending = [a.id for a in rig.attempts.values() if a.ending is AttemptOutcome.PREEMPTED]
+    assert len(ending) == 2
+    rig.crash()
+    rig.advance(19)
+    assert [a.id for a in rig.attempts.values() if a.ending is not None] == ending
+    rig.advance(20)
+    assert len([a for a in rig.attempts.values() if a.ending is not None]) == 4
