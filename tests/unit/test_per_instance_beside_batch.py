@@ -95,14 +95,14 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
 @pytest.mark.parametrize("type_", [JobType.SYSTEM, JobType.SYSBATCH])
 def test_batch_containers_never_evict_those_of_per_instance_jobs(type_: JobType) -> None:
     scheduler = SchedulerSettings(max_instances=1, preempt_from_priority=1)
-    rig = DaemonRig(make_type(1), pool=LONG, settings=scheduler)
-    rig.join()
-    rig.submit_daemon(daemon(type_=type_, cpus=1000, priority=1))
+    rig = DaemonRig(make_type(2), pool=LONG, settings=scheduler)
+    rig.join("t2")
+    rig.submit_daemon(daemon(type_=type_, cpus=500, priority=1))
     ((attempt_id, _),) = rig.starts()
-    rig.submit(make_container(1, priority=1000))
+    rig.submit(make_container(1, priority=950), make_container(2, priority=1000))
     rig.advance(600)
-    assert rig.attempts[attempt_id].outcome is None
-    assert rig.states()["c-1"] == "queued"
+    assert rig.attempts[attempt_id].ending is None
+    assert [rig.states()[each] for each in ("c-1", "c-2")] == ["queued", "running"]
 
 
 # ---- what they count against --------------------------------------------------------------------
