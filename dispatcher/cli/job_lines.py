@@ -115,6 +115,7 @@ def job_fields(seen: JobView) -> list[tuple[str, str]]:
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", seen.reason.message if seen.reason else ""),
         ("progress", seen.progress()),
+        ("waiting", seen.waiting_for.message if seen.waiting_for else ""),
         *term_fields(seen),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))),
         ("priority", str(seen.priority)),

@@ -39,9 +39,9 @@ class CountsView(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join([f"{self.ended}/{self.total} done", *parts])
 
     def standing(self) -> str:
-        """Return how many are there: "3 running, 1 queued", "none" for none."""
+        """Return how many are there: "3 running, 1 queued", or "none running"."""
         parts = [f"{number} {state}" for state in STANDING if (number := getattr(self, state))]
-        return ", ".join(parts) or "none"
+        return ", ".join(parts) or "none running"
 
     def outcome(self) -> str:
         """Return how many ended how: "99 succeeded, 1 failed"."""

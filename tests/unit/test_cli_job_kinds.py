@@ -243,6 +243,9 @@ def test_explain_says_on_which_instances_a_job_waits(
     server.backend.nowhere[job_id] = nowhere
     assert main(["explain", job_id]) == 0
     assert f"It is on no instance: {nowhere.message}.\n" in capsys.readouterr().out
+    lines = shown(capsys, job_id)
+    assert f"waiting        {nowhere.message}" in lines
+    assert "progress       none running" in lines
     del server.backend.nowhere[job_id]
     for number in range(12):
         give(server, job_id, f"i-{number}", f"i-{number} is short of cpus")
