@@ -7,7 +7,7 @@ for their class. Attempts are not kept here; the store has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -34,11 +34,14 @@ MOST_CHANGES = 50
 MOST_CLASSES = 2_000
 MOST_EVENTS = 20
 MOST_CONTAINERS = 20_000
+MOST_JOBS = 20_000
 MOST_BYTES = 16 * 2**20
-"""How much memory each of the two takes at most: why classes waited, and events of containers."""
+"""How much memory each takes at most: why classes waited, events of containers, and of jobs."""
 
 _ENTRY_BYTES = 500
 _HELD = "held"
+_JOB_HELD = "job_held"
+_JOB_RELEASED = "job_released"
 _Span = tuple[float, float]
 
 
@@ -76,18 +79,13 @@ class History:
             entry_bytes=lambda wait: _ENTRY_BYTES + len(wait.reason.message if wait.reason else ""),
         )
         self._waiting: set[ClassKey] = set()
-        self._events: Recent[str, Happening] = Recent(
-            most_of_a_key=MOST_EVENTS,
-            most_keys=MOST_CONTAINERS,
-            most_bytes=MOST_BYTES,
-            key_bytes=lambda container_id: _ENTRY_BYTES + len(container_id),
-            entry_bytes=lambda event: _ENTRY_BYTES + len(event.message),
-        )
+        self._events = _events_of(MOST_CONTAINERS)
+        self._of_jobs = _events_of(MOST_JOBS)
 
     @property
     def size_bytes(self) -> int:
         """Return about how much memory all of it takes."""
-        return self._waits.size_bytes + self._events.size_bytes
+        return self._waits.size_bytes + self._events.size_bytes + self._of_jobs.size_bytes
 
     # ---- what is told ------------------------------------------------------------------------
 
@@ -124,27 +122,28 @@ class History:
                     self._note_state(container, now)
 
     def asked(self, event: UserEvent, now: float) -> None:
-        """Note what a user asked for of one container; a submission stands in the container."""
+        """Note what a user asked for of a container or a job; a submission stands in them."""
         match event:
-            case Submitted() | JobSubmitted():
-                pass
-            case (
-                JobCancelRequested()
-                | JobPriorityRequested()
-                | JobHoldRequested()
-                | JobRevised()
-                | JobLaunched()
-            ):
+            case Submitted() | JobSubmitted() | JobLaunched():
                 pass
             case CancelRequested():
                 self._note(event.container_id, "cancel", "a user asked for it to be cancelled", now)
             case PriorityRequested():
-                if event.priority == 0:
-                    message = "its priority was set to 0: it is held back"
-                    self._note(event.container_id, _HELD, message, now)
-                else:
-                    message = f"its priority was set to {event.priority}"
-                    self._note(event.container_id, "priority", message, now)
+                kind, message = _priority("its priority", event.priority)
+                self._note(event.container_id, kind, message, now)
+            case JobCancelRequested():
+                message = "a user asked for its job to be cancelled"
+                self._note_job(event.job_id, "cancel", message, now)
+            case JobPriorityRequested():
+                kind, message = _priority("the priority of all of its job", event.priority)
+                self._note_job(event.job_id, kind, message, now)
+            case JobHoldRequested() if event.held:
+                message = "its job was held: nothing of it starts until it is released"
+                self._note_job(event.job_id, _JOB_HELD, message, now)
+            case JobHoldRequested():
+                self._note_job(event.job_id, _JOB_RELEASED, "its job was released", now)
+            case JobRevised():
+                self._note_job(event.job.id, "revised", "its job was revised", now)
             case _:
                 assert_never(event)
 
@@ -158,7 +157,7 @@ class History:
         Times are in seconds since the epoch. `began_at` is when this process began: of what was
         before, only attempts are known, and one entry says so.
         """
-        events = self._events.of(container.id)
+        events = self._told_of(container)
         delays = list(_delays(container))
         found = [_submitted(container)]
         if container.created_at < began_at:
@@ -169,7 +168,8 @@ class History:
         found += [delay for delay, _ in delays]
         waited = _without(_waited(container, now), (span for _, span in delays))
         waited = _without(waited, _locked(container, events))
-        found += self._reasons(key, _without(waited, _held_back(container, events)))
+        waited = _without(waited, _held_back(container, events))
+        found += self._reasons(key, _without(waited, _held_with_job(events)))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
@@ -186,6 +186,16 @@ class History:
                         at=at, kind=reason.code, message=reason.message, behind=reason.behind
                     )
 
+    def _told_of(self, container: Container) -> list[Happening]:
+        """Return what was decided about a container and, while it lived, its job, in order."""
+        end = math.inf if container.finished_at is None else container.finished_at
+        of_job = [
+            each
+            for each in (self._of_jobs.of(container.job_id) if container.job_id else [])
+            if container.created_at <= each.at <= end
+        ]
+        return sorted([*self._events.of(container.id), *of_job], key=lambda each: each.at)
+
     # ---- inside --------------------------------------------------------------------------------
 
     def _note_state(self, container: Container, now: float) -> None:
@@ -201,6 +211,26 @@ class History:
 
     def _note(self, container_id: str, kind: str, message: str, now: float) -> None:
         self._events.add(container_id, Happening(at=now, kind=kind, message=message))
+
+    def _note_job(self, job_id: str, kind: str, message: str, now: float) -> None:
+        self._of_jobs.add(job_id, Happening(at=now, kind=kind, message=message))
+
+
+def _events_of(most_keys: int) -> Recent[str, Happening]:
+    return Recent(
+        most_of_a_key=MOST_EVENTS,
+        most_keys=most_keys,
+        most_bytes=MOST_BYTES,
+        key_bytes=lambda key: _ENTRY_BYTES + len(key),
+        entry_bytes=lambda event: _ENTRY_BYTES + len(event.message),
+    )
+
+
+def _priority(whose: str, priority: int) -> tuple[str, str]:
+    """Return the kind of happening that another priority is, and the sentence that says so."""
+    if priority == 0:
+        return _HELD, f"{whose} was set to 0: it is held back"
+    return "priority", f"{whose} was set to {priority}"
 
 
 def _waited(container: Container, now: float) -> Iterator[_Span]:
@@ -248,6 +278,17 @@ def _held_back(container: Container, events: Iterable[Happening]) -> Iterator[_S
     moves = [(e.at, e.kind == _HELD) for e in events if e.kind in ("priority", _HELD)]
     if not moves and container.priority == 0:
         moves = [(container.created_at, True)]
+    return _while_held(moves)
+
+
+def _held_with_job(events: Iterable[Happening]) -> Iterator[_Span]:
+    """Return from when to when a container's job was held."""
+    return _while_held(
+        [(e.at, e.kind == _JOB_HELD) for e in events if e.kind in (_JOB_HELD, _JOB_RELEASED)]
+    )
+
+
+def _while_held(moves: Sequence[tuple[float, bool]]) -> Iterator[_Span]:
     ends = [at for at, _ in moves[1:]] + [math.inf]
     for (at, is_held), end in zip(moves, ends, strict=False):
         if is_held:

@@ -64,6 +64,7 @@ class JobBook:
         self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
         self._idle: dict[str, None] = {}
+        self._deeds: dict[str, str] = {}
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._live
@@ -185,16 +186,16 @@ class JobBook:
 
     def set_priority(self, job_id: str, priority: int) -> None:
         """Note a job's new priority; unknown is no error."""
-        self._replace(job_id, priority=priority)
+        self._replace(job_id, f"given the priority {priority}", priority=priority)
 
     def set_held(self, job_id: str, *, held: bool) -> None:
         """Note whether a job is held; unknown is no error."""
-        self._replace(job_id, held=held)
+        self._replace(job_id, "held" if held else "released", held=held)
 
     def cancel(self, job_id: str) -> None:
         """Note that a job is to be cancelled; unknown is no error."""
         live = self._live.get(job_id)
-        self._replace(job_id, cancel_requested=True)
+        self._replace(job_id, "to be cancelled", cancel_requested=True)
         if live is not None and live.conclusion is None:
             live.conclusion = CANCELLED
 
@@ -206,12 +207,13 @@ class JobBook:
         live = self._live.get(job_id)
         if live is not None and live.conclusion is None:
             live.conclusion = conclusion
-            self._replace(job_id, reason=conclusion.reason)
+            self._replace(job_id, "to end", reason=conclusion.reason)
 
     def revise(self, job: Job) -> None:
         """Let an unfinished job be its next revision; unknown is no error."""
         self._replace(
             job.id,
+            "revised",
             name=job.name,
             labels=job.labels,
             priority=job.priority,
@@ -221,13 +223,18 @@ class JobBook:
 
     def set_launched_for(self, job_id: str, launched_for: float) -> None:
         """Note for which time a periodic job was begun last; unknown is no error."""
-        self._replace(job_id, launched_for=launched_for)
+        self._replace(job_id, "launched", launched_for=launched_for)
 
-    def _replace(self, job_id: str, **changed: object) -> None:
+    def take_deed(self, job_id: str) -> str:
+        """Return in a few words what was done to a job last, "" once that was asked for."""
+        return self._deeds.pop(job_id, "")
+
+    def _replace(self, job_id: str, deed: str, **changed: object) -> None:
         live = self._live.get(job_id)
         if live is not None:
             live.job = replace(live.job, **changed)  # type: ignore[arg-type]  # fields of Job
             self._changed[job_id] = True
+            self._deeds[job_id] = deed
 
     def turn(self, now: float) -> list[Job]:
         """Return the jobs of which something changed that is journalled or told, as they are now.

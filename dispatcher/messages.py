@@ -187,9 +187,13 @@ class PublishContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishJob:
-    """Tell the API's subscribers what a job is now."""
+    """Tell the API's subscribers what a job is now.
+
+    `deed` says in a few words what was done to it, "" where it is its state that changed.
+    """
 
     job: Job
+    deed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: En
         )
         return
     if isinstance(what, PublishJob):
-        _log_job(what.job)
+        _log_job(what.job, what.deed)
         return
     container = what.container
     last = container.attempts[-1] if container.attempts else None
@@ -88,10 +88,10 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: En
     )
 
 
-def _log_job(job: Job) -> None:
+def _log_job(job: Job, deed: str) -> None:
     tally = job.tally
     log.info(
-        f"job {job.state.value}",
+        f"job {job.state.value if job.state.final or not deed else deed}",
         job=job.id,
         name=job.name,
         containers=tally.total,

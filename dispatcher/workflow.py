@@ -142,7 +142,8 @@ class Workflow:
         told = self._jobs.turn(now)
         for job in told:
             self._ledger.changes.append(SaveJob(job=job))
-            self._ledger.published.append(PublishJob(job=job))
+            deed = self._jobs.take_deed(job.id)
+            self._ledger.published.append(PublishJob(job=job, deed=deed))
         return [job for job in told if job.state.final and not job.ends_by_itself]
 
     def _go_on(self, now: float) -> bool:

@@ -9,7 +9,13 @@ import pytest
 
 from dispatcher import history
 from dispatcher.history import MOST_CHANGES, MOST_EVENTS, Happening, History
-from dispatcher.messages import PriorityRequested, PublishContainer
+from dispatcher.messages import (
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    PriorityRequested,
+    PublishContainer,
+)
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
@@ -171,3 +177,43 @@ def test_who_was_locked_before_a_lost_attempt_waits_again_after_it() -> None:
     kept.waits({key(): WaitReason(code="at_quota", message="full")}, 5.0)
     kinds = [each.kind for each in told(kept, again)]
     assert kinds == ["submitted", "locked", "placed", "ended", "at_quota"]
+
+
+def test_what_was_asked_of_a_job_stands_in_the_history_of_all_that_lived_then() -> None:
+    kept = History()
+    old = replace(make_container(1), created_at=1.0, finished_at=2.5, job_id="j-1")
+    waits = replace(make_container(2), created_at=1.0, job_id="j-1")
+    kept.waits({key(): WaitReason(code="at_quota", message="full")}, 1.5)
+    kept.asked(JobPriorityRequested(job_id="j-1", priority=7), 2.0)
+    kept.asked(JobHoldRequested(job_id="j-1", held=True), 3.0)
+    kept.waits({key(): WaitReason(code="creating", message="being created")}, 4.0)
+    kept.asked(JobHoldRequested(job_id="j-1", held=False), 5.0)
+    kept.asked(JobPriorityRequested(job_id="j-1", priority=0), 6.0)
+    kept.asked(JobCancelRequested(job_id="j-1"), 7.0)
+    kept.asked(JobCancelRequested(job_id="j-2"), 8.0)
+    assert [(each.at, each.kind) for each in told(kept, waits)] == [
+        (1.0, "submitted"),
+        (1.5, "at_quota"),
+        (2.0, "priority"),
+        (3.0, "job_held"),
+        (5.0, "job_released"),
+        (5.0, "creating"),
+        (6.0, "held"),
+        (7.0, "cancel"),
+    ]
+    ended = replace(old, state=ContainerState.CANCELLED)
+    kinds = [each.kind for each in told(kept, ended)]
+    assert kinds == ["submitted", "priority", "cancelled"], "none of what came later"
+    later = replace(make_container(3), created_at=6.5, job_id="j-1")
+    assert [each.kind for each in told(kept, later)] == ["submitted", "creating", "cancel"]
+
+
+def test_what_was_asked_of_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_JOBS", 2)
+    kept = History()
+    for number in (1, 2, 3):
+        kept.asked(JobCancelRequested(job_id=f"j-{number}"), float(number))
+    of = [replace(make_container(n), job_id=f"j-{n}") for n in (1, 2, 3)]
+    kinds = [[each.kind for each in told(kept, container)] for container in of]
+    assert kinds == [["submitted"], ["submitted", "cancel"], ["submitted", "cancel"]]
+    assert kept.size_bytes > 2 * 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,17 @@ import structlog
 
 from dispatcher.broker import Broker, Watchers
 from dispatcher.job_model import Job, JobState, Tally
-from dispatcher.messages import Publication, PublishContainer, PublishJob
+from dispatcher.messages import (
+    JobPriorityRequested,
+    Publication,
+    PublishContainer,
+    PublishJob,
+)
 from dispatcher.model import Dependency, Reason
 from dispatcher.publishing import publish_event
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
-from tests.samples import make_container
+from tests.samples import make_container, make_type
 
 
 def publish(what: Publication, broker: Broker, watchers: Watchers | None = None) -> None:
@@ -97,6 +103,35 @@ def test_a_job_is_one_line_in_the_log(job: Job) -> None:
             "why": "1 of its 4 containers failed",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "line"),
+    [
+        (lambda made: made.hold_job("j-1", held=True), "job held"),
+        (lambda made: made.hold_job("j-2", held=False), "job released"),
+        (
+            lambda made: made.send(JobPriorityRequested(job_id="j-1", priority=7)),
+            "job given the priority 7",
+        ),
+        (lambda made: made.cancel_job("j-1"), "job to be cancelled"),
+        (lambda made: made.cancel_job("j-2"), "job cancelled"),
+    ],
+    ids=["hold", "release", "priority", "cancel", "cancel what waits"],
+)
+def test_what_was_asked_of_a_job_is_told_as_what_it_is(
+    ask: Callable[[Rig], None], line: str
+) -> None:
+    made = Rig(make_type(8))
+    made.submit_job(*make_job(1, make_task()))
+    made.submit_job(*make_job(2, make_task(), held=True))
+    made.published.clear()
+    ask(made)
+    with structlog.testing.capture_logs() as lines:
+        for each in made.published:
+            if isinstance(each, PublishJob):
+                publish(each, Broker())
+    assert [each["event"] for each in lines if each["job"] in ("j-1", "j-2")][:1] == [line]
 
 
 async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
