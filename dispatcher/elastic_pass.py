@@ -228,7 +228,7 @@ class ElasticPass:
         for live in self._lives():
             for component, member in self._deeds.unstarted(live):
                 yield component, member.instance_id
-            components = live.roles()
+            components = live.roles() if live.job.claims else {}
             for claim in live.job.claims:
                 yield components[claim.component], claim.instance_id
 

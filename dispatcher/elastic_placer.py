@@ -144,10 +144,9 @@ class ElasticPlacer:
         self._wanted = True
 
     def began(self, container: Container, now: float, /) -> None:
-        """Note that a member runs, and that others may be started after it."""
+        """Note that a member runs: the pass that follows starts those whose turn it is then."""
         live = self._known(container.job_id, now)
         key = key_of(container)
-        self._wanted = True
         self._cpus.note([container.attempts[-1].instance_id])
         live.job = elastic_fates.started(live.job, *key)
 
