@@ -140,7 +140,6 @@ class ElasticPass:
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _plan(self, now: float) -> ElasticPlan:
-        self._rename_claims()
         plan = plan_elastic(self._view(), now)
         self._carry_out(plan, now)
         return plan
@@ -150,21 +149,6 @@ class ElasticPass:
         containers = (self._deeds.container(live, key) for key in live.ids)
         known = next(container for container in containers if container is not None)
         return self._spend_limits.account_of(known)
-
-    def _rename_claims(self) -> None:
-        """Keep what was claimed on a launch on the instance that came of it."""
-        bases = self._rooms.bases
-        claims = [c for live in self._lives() for c in live.job.claims]
-        if all(claim.instance_id in bases for claim in claims):
-            return
-        of_token = {w.token: w.id for w in self._pool.workers.values() if w.token}
-        for live in self._lives():
-            renamed = tuple(
-                replace(claim, instance_id=of_token.get(claim.instance_id, claim.instance_id))
-                for claim in live.job.claims
-            )
-            if renamed != live.job.claims:
-                live.job = replace(live.job, claims=renamed)
 
     def _view(self) -> ElasticView:
         seats = self._seats()
