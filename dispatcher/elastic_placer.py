@@ -116,7 +116,8 @@ class ElasticPlacer:
         if live is None:
             return None
         member = live.member(key_of(container))
-        known = reasons.of_member(member, barred=self._barred_of(live))
+        known = self._ledger.holdbacks.reason(container)
+        known = known or reasons.of_member(member, barred=self._barred_of(live))
         return known or self._pass.waiting.get(container.job_id)
 
     def _barred_of(self, live: Live) -> str:

@@ -114,6 +114,24 @@ def test_elastic_containers_count_against_the_number_that_may_have_a_place() -> 
     assert rig.states()["c-1001"] == "queued"
 
 
+def test_a_container_whose_earlier_process_still_runs_is_not_started_before_that_has_ended() -> (
+    None
+):
+    rig = rig_of(2)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.exit(attempt_of(rig, 1001), code=1)
+    rig.exit(attempt_of(rig, 1001), code=1)
+    rig.engine.ledger.hold_for_process("c-1001", "c-1001-1", "i-001")
+    rig.advance(10)
+    assert running(rig) == {"e": 1}
+    why = rig.engine.why_waiting("c-1001")
+    assert why is not None
+    assert why.code == "earlier_attempt"
+    rig.engine.ledger.process_gone("c-1001", "c-1001-1", rig.now)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.RUN))
+    assert running(rig) == {"e": 1, "w": 1}
+
+
 def test_who_makes_way_gets_no_longer_than_all_do() -> None:
     rig = rig_of(3)
     submit(rig, 1, essential(1), elastic(1, grace_period_s=7200.0))
