@@ -29,9 +29,11 @@ from pool.model import IdleBehavior, WorkerState
 from pool.tags import is_unrecognised
 from pool.transitions import Trigger
 from tests.sim.doubts import Doubts
+from tests.sim.elastic_conduct import ElasticConduct
 from tests.sim.hosts import Host
 from tests.sim.job_conduct import JobConduct
-from tests.sim.precedence import place_in_line
+from tests.sim.per_instance_conduct import PerInstanceConduct
+from tests.sim.precedence import has_own_placer, place_in_line
 from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
@@ -115,6 +117,8 @@ class Conduct:
             self._work.look()
             self._scheduling.look()
             self._jobs.look()
+            self._per_instance.look()
+            self._elastic.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -129,6 +133,8 @@ class Conduct:
         self._doubts = Doubts(process, self._timeline)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
         self._scheduling = Scheduling(process, self._timeline, self._offsets, self._jobs)
+        self._per_instance = PerInstanceConduct(process, self._timeline, self._truth, self._hosts)
+        self._elastic = ElasticConduct(process, self._timeline, self._truth, self._hosts)
         self._listings, self._changes = CallAccount(), CallAccount()
         self._taken_back.clear()
 
@@ -143,6 +149,8 @@ class Conduct:
         self._scheduling.decided(command)
         self._jobs.decided(command)
         self._signals.decided(command)
+        self._per_instance.decided(command)
+        self._elastic.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
@@ -197,7 +205,9 @@ class Conduct:
         worker = process.engine.pool.workers.get(command.instance_id)
         reason = worker.end_reason if worker is not None else ""
         gentle = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value)
-        running = sorted(a for a, where in self._truth.live.items() if where is host)
+        residents = self._truth.residents_on(host)
+        there = sorted(a for a, where in self._truth.live.items() if where is host)
+        running = [a for a in there if a not in residents]
         if reason.startswith(gentle):
             expect(not running, "no busy instance is idled out", f"{host.machine.id}: {running}")
         if reason.startswith(Trigger.DRAINED.value) and worker is not None:
@@ -218,13 +228,18 @@ class Conduct:
         engine = process.engine
         expect(engine.pool.listed_once, "nothing before the first listing", f"{command}")
         worker = engine.pool.workers[command.worker_id]
+        expect(not worker.broken, "only ready instances get work", f"{worker}")
+        if engine.ledger.containers[command.order.container_id].pinned_to:
+            # Those of per-instance jobs have rules of their own, and no place in the line.
+            return
         ready = worker.state is WorkerState.RUNNING and worker.behavior is IdleBehavior.RUN
         expect(ready, "only ready instances get work", f"{worker}")
-        expect(not worker.broken, "only ready instances get work", f"{worker}")
         told = command.worker_id in self._taken_back and worker.type.preemptible
         expect(not told, "what is taken back gets no work", f"{worker}")
         container = engine.ledger.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
+        if has_own_placer(engine.ledger, container):
+            return
         own = place_in_line(container)
         for other in engine.ledger.containers.values():
             if other.id in engine.ledger.queue and _is_alike(other, container):
@@ -256,6 +271,7 @@ class Conduct:
         self._signals.heard(event)
         self._scheduling.heard(event)
         self._jobs.heard(event)
+        self._per_instance.heard(event)
         now = self._timeline.now
         match event:
             case InterruptionNoticed():

@@ -92,6 +92,14 @@ class Demand:
     time limit, `lenient` a grace period, `postponed` a time before which they do not start. Jobs
     are cancelled, held, released and reprioritised every `job_requests_every_s`. What new ones wait
     for is looked up well before they are committed in `slow_look_ups` of cases.
+
+    `per_instance` jobs run on every instance: `once` of them to their end, the others for ever, of
+    whose attempts `restless` ones exit all the same; `picky` ones are for some types only. They are
+    revised, held, released, reprioritised and cancelled every `per_instance_requests_every_s`.
+
+    `elastic` jobs have essential components and elastic ones; for these `scaling` jobs have
+    instances created, and of all attempts `faulty` ones fail. They, and their members, are held,
+    released, reprioritised and cancelled every `elastic_requests_every_s`.
     """
 
     containers: int = 20
@@ -116,3 +124,12 @@ class Demand:
     postponed: float = 0.0
     job_requests_every_s: float = 0.0
     slow_look_ups: float = 0.0
+    per_instance: int = 0
+    once: float = 0.0
+    picky: float = 0.0
+    restless: float = 0.0
+    per_instance_requests_every_s: float = 0.0
+    elastic: int = 0
+    scaling: float = 0.0
+    faulty: float = 0.0
+    elastic_requests_every_s: float = 0.0

@@ -76,6 +76,43 @@ PROMISES: dict[str, str] = {
     "containers that are not",
     "a job ends as its containers do": "its final state, exit code and tallies are what its "
     "containers make them",
+    # ---- system and sysbatch jobs
+    "one attempt on each instance": "of a per-instance job no two processes run on an instance at "
+    "once, whichever process of the dispatcher started them",
+    "one container for each instance": "such a job has one unfinished container for each instance",
+    "a per-instance attempt runs where it belongs": "it starts on the instance that its container "
+    "is for, which its job matches, and is told which that is",
+    "every instance has what it should": "what is ready, matches, has room and nothing to wait for "
+    "has its attempt two seconds later, at the latest revision; where room is short nothing is "
+    "said",
+    "an instance gets the latest revision": "what starts is what its job's latest revision says",
+    "what its job does not ask for is not started": "nothing starts of a job that is cancelled, "
+    "held back, or unknown",
+    "nothing new on what is held or drains": "unless the job says so; and on what drains only as "
+    "long as batch work is there, or the job ignores that",
+    "who joins late is left alone where the job says so": "without late_joiners nothing starts on "
+    "what came after the revision",
+    "what ran to its end once does not run again": "of a sysbatch job nothing starts where it "
+    "succeeded, or failed for good, at this revision, after a crash neither",
+    "updates come in rounds": "within any stagger no more destructive updates begin in one process "
+    "than max_parallel",
+    "updates come in rounds after a restart, too": "nor counting those of earlier processes; which "
+    "forget what they did not commit, containers that have ended, and how the clock was set",
+    "per-instance work never queues": "no container of such a job waits in the queue, so that no "
+    "instance is created for it",
+    "room that is promised is not given away": "batch work leaves the room that is kept for others",
+    "only who matters much less makes way": "who is evicted for such a job is 100 points of "
+    "priority below it at least",
+    "only who may evicts": "nobody makes way for jobs that may not evict, by the settings",
+    "who makes way knows for whom": "an evicted attempt is preempted, and names the job",
+    "who makes way waits again": "its container waits for room again, and has not failed",
+    "batch work leaves first": "where an instance drains, what belongs to it is told to end only "
+    "once no batch work is there",
+    "residents are told of the end": "what belongs to an instance that can be reached got TERM "
+    "before it is drained or idled out",
+    "residents have their time": "and its grace, term_timeout_s at most, before the destroy",
+    "no instance waits for its residents for ever": "the destroy comes term_timeout_s later, or "
+    "sooner",
     # ---- where work goes
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
@@ -260,6 +297,12 @@ FAULTS: dict[str, str] = {
     "job_requests_every_s": "mean time between jobs that are held, released, cancelled or get "
     "another priority, and elements that are cancelled",
     "slow_look_ups": "share of submissions that look up what has ended long before they are stored",
+    "per_instance": "how many jobs are submitted that run on every instance",
+    "once": "share of these that run to their end once, and not for ever",
+    "picky": "share of these that are for some types only",
+    "restless": "share of attempts that exit though they were to run for ever",
+    "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
+    "released, cancelled or get another priority",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
     "hanging_calls": "share of calls of the cloud's that take effect late and never answer",

@@ -9,19 +9,23 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dispatcher.job_model import Job, JobState, JobTask
+from dispatcher.job_model import Job, JobState, JobTask, JobType
 from dispatcher.messages import (
+    AddContainer,
     Change,
     InsertContainers,
     InsertJob,
     RequestCancel,
     RequestJobCancel,
+    RequestJobRevision,
     SaveAttempt,
     SaveContainer,
     SaveJob,
 )
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, DependencyOn
 from pool.model import AttemptOrder
+from tests.sim.elastic_account import JOB_ENDED, ElasticAccount
+from tests.sim.per_instance_account import ENDED_WITH_ITS_PLACE, PerInstanceAccount
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect
 
@@ -51,6 +55,8 @@ class JobAccount:
         self._elements: dict[tuple[str, str, int], str] = {}
         self._tasks: dict[tuple[str, str], JobTask] = {}
         self._codes: dict[str, list[int]] = {}
+        self.per_instance = PerInstanceAccount(store)
+        self.elastic = ElasticAccount(store)
         self.started_at: dict[str, float] = {}
         self.version = 0
 
@@ -58,6 +64,9 @@ class JobAccount:
 
     def outcome(self, node: str) -> bool | None:
         """Return whether a container, a task or a job succeeded, None while it has not ended."""
+        job = self._store.jobs.get(node.partition("/")[0])
+        if job is not None and not job.ends_by_itself:
+            return job.state is JobState.SUCCEEDED if job.state.final else None
         container = self._store.containers.get(node)
         if container is None:
             count = self._counts.get(node)
@@ -81,7 +90,7 @@ class JobAccount:
 
     def states_of(self, job_id: str, task: str) -> Counter[ContainerState]:
         """Return how many of a task are in which state; not a copy."""
-        return self._counts[f"{job_id}/{task}"].states
+        return self._counts.setdefault(f"{job_id}/{task}", Count()).states
 
     def task_of(self, container: Container) -> JobTask:
         """Return the task that a job's container belongs to."""
@@ -91,13 +100,15 @@ class JobAccount:
 
     def committing(self, change: Change) -> None:
         """Look at a change before it is in the store."""
+        self.per_instance.committing(change)
+        self.elastic.committing(change)
         match change:
             case InsertContainers():
                 self._insert(change.containers)
-            case InsertJob():
-                for task in change.job.tasks:
-                    self._tasks[change.job.id, task.name] = task
-                self._insert(change.containers)
+            case AddContainer():
+                self._insert([change.container])
+            case InsertJob() | RequestJobRevision():
+                self._on_job(change)
             case RequestCancel():
                 self._cancelled.add(change.container_id)
             case RequestJobCancel():
@@ -112,6 +123,12 @@ class JobAccount:
                 expect(not before.state.final, "a job ends once", before.id, change.job.state)
             case _:
                 pass
+
+    def _on_job(self, change: InsertJob | RequestJobRevision) -> None:
+        for task in change.job.tasks:
+            self._tasks[change.job.id, task.name] = task
+        if isinstance(change, InsertJob):
+            self._insert(change.containers)
 
     def _insert(self, containers: Iterable[Container]) -> None:
         self.version += 1
@@ -148,10 +165,16 @@ class JobAccount:
         """Expect that who is cancelled was to be, or waited for what did not succeed."""
         code = container.reason.code if container.reason is not None else ""
         asked = container.id in self._cancelled
+        if container.pinned_to and code in ENDED_WITH_ITS_PLACE:
+            return
+        if code == JOB_ENDED and self.elastic.job_of(container) is not None:
+            return
         if code == "dependency_failed":
             in_vain = self.may_start(container) is False
             expect(in_vain, "who can start is not cancelled", container.id, container.spec.after)
         else:
+            job = self._store.jobs.get(container.job_id)
+            asked = asked or (job is not None and job.cancel_requested)
             expect(asked, "who can start is not cancelled", container.id, code)
 
     def _on_attempt(self, attempt: Attempt) -> None:
@@ -180,6 +203,8 @@ class JobAccount:
             expect(may is True, "what is waited for has ended", container.id, container.spec.after)
         if not container.job_id:
             return
+        self.per_instance.started(container, order)
+        self.elastic.started(container, order, self.task_of(container))
         self._expect_to_know(container, order)
         count = self._counts[f"{container.job_id}/{container.task}"]
         count.begun.add(container.id)
@@ -216,9 +241,13 @@ class JobAccount:
 
     def _expect_true(self, job: Job) -> None:
         """Expect that a job ended as its containers did."""
-        states = self._counts[job.id].states
+        states = self._counts.setdefault(job.id, Count()).states
         failed, cancelled = states[ContainerState.FAILED], states[ContainerState.CANCELLED]
-        if not failed:
+        if job.type is JobType.ELASTIC:
+            self.elastic.expect_true(job)
+        elif job.type.is_per_instance:
+            self.per_instance.expect_true(job, failed=failed)
+        elif not failed:
             right = JobState.CANCELLED if cancelled else JobState.SUCCEEDED
             expect(job.state is right, "a job ends as its containers do", job, states)
         else:

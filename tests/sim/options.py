@@ -11,8 +11,10 @@ from dispatcher.model import Placement, Profile, SchedulerSettings
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from pool.model import PoolSettings
 from tests.samples import make_type
+from tests.sim.elastic_options import with_elastic_jobs
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.job_options import with_jobs
+from tests.sim.per_instance_options import with_per_instance_jobs
 from tests.sim.timeline import Dice
 
 LONGEST_DOWN_S = (3.0, 30.0)
@@ -110,8 +112,10 @@ def options_of(seed: int) -> SimOptions:
         options = replace(options, cloud=cloud)
     options = _taking_back(options, Dice(seed, "interrupted options"))
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
-    jobs = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
-    return replace(options, demand=jobs)
+    demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
+    asked = with_per_instance_jobs(demand, options.scheduler, seed)
+    demand, scheduler = with_elastic_jobs(*asked, seed)
+    return replace(options, demand=demand, scheduler=scheduler)
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dispatcher.ledger import Ledger
 from dispatcher.model import Container
 
 SENT_AWAY = ("interrupted", "preempted")
+
+
+def has_own_placer(ledger: Ledger, container: Container) -> bool:
+    """Return whether a container is one of a job that does not queue."""
+    type_ = ledger.jobs.type_of(container.job_id)
+    return type_ is not None and type_.has_own_placer
 
 
 def place_in_line(container: Container) -> tuple[int, bool, int]:

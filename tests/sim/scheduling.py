@@ -19,6 +19,7 @@ from pool.messages import (
 )
 from pool.model import WorkerState
 from tests.sim.job_conduct import JobConduct
+from tests.sim.precedence import has_own_placer
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import expect
@@ -84,8 +85,12 @@ class Scheduling:
         rested = now >= until - SLACK
         expect(rested, "overloaded instances rest", f"{command.worker_id} until {until}")
         container = self._ledger.containers[command.order.container_id]
-        self._expect_may_restart(container)
-        count = len(self._ledger.open_attempts)
+        if container.pinned_to:
+            # Those of per-instance jobs have rules of their own, and count for no limit.
+            return
+        if not has_own_placer(self._ledger, container):
+            self._expect_may_restart(container)
+        count = self._count()
         limit = self._most()
         few = limit is None or count <= limit
         expect(few, "no more run at once than may", f"{count} of {limit}")
@@ -93,6 +98,11 @@ class Scheduling:
             share = self._share(limit)
             placed = self._supervisors()
             expect(placed <= share, "supervisors have their share", f"{placed} of {share}")
+
+    def _count(self) -> int:
+        """Return how many attempts count for limits: those that belong to no instance."""
+        containers = self._ledger.containers
+        return sum(not containers[c].pinned_to for c in self._ledger.open_attempts.values())
 
     def _supervisors(self) -> int:
         containers = self._ledger.containers.values()
@@ -184,7 +194,7 @@ class Scheduling:
 
     def _note_overload(self) -> None:
         """Let the limit sink: what runs was too much."""
-        now, count = self._timeline.now, len(self._ledger.open_attempts)
+        now, count = self._timeline.now, self._count()
         self._most()
         self._quiet_since = now
         self._at_limit_since = None
@@ -196,7 +206,7 @@ class Scheduling:
         """Expect that a limit that is reached for long does not stay as it is."""
         now, settings = self._timeline.now, self._engine.settings
         limit = copy.copy(self._engine.concurrency).limit(self._process.now())
-        count = len(self._ledger.open_attempts)
+        count = self._count()
         configured = settings.max_containers is not None and limit == settings.max_containers
         if limit is None or configured or count < limit or limit != self._at_limit:
             self._at_limit, self._at_limit_since = limit or 0, None
@@ -219,7 +229,8 @@ class Scheduling:
             rests = self._timeline.now < self._resting.get(event.worker_id, -inf) - SLACK
             if answered and worker is not None and not rests:
                 self._resting[event.worker_id] = self._timeline.now + REST_S
-                self._reports += len(worker.attempts) > 1
+                others = worker.busy_with - (not attempt.resident) if attempt is not None else 0
+                self._reports += others > 0
         elif isinstance(event, InterruptionNoticed):
             self._note_taken_back(event.worker_id)
 
@@ -242,7 +253,8 @@ class Scheduling:
         self._expect_rises()
         for container in self._ledger.containers.values():
             if container.attempts and not container.has_open_attempt:
-                self._expect_restarted_in_time(container)
+                if not has_own_placer(self._ledger, container):
+                    self._expect_restarted_in_time(container)
                 last = container.attempts[-1]
                 lost = last.outcome is AttemptOutcome.LOST and last.id in self._taken_back
                 expect(not lost, "what is taken back is no loss", last)
@@ -261,7 +273,13 @@ class Scheduling:
             few = count <= waiting.get(key, 0)
             expect(few, "nobody claims for more than wait", f"{key}: {by_slot}")
             claimed.update(by_slot)
-        unclaimed = [token for token in self._created if token not in claimed]
+        claimed.update(self._engine.placers.kept())
+        scaled = any(
+            job.terms.elastic is not None and job.terms.elastic.scale_up
+            for job in map(self._ledger.jobs.job, self._ledger.jobs.ids())
+            if job is not None
+        )
+        unclaimed = [t for t in self._created if t not in claimed and not scaled]
         expect(not unclaimed, "what is created is claimed", f"{unclaimed}")
         self._expect_supervisors_wait_for_reason()
 

@@ -92,11 +92,30 @@ class Truth:
             f"{container.id} is {container.state.value} and starts again",
         )
         self.jobs.started(order, host.timeline.now)
+        if container.pinned_to:
+            self._expect_alone(order.attempt_id, container)
         self.live[order.attempt_id] = host
         self.ran_on[order.attempt_id] = host
         self._since[order.attempt_id] = host.timeline.now
         self.came_forward(host.timeline.now)
         self._expect_room(host)
+
+    def _expect_alone(self, attempt_id: str, container: Container) -> None:
+        """Expect that a per-instance job runs nothing else on an instance where it starts."""
+        slot = (container.job_id, container.pinned_to)
+        running = (self.store.containers[a.rpartition("-")[0]] for a in self.live)
+        others = sorted(c.id for c in running if (c.job_id, c.pinned_to) == slot)
+        expect(not others, "one attempt on each instance", f"{attempt_id} starts beside {others}")
+
+    def residents_on(self, host: Host) -> list[str]:
+        """Return the attempts of per-instance jobs that run on an instance."""
+        there = (a for a, where in self.live.items() if where is host)
+        return sorted(a for a in there if self.is_resident(a))
+
+    def is_resident(self, attempt_id: str) -> bool:
+        """Return whether an attempt is one of a per-instance job."""
+        container = self.store.containers.get(attempt_id.rpartition("-")[0])
+        return container is not None and bool(container.pinned_to)
 
     def _expect_room(self, host: Host) -> None:
         used, sharers = Resources(), 0
@@ -229,8 +248,11 @@ class Truth:
         attempts = [self.store.attempts[a] for a in self.store.attempts_of[container_id]]
         outcomes = [attempt.outcome for attempt in attempts]
         expect(None not in outcomes, "every attempt ends", f"{container_id}: {outcomes}")
+        again = AttemptOutcome.SUCCEEDED in outcomes[:-1]
+        for_ever = self.jobs.per_instance.runs_for_ever(container_id)
+        for_ever = for_ever or self.jobs.elastic.runs_again(container_id)
         expect(
-            AttemptOutcome.SUCCEEDED not in outcomes[:-1],
+            for_ever or not again,
             "what succeeded never runs again",
             f"{container_id}: {outcomes}",
         )

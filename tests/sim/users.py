@@ -27,8 +27,10 @@ from dispatcher.model import (
 from pool.model import IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
+from tests.sim.elastic_users import ElasticUsers
 from tests.sim.faults import Demand
 from tests.sim.job_users import JobUsers
+from tests.sim.per_instance_users import PerInstanceUsers
 from tests.sim.process import DispatcherProcess
 from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
@@ -80,9 +82,7 @@ class Users:
         self,
         *,
         timeline: Timeline,
-        dice: Dice,
-        asking: Dice,
-        jobs: Dice,
+        seed: int,
         demand: Demand,
         store: VirtualStore,
         truth: Truth,
@@ -93,8 +93,8 @@ class Users:
         dies_now: Callable[[], bool],
     ) -> None:
         self._timeline = timeline
-        self._dice = dice
-        self._asking = asking
+        self._dice = Dice(seed, "users")
+        self._asking = Dice(seed, "asking")
         self._demand = demand
         self._store = store
         self._truth = truth
@@ -107,7 +107,7 @@ class Users:
         self.submitted = 0
         self.jobs = JobUsers(
             timeline=timeline,
-            dice=jobs,
+            dice=Dice(seed, "jobs"),
             demand=demand,
             store=store,
             process=process,
@@ -116,9 +116,31 @@ class Users:
             post=self._post,
             acknowledged=truth.acknowledged,
         )
+        self._per_instance = PerInstanceUsers(
+            timeline=timeline,
+            dice=Dice(seed, "per-instance jobs"),
+            demand=demand,
+            store=store,
+            process=process,
+            post=self._post,
+        )
+        self._elastic = ElasticUsers(
+            timeline=timeline,
+            dice=Dice(seed, "elastic jobs"),
+            demand=demand,
+            store=store,
+            process=process,
+            new=self._new,
+            post=self._post,
+            acknowledged=truth.acknowledged,
+        )
 
     def plan_of(self, container_id: str) -> tuple[float, int]:
         """Return how long a container runs, and its exit code; it may be another the next time."""
+        if self._store.containers[container_id].pinned_to:
+            return self._per_instance.plan_of(container_id)
+        if self._truth.jobs.elastic.job_of(self._store.containers[container_id]) is not None:
+            return self._elastic.any_plan()
         plan = self._plans.get(container_id)
         if plan is None:
             run_s = self._dice.between(0.05, self._demand.longest_run_s)
@@ -134,6 +156,8 @@ class Users:
         for _ in range(self._demand.containers):
             self._timeline.at(self._dice.between(0, until * 0.9), self._submit)
         self.jobs.begin(until)
+        self._per_instance.begin(until)
+        self._elastic.begin(until)
         self._often(self._demand.cancels_every_s, until, self._cancel)
         self._often(self._demand.priorities_every_s, until, self._prioritise)
         self._often(self._demand.behaviors_every_s, until, self._behave)
@@ -239,6 +263,8 @@ class Users:
         for job in list(self._store.jobs.values()):
             if job.held and not job.state.final:
                 self.jobs.hold(job.id, held=False)
+        self._per_instance.release()
+        self._elastic.release()
 
     # ---- instances ----
 

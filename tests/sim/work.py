@@ -12,6 +12,7 @@ from dispatcher.model import (
 )
 from dispatcher.planner.fit import need
 from dispatcher.queue import RequestClass
+from drivers.interface import Resources
 from pool.holds import HindranceKind
 from pool.messages import (
     AttemptStarted,
@@ -29,7 +30,7 @@ from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
-from tests.sim.precedence import place_in_line
+from tests.sim.precedence import has_own_placer, place_in_line
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -91,10 +92,18 @@ class Work:
         sick = worker.id in self._hosts and self._hosts[worker.id].sick
         expect(not sick, "only ready instances get work", f"{worker.id} fails its boot probe")
         expect(not container.cancel_requested, "what is cancelled does not start", container.id)
-        refused = container.id in self._refused and not container.spec.retries.most
-        expect(not refused, "what is refused for its own fault is not tried again", container.id)
-        self._expect_may_try(container)
+        if container.pinned_to:
+            # Those of per-instance jobs have rules of their own.
+            return
+        if not self._truth.jobs.elastic.may_die(container):
+            refused = container.id in self._refused and not container.spec.retries.most
+            expect(
+                not refused, "what is refused for its own fault is not tried again", container.id
+            )
+            self._expect_may_try(container)
         self._expect_may_share(worker, container)
+        if has_own_placer(self._ledger, container):
+            return
         for other in self._ledger.containers.values():
             if self._waits_before(other, container):
                 self._expect_not_overtaken(other, container, worker)
@@ -102,6 +111,9 @@ class Work:
     def _expect_may_try(self, container: Container) -> None:
         found = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
         lost = [a for a in found if a.reason is None or a.reason.code != "overloaded"]
+        if has_own_placer(self._ledger, container):
+            # A start that never came about is tried again as often as it takes.
+            lost = [a for a in lost if a.reason is None or a.reason.code != "never_started"]
         most = self._engine.settings.max_lost_attempts
         expect(len(lost) < most, "what is lost too often fails", f"{container.id}: {len(lost)}")
         truth = self._truth
@@ -110,7 +122,7 @@ class Work:
         expect(allowed, "what may not be tried again is not", f"{container.id}: {ran}")
 
     def _expect_may_share(self, worker: Worker, container: Container) -> None:
-        settings, count = self._engine.settings, len(worker.attempts)
+        settings, count = self._engine.settings, worker.busy_with
         alone = settings.placement is not Placement.EXCLUSIVE or count == 1
         expect(alone, "exclusive instances run one container", f"{worker.id}: {worker.attempts}")
         few = count <= settings.max_containers_per_instance
@@ -132,9 +144,10 @@ class Work:
     def _expect_not_overtaken(self, other: Container, container: Container, worker: Worker) -> None:
         request_class = self._ledger.queue.class_of(other.id)
         assert request_class is not None
-        if worker.type in request_class.types:
+        if worker.type.name in {type_.name for type_ in request_class.types}:
             given = resources_of(container, container.attempts[-1])
-            room = worker.free.plus(given)
+            kept = self._engine.placers.kept().get(worker.id, Resources())
+            room = worker.free.plus(given).minus(kept)
             wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
             fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
@@ -192,7 +205,13 @@ class Work:
             and not w.interruption
         )
         wanted = sum(
-            len(c) for c in self._ledger.queue.classes() if command.instance_type in c.types
+            len(c)
+            for c in self._ledger.queue.classes()
+            if command.instance_type.name in {type_.name for type_ in c.types}
+        )
+        wanted += sum(
+            not c.has_open_attempt and has_own_placer(self._ledger, c) and not c.pinned_to
+            for c in self._ledger.containers.values()
         )
         what = f"{coming} of {name} for {wanted}"
         expect(coming <= wanted, "no more is created than is waited for", what)
@@ -209,7 +228,9 @@ class Work:
         if not worker.end_reason.startswith(GENTLE):
             return
         patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s
-        awaited = [a.id for a in self._ledger.unreleased.values() if a.instance_id == worker.id]
+        unreleased = self._ledger.unreleased.values()
+        there = [a for a in unreleased if a.instance_id == worker.id]
+        awaited = [a.id for a in there if not self._truth.is_resident(a.id)]
         expect(patient or not awaited, "logs are waited for", f"{worker.id}: {awaited}")
 
     # ---- what is heard ----
@@ -300,7 +321,9 @@ class Work:
     def _look_at(self, worker: Worker) -> None:
         now = self._timeline.now
         if worker.state is WorkerState.SHUTDOWN:
-            expect(not worker.session_up, "no session with what is shut down", worker.id)
+            awaited = any(a.dismissed for a in self._pool.attempts_on(worker.id))
+            left = worker.session_up and not awaited
+            expect(not left, "no session with what is shut down", worker.id)
         elif worker.session_up:
             told = self._complaints.get(worker.id, "")
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
@@ -356,6 +379,7 @@ class Work:
                 and worker.session_up
                 and self._process.now() >= worker.overloaded_until
                 and not worker.unreleased
+                and worker.id not in self._engine.placers.awaited()
                 and (not closed or worker.type.name in closed)
             )
             expect(not idle, "no idle instance uses up a quota", worker.id)

@@ -103,9 +103,7 @@ class World:
         self.trouble = Trouble(self)
         self.users = Users(
             timeline=self.timeline,
-            dice=Dice(options.seed, "users"),
-            asking=Dice(options.seed, "asking"),
-            jobs=Dice(options.seed, "jobs"),
+            seed=options.seed,
             demand=options.demand,
             store=self.store,
             truth=self.truth,
@@ -382,6 +380,7 @@ class World:
             return False
         return (
             self.process is not None
+            and all(job.state.final for job in store.jobs.values())
             and not store.launches
             and self.cloud.machines.keys() <= self.strangers.foreign
             and all(instance.gone_at is not None for instance in store.instances.values())

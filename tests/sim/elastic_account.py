@@ -1,0 +1,145 @@
+"""What of elastic jobs is so by what is committed, whichever process decided it."""
+
+from __future__ import annotations
+
+from dispatcher.job_model import Job, JobState, JobTask, JobType
+from dispatcher.messages import Change, SaveAttempt, SaveContainer
+from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
+from dispatcher.planner.elastic_model import Role
+from pool.model import AttemptOrder
+from tests.sim.store import VirtualStore
+from tests.sim.truth import expect
+
+JOB_ENDED = "job_ended"
+"""Why a container ends whose job has come to an end without it."""
+
+TOLD = (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED)
+
+
+class ElasticAccount:
+    """Keeps account of which members have done their work, and of how jobs came to their ends.
+
+    `failed` are the jobs of which an essential member has failed.
+    """
+
+    def __init__(self, store: VirtualStore) -> None:
+        self._store = store
+        self._done: dict[str, set[str]] = {}
+        self._fallen: set[str] = set()
+        self.failed: set[str] = set()
+
+    def job_of(self, container: Container) -> Job | None:
+        """Return the elastic job that a container is a member of, None when it is none's."""
+        job = self._store.jobs.get(container.job_id)
+        return job if job is not None and job.type is JobType.ELASTIC else None
+
+    def runs_again(self, container_id: str) -> bool:
+        """Return whether a container may run again that succeeded: when its job begins anew."""
+        return self.job_of(self._store.containers[container_id]) is not None
+
+    def may_die(self, container: Container) -> bool:
+        """Return whether a container is an elastic member, which is placed again however it ends."""
+        job = self.job_of(container)
+        return job is not None and not is_essential(job, container)
+
+    def is_done(self, job: Job) -> bool:
+        """Return whether all essential members have done their work since the job began."""
+        done = self._done.get(job.id, set())
+        return all(c.id in done for c in self._members(job) if is_essential(job, c))
+
+    def _members(self, job: Job) -> list[Container]:
+        return [c for c in self._store.containers.values() if c.job_id == job.id]
+
+    # ---- what is committed ----
+
+    def committing(self, change: Change) -> None:
+        """Look at a change before it is in the store."""
+        match change:
+            case SaveContainer():
+                self._on_container(change.container)
+            case SaveAttempt():
+                self._on_attempt(change.attempt)
+            case _:
+                pass
+
+    def _on_container(self, container: Container) -> None:
+        job = self.job_of(container)
+        if job is None or not container.state.final:
+            return
+        if container.state is ContainerState.FAILED:
+            needed = is_essential(job, container)
+            expect(needed, "only essential members fail their jobs", container.id)
+            self.failed.add(job.id)
+        code = container.reason.code if container.reason is not None else ""
+        if container.state is ContainerState.CANCELLED and code != JOB_ENDED:
+            self._fallen.add(container.id)
+
+    def _on_attempt(self, attempt: Attempt) -> None:
+        """Note who has done its work, and whose job has lost somebody and begins anew."""
+        container = self._store.containers[attempt.container_id]
+        job, known = self.job_of(container), self._store.attempts.get(attempt.id)
+        if job is None:
+            return
+        done = self._done.setdefault(job.id, set())
+        if known is None:
+            again = container.id in done
+            expect(not again, "what succeeded runs again only if its job begins anew", attempt)
+        if attempt.outcome is None or (known is not None and known.outcome is not None):
+            return
+        if attempt.outcome is AttemptOutcome.SUCCEEDED:
+            done.add(container.id)
+        elif is_essential(job, container) and was_lost(attempt):
+            done.clear()
+
+    # ---- what hosts do ----
+
+    def started(self, container: Container, order: AttemptOrder, task: JobTask) -> None:
+        """Expect that a member that begins knows which it is, and who the others are."""
+        job = self.job_of(container)
+        if job is None:
+            return
+        told = dict(order.env)
+        own = (
+            told.get("LONGSHORE_COMPONENT"),
+            told.get("LONGSHORE_COMPONENT_INDEX"),
+            told.get("LONGSHORE_COMPONENT_COUNT"),
+        )
+        right = own == (task.name, str(container.array_index or 0), str(task.size))
+        expect(right, "a member knows its job", container.id, order.env)
+        for each in job.tasks:
+            hosts = told.get(f"LONGSHORE_{each.name.upper()}_HOSTS", "").split(",")
+            expect(len(hosts) == each.size, "a member knows its job", container.id, order.env)
+
+    # ---- at the end ----
+
+    def expect_true(self, job: Job) -> None:
+        """Expect that a job ended as what it needs did."""
+        states = {c.id: c.state for c in self._members(job) if is_essential(job, c)}
+        failed = ContainerState.FAILED in states.values()
+        match job.state:
+            case JobState.SUCCEEDED:
+                right = set(states.values()) == {ContainerState.SUCCEEDED}
+            case JobState.CANCELLED:
+                right = job.cancel_requested
+            case _:
+                right = failed or not self._fallen.isdisjoint(states)
+        expect(right, "an elastic job ends as what it needs does", job, states)
+        told = job.state is JobState.FAILED or job.cancel_requested
+        expect(told or not failed, "an elastic job ends as what it needs does", job, states)
+
+
+def task_of(job: Job, container: Container) -> JobTask:
+    """Return the component that a member belongs to."""
+    return next(task for task in job.tasks if task.name == container.task)
+
+
+def is_essential(job: Job, container: Container) -> bool:
+    """Return whether a job needs a member."""
+    return task_of(job, container).role is Role.ESSENTIAL
+
+
+def was_lost(attempt: Attempt) -> bool:
+    """Return whether an attempt ended that nobody told to end, and not by itself."""
+    code = attempt.reason.code if attempt.reason is not None else ""
+    lost = attempt.outcome is AttemptOutcome.LOST or code == "interrupted"
+    return lost and attempt.ending not in TOLD

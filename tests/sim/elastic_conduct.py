@@ -1,0 +1,230 @@
+"""The checks of what one process does with elastic jobs: who starts when, and who makes way."""
+
+from __future__ import annotations
+
+from dispatcher.job_model import Job, JobType
+from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.planner.elastic_model import ElasticMode
+from drivers.interface import Resources
+from pool.messages import PoolCommand, StartAttempt, UpdateLimits
+from tests.sim.elastic_account import is_essential, task_of, was_lost
+from tests.sim.elastic_growth import Growth
+from tests.sim.elastic_shares import Shares
+from tests.sim.hosts import Host
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import Truth, expect
+
+SLACK = 1e-6
+SHORTEST_DELAY_S = 1.0
+LONGEST_DELAY_S = 60.0
+DEATHS = (AttemptOutcome.FAILED, AttemptOutcome.LOST)
+
+
+class ElasticConduct:
+    """Looks at one process."""
+
+    def __init__(
+        self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
+    ) -> None:
+        self._process = process
+        self._engine = process.engine
+        self._ledger = process.engine.ledger
+        self._truth = truth
+        self._account = truth.jobs.elastic
+        self._growth = Growth(process, timeline)
+        self._shares = Shares(process, timeline, hosts)
+        self._passes = 0
+        self._started: set[str] = set()
+        self._open: dict[str, set[str]] = {}
+        self._endings = {(a.id, a.ending) for _, _, a in self._ending()}
+
+    # ---- what is decided ----
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        if isinstance(command, StartAttempt):
+            container = self._ledger.containers[command.order.container_id]
+            if self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC:
+                self._on_start(container)
+        elif isinstance(command, UpdateLimits):
+            self._shares.decided(command)
+
+    def _on_start(self, container: Container) -> None:
+        job = self._ledger.jobs.job(container.job_id)
+        over = self._ledger.jobs.is_concluded(container.job_id)
+        expect(not over, "nothing of a job that is over starts", container.id)
+        assert job is not None
+        members = self._members(job)
+        needed = [each for each in members if is_essential(job, each)]
+        homeless = [each.id for each in needed if not self._has_place(each)]
+        what = f"{container.id} of {job.id}"
+        expect(not homeless, "what a job needs has its place before it starts", what, homeless)
+        self._expect_turn(job, container, needed)
+        if job.terms.elastic is not None and job.terms.elastic.mode is ElasticMode.RIGID:
+            self._expect_all(job, container, members)
+        self._expect_rested(job, container, needed)
+        self._started.add(container.attempts[-1].id)
+
+    def _members(self, job: Job) -> list[Container]:
+        known = self._ledger.containers
+        return [known[id_] for id_ in self._ledger.jobs.containers_of(job.id) if id_ in known]
+
+    def _has_place(self, member: Container) -> bool:
+        return member.has_open_attempt or _is_done(member) or self._is_kept(member)
+
+    def _is_kept(self, member: Container) -> bool:
+        """Return whether room on some instance is kept for a member that is not started."""
+        reason = self._engine.placers.reason(member)
+        return reason is not None and reason.code == "has_place"
+
+    def _expect_turn(self, job: Job, container: Container, needed: list[Container]) -> None:
+        """Expect that those run which are to run before somebody."""
+        if is_essential(job, container):
+            own = task_of(job, container).startup_order
+            first = [each for each in needed if task_of(job, each).startup_order < own]
+            early = [each.id for each in first if not _has_run(each)]
+            expect(not early, "what a job needs starts in its order", container.id, early)
+        else:
+            early = [each.id for each in needed if not _has_run(each)]
+            expect(not early, "what a job needs starts first", container.id, early)
+
+    def _expect_all(self, job: Job, container: Container, members: list[Container]) -> None:
+        """Expect that a rigid job begins with all that it has, but for what users hold back."""
+        if self._open.get(job.id):
+            return
+        wanted = [each for each in members if each.priority > 0]
+        lacking = [each.id for each in wanted if not self._has_place(each)]
+        expect(not lacking, "rigid jobs begin with all they have", container.id, lacking)
+
+    def _expect_rested(self, job: Job, container: Container, needed: list[Container]) -> None:
+        """Expect that who died again and again waits, and so does a job that has lost somebody."""
+        now = self._process.now()
+        for each in needed:
+            before = [a for a in each.attempts if a.id in self._started and was_lost(a)]
+            due = (before[-1].finished_at or 0.0) + SHORTEST_DELAY_S if before else now
+            what = f"{container.id} of {job.id}, due at {due}"
+            expect(now >= due - SLACK, "restarts wait for their time", what)
+        tried = container.attempts[:-1]
+        deaths = sum(_is_death(attempt) for attempt in tried)
+        if is_essential(job, container) or deaths < 2 or not _is_death(tried[-1]):
+            return
+        if tried[-1].id in self._started:
+            delay_s = min(LONGEST_DELAY_S, SHORTEST_DELAY_S * 2.0 ** (deaths - 2))
+            due = (tried[-1].finished_at or 0.0) + delay_s
+            expect(now >= due - SLACK, "restarts wait for their time", tried, due)
+
+    # ---- what is known after an event ----
+
+    def look(self) -> None:
+        """Look at what holds after every event, and at a pass when there was one."""
+        book = self._ledger.jobs
+        ids = [id_ for id_ in book.ids() if book.type_of(id_) is JobType.ELASTIC]
+        if not ids and not self._open:
+            return
+        for job, container, attempt in self._ending():
+            if (attempt.id, attempt.ending) not in self._endings:
+                self._endings.add((attempt.id, attempt.ending))
+                self._on_ending(job, container, attempt)
+        jobs = [job for job in map(book.job, ids) if job is not None]
+        by_job = {job.id: self._members(job) for job in jobs}
+        self._open = {
+            id_: {c.id for c in members if c.has_open_attempt} for id_, members in by_job.items()
+        }
+        for job in jobs:
+            self._expect_over(job, by_job[job.id])
+        if self._engine.placing.passes != self._passes:
+            self._passes = self._engine.placing.passes
+            self._expect_kept_room()
+            for job in jobs:
+                self._expect_concluded(job)
+        self._growth.look(jobs, by_job)
+        self._shares.look()
+
+    def _ending(self) -> list[tuple[Job, Container, Attempt]]:
+        """Return the open attempts of such jobs that were told to end."""
+        found = []
+        for container_id in self._ledger.open_attempts.values():
+            container = self._ledger.containers[container_id]
+            last = container.attempts[-1]
+            if last.ending is None:
+                continue
+            job = self._ledger.jobs.job(container.job_id) if container.job_id else None
+            if job is not None and job.type is JobType.ELASTIC:
+                found.append((job, container, last))
+        return found
+
+    def _on_ending(self, job: Job, container: Container, attempt: Attempt) -> None:
+        """Expect a reason for what was just told to end."""
+        over = container.cancel_requested or self._ledger.jobs.is_concluded(job.id)
+        if over or attempt.ending is AttemptOutcome.FAILED:
+            return
+        other = self._ledger.jobs.job(attempt.ending_for)
+        if other is None:
+            held = container.priority == 0 and not attempt.ending_for
+            lost = [
+                each.id
+                for each in self._members(job)
+                if is_essential(job, each) and each.attempts and was_lost(each.attempts[-1])
+            ]
+            right = held or (bool(lost) and bool(attempt.ending_for))
+            expect(right, "members are ended for a reason", attempt, lost)
+        elif other.type is JobType.ELASTIC:
+            self._on_giving_back(job, container, attempt, other)
+
+    def _on_giving_back(self, job: Job, container: Container, attempt: Attempt, by: Job) -> None:
+        terms = job.terms.elastic
+        flexible = terms is not None and terms.mode is ElasticMode.FLEXIBLE
+        expect(flexible, "only flexible jobs give back", attempt, terms)
+        spare = not is_essential(job, container)
+        expect(spare, "what a job needs is never given back", attempt)
+        wanting = [
+            each.id
+            for each in self._members(by)
+            if is_essential(by, each) and not each.has_open_attempt and self._is_kept(each)
+        ]
+        right = by.id != job.id and bool(wanting)
+        expect(right, "members make way only for what another job needs", attempt, by.id)
+
+    def _expect_over(self, job: Job, members: list[Container]) -> None:
+        """Expect that a job that is over has nothing that waits or is to run on."""
+        if not self._ledger.jobs.is_concluded(job.id):
+            return
+        left = [
+            each.id
+            for each in members
+            if not each.has_open_attempt
+            or (each.attempts[-1].ending is None and not each.cancel_requested)
+        ]
+        expect(not left, "a job that is over ends all it has", job.id, left)
+
+    def _expect_concluded(self, job: Job) -> None:
+        """Expect that a job is over once what it needs is, by what is stored."""
+        done = self._truth.store.caught_up and self._account.is_done(job)
+        ended = job.id in self._account.failed or done
+        over = self._ledger.jobs.is_concluded(job.id)
+        expect(over or not ended, "a job is over when what it needs is", job.id, done)
+
+    def _expect_kept_room(self) -> None:
+        """Expect that all that is promised on an instance is there."""
+        workers = self._engine.pool.workers
+        for worker_id, kept in self._engine.placers.kept().items():
+            worker = workers.get(worker_id)
+            if worker is not None and worker.session_up:
+                fits = kept.fits_in(worker.free.plus(Resources()))
+                expect(fits, "room is promised once", worker_id, kept, worker.free)
+
+
+def _is_done(member: Container) -> bool:
+    last = member.attempts[-1] if member.attempts else None
+    return last is not None and last.outcome is AttemptOutcome.SUCCEEDED
+
+
+def _has_run(member: Container) -> bool:
+    """Return whether a member runs, or has done its work."""
+    runs = member.has_open_attempt and member.attempts[-1].started_at is not None
+    return runs or _is_done(member)
+
+
+def _is_death(attempt: Attempt) -> bool:
+    return attempt.outcome in DEATHS or was_lost(attempt)

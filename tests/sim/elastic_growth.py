@@ -1,0 +1,147 @@
+"""The check that elastic jobs begin, and grow, where there is room; an account of its own.
+
+It is careful: where anybody else may come first it says nothing.
+"""
+
+from __future__ import annotations
+
+from dispatcher.job_model import Job
+from dispatcher.model import AttemptOutcome, Container, Placement
+from dispatcher.planner.elastic_model import ElasticMode
+from dispatcher.planner.elastic_settings import QueuePolicy
+from dispatcher.planner.fit import eligible_types, need
+from drivers.interface import Resources
+from pool import idle
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import SHARED_CPU_MILLIS
+from tests.sim.elastic_account import is_essential
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import expect
+
+PATIENCE_S = 75.0
+"""For how long room must be there: longer than any delay after a start in vain."""
+
+
+class Growth:
+    """Looks at one process: which jobs could have had room since when."""
+
+    def __init__(self, process: DispatcherProcess, timeline: Timeline) -> None:
+        self._process = process
+        self._engine = process.engine
+        self._ledger = process.engine.ledger
+        self._timeline = timeline
+        self._since: dict[tuple[str, str], float] = {}
+
+    def look(self, jobs: list[Job], members: dict[str, list[Container]]) -> None:
+        """Look at all jobs after an event."""
+        before, self._since = self._since, {}
+        book = self._ledger.jobs
+        lives = [job for job in jobs if not book.is_concluded(job.id)]
+        if not self._engine.pool.settled or not lives:
+            return
+        waiting = [job for job in lives if not _runs(job, members[job.id])]
+        elastic = self._engine.settings.elastic
+        in_turn = waiting[:1] if elastic.policy is QueuePolicy.FIFO else []
+        for job in waiting if elastic.backfill else in_turn:
+            wanted = self._wanted_to_begin(job, members[job.id])
+            self._expect_soon(job, wanted, "what has room begins", before)
+        for job in lives if elastic.backfill or not waiting else ():
+            if job not in waiting:
+                growth = [c for c in members[job.id] if not is_essential(job, c) and _may(c)]
+                self._expect_soon(job, growth[:1], "what has room grows", before)
+
+    def _wanted_to_begin(self, job: Job, members: list[Container]) -> list[Container]:
+        """Return what a job needs to begin, nothing if it is not to begin now."""
+        terms = job.terms.elastic
+        rigid = terms is not None and terms.mode is ElasticMode.RIGID
+        needed = [c for c in members if rigid or is_essential(job, c)]
+        fine = all(c.priority > 0 and not c.has_open_attempt for c in members)
+        return needed if fine else []
+
+    def _expect_soon(
+        self,
+        job: Job,
+        wanted: list[Container],
+        promise: str,
+        before: dict[tuple[str, str], float],
+    ) -> None:
+        free = all(self._ledger.holdbacks.reason(each) is None for each in wanted)
+        if job.held or not wanted or not free or not self._has_room(wanted):
+            return
+        key = (job.id, promise)
+        since = self._since[key] = before.get(key, self._timeline.now)
+        late = self._timeline.now > since + PATIENCE_S
+        if promise == "what has room begins":
+            expect(not late, "what has room begins", job, since)
+        else:
+            expect(not late, "what has room grows", job, since)
+
+    # ---- room ----
+
+    def _has_room(self, wanted: list[Container]) -> bool:
+        """Return whether all find room on one instance that takes work."""
+        most = self._engine.concurrency.limit(self._process.now())
+        if most is not None and self._ledger.placed + len(wanted) > most:
+            return False
+        return any(self._fits(worker, wanted) for worker in self._engine.pool.workers.values())
+
+    def _fits(self, worker: Worker, wanted: list[Container]) -> bool:
+        settings = self._engine.settings
+        one = settings.placement is Placement.EXCLUSIVE
+        most = 1 if one else settings.max_containers_per_instance
+        if not self._is_open(worker) or worker.busy_with + len(wanted) > most:
+            return False
+        kept = self._engine.placers.kept().get(worker.id, Resources())
+        if kept != Resources():
+            return False
+        asked = Resources(cpu_millis=SHARED_CPU_MILLIS)
+        for each in wanted:
+            if worker.type not in self._types_of(each):
+                return False
+            asked = asked.plus(need(worker.type, each.spec.resources, each.spec.unnamed))
+        return asked.fits_in(worker.free)
+
+    def _types_of(self, container: Container) -> tuple[object, ...]:
+        spec = container.spec
+        return eligible_types(
+            list(self._engine.types.values()),
+            spec.resources,
+            spec.constraints,
+            spec.unnamed,
+            max_price_factor=self._engine.settings.max_price_factor,
+        )
+
+    def _is_open(self, worker: Worker) -> bool:
+        claims = self._engine.placing.roster.fleet.claims.values()
+        claimed = any(worker.id in slots or worker.token in slots for slots in claims)
+        return (
+            worker.session_up
+            and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+            and worker.behavior is IdleBehavior.RUN
+            and not idle.is_draining(worker)
+            and not worker.broken
+            and self._process.now() >= worker.overloaded_until
+            and not claimed
+        )
+
+
+def _runs(job: Job, members: list[Container]) -> bool:
+    """Return whether all that a job needs runs, or has done its work."""
+    return all(_has_run(c) for c in members if is_essential(job, c))
+
+
+def _has_run(container: Container) -> bool:
+    last = container.attempts[-1] if container.attempts else None
+    if last is None:
+        return False
+    return last.outcome is AttemptOutcome.SUCCEEDED or (
+        last.outcome is None and last.started_at is not None
+    )
+
+
+def _may(container: Container) -> bool:
+    """Return whether an elastic member lacks nothing but room."""
+    last = container.attempts[-1] if container.attempts else None
+    waits = last is None or last.outcome not in (None, AttemptOutcome.SUCCEEDED)
+    return waits and container.priority > 0

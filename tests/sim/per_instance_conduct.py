@@ -1,0 +1,185 @@
+"""The checks of what one process does with system and sysbatch jobs: where, when, at whose cost."""
+
+from __future__ import annotations
+
+from dispatcher.job_model import Job, JobType
+from dispatcher.model import Attempt, AttemptOutcome, Container
+from drivers.interface import Resources
+from pool import idle
+from pool.messages import DestroyInstance, PoolCommand, SessionLost, SignalAttempt, StartAttempt
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.transitions import Trigger
+from tests.sim.hosts import Host
+from tests.sim.per_instance_account import REVISION
+from tests.sim.per_instance_places import Places, matches, terms_of
+from tests.sim.process import DispatcherProcess
+from tests.sim.timeline import Timeline
+from tests.sim.truth import Truth, expect
+
+SLACK = 1e-6
+LEAST_GAP = 100
+"""How many points of priority a victim is below who evicts it, at least."""
+
+GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
+DRAINING = "node draining"
+
+
+class PerInstanceConduct:
+    """Looks at one process."""
+
+    def __init__(
+        self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
+    ) -> None:
+        self._process = process
+        self._engine = process.engine
+        self._pool = process.engine.pool
+        self._ledger = process.engine.ledger
+        self._timeline = timeline
+        self._truth = truth
+        self._hosts = hosts
+        self._places = Places(process, timeline, truth)
+        self._told_at: dict[str, float] = {}
+        self._destroyed: set[str] = set()
+        self._sessions: set[str] = set()
+        self._leaving_since: dict[str, float] = {}
+        self._endings = {(a.id, a.ending_for) for _, a in self._ending()}
+
+    # ---- what is heard, and decided ----
+
+    def heard(self, event: object) -> None:
+        """Look at an event before the engine gets it."""
+        if isinstance(event, SessionLost):
+            self._sessions.discard(event.worker_id)
+
+    def decided(self, command: PoolCommand) -> None:
+        """Look at a command as it was decided."""
+        match command:
+            case StartAttempt():
+                container = self._ledger.containers[command.order.container_id]
+                worker = self._pool.workers[command.worker_id]
+                if container.pinned_to:
+                    self._on_start(container, worker)
+                else:
+                    self._expect_kept_room(worker)
+            case SignalAttempt():
+                self._told_at.setdefault(command.attempt_id, self._timeline.now)
+            case DestroyInstance():
+                if command.instance_id not in self._destroyed:
+                    self._on_first_destroy(command.instance_id)
+                self._destroyed.add(command.instance_id)
+            case _:
+                pass
+
+    def _on_start(self, container: Container, worker: Worker) -> None:
+        job, attempt = self._ledger.jobs.job(container.job_id), container.attempts[-1]
+        expect(job is not None, "what its job does not ask for is not started", container.id)
+        assert job is not None
+        terms = terms_of(job)
+        what = f"{attempt.id} on {worker.id}"
+        here = container.pinned_to == worker.id and matches(job, worker)
+        expect(here, "a per-instance attempt runs where it belongs", what)
+        latest = attempt.revision == terms.revision and container.spec == job.tasks[0].spec
+        expect(latest, "an instance gets the latest revision", what, terms)
+        ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+        # The same pass may find that others need the place of its instance.
+        ready = ready or self._pool.attempts[attempt.id].dismissed
+        expect(ready and worker.session_up, "only ready instances get work", what, worker)
+        wanted = not job.cancel_requested and job.priority > 0
+        expect(wanted, "what its job does not ask for is not started", what, job)
+        expect(_takes_new(job, worker), "nothing new on what is held or drains", what, worker)
+        joined_at = self._engine.records[worker.id].created_at
+        in_time = terms.late_joiners or joined_at <= terms.revised_at + SLACK
+        expect(in_time, "who joins late is left alone where the job says so", what, joined_at)
+        self._places.expect_rested(container)
+
+    def _expect_kept_room(self, worker: Worker) -> None:
+        """Expect that batch work leaves what is promised to others."""
+        kept = self._engine.placers.kept().get(worker.id, Resources())
+        fits = kept.fits_in(worker.free)
+        expect(fits, "room that is promised is not given away", worker.id, kept, worker.free)
+
+    def _on_first_destroy(self, worker_id: str) -> None:
+        """Expect that what belongs to an instance was told of its end, and had its time."""
+        worker, host = self._pool.workers.get(worker_id), self._hosts.get(worker_id)
+        if worker is None or host is None or not worker.end_reason.startswith(GENTLE):
+            return
+        if worker_id not in self._sessions:
+            return
+        known = [self._pool.attempts.get(a) for a in self._truth.residents_on(host)]
+        there = [a for a in known if a is not None and a.id in worker.resident]
+        untold = [a.id for a in there if a.id not in self._told_at]
+        expect(not untold, "residents are told of the end", worker_id, untold)
+        most_s = self._pool.settings.term_timeout_s
+        patience_s = max((most_s if a.grace_s is None else a.grace_s for a in there), default=0.0)
+        for attempt in there:
+            due = self._told_at[attempt.id] + min(most_s, patience_s)
+            had = self._timeline.now >= due - SLACK
+            expect(had, "residents have their time", worker_id, attempt.id, due)
+
+    # ---- what is known after an event ----
+
+    def look(self) -> None:
+        """Look at what holds after every event."""
+        self._sessions = {w.id for w in self._pool.workers.values() if w.session_up}
+        for container, attempt in self._ending():
+            if (attempt.id, attempt.ending_for) not in self._endings:
+                self._endings.add((attempt.id, attempt.ending_for))
+                self._on_ending(container, attempt)
+        if not any(job.type.is_per_instance for job in self._truth.store.jobs.values()):
+            return
+        for container in self._ledger.containers.values():
+            queued = container.pinned_to and container.id in self._ledger.queue
+            expect(not queued, "per-instance work never queues", container.id)
+        for worker in self._pool.workers.values():
+            self._expect_to_go(worker)
+        self._places.look()
+
+    def _ending(self) -> list[tuple[Container, Attempt]]:
+        """Return the open attempts that were told to end for somebody's sake."""
+        containers = [self._ledger.containers[c] for c in self._ledger.open_attempts.values()]
+        return [(c, c.attempts[-1]) for c in containers if c.attempts[-1].ending_for]
+
+    def _on_ending(self, container: Container, attempt: Attempt) -> None:
+        """Look at an attempt that was just told to end."""
+        if attempt.ending_for.startswith(REVISION):
+            self._places.on_update(container, attempt)
+        elif attempt.ending_for == DRAINING:
+            worker_id = attempt.instance_id
+            others = [
+                c.id
+                for c in (self._ledger.containers[i] for i in self._ledger.open_attempts.values())
+                if not c.pinned_to and c.attempts[-1].instance_id == worker_id
+            ]
+            expect(not others, "batch work leaves first", attempt, others)
+        evictor = self._ledger.jobs.job(attempt.ending_for)
+        if evictor is not None and evictor.type.is_per_instance:
+            self._on_eviction(container, attempt, evictor)
+
+    def _on_eviction(self, container: Container, attempt: Attempt, by: Job) -> None:
+        right = attempt.ending is AttemptOutcome.PREEMPTED
+        expect(right, "who makes way knows for whom", attempt)
+        below = container.priority <= by.priority - LEAST_GAP
+        what = (attempt.id, container.priority, by.id, by.priority)
+        expect(below, "only who matters much less makes way", *what)
+        settings = self._engine.settings
+        system = by.type is JobType.SYSTEM
+        allowed = settings.preempt_system if system else settings.preempt_sysbatch
+        expect(allowed, "only who may evicts", *what)
+
+    def _expect_to_go(self, worker: Worker) -> None:
+        """Expect that an instance waits for what belongs to it no longer than all get."""
+        if worker.state is not WorkerState.SHUTDOWN or not worker.session_up:
+            self._leaving_since.pop(worker.id, None)
+            return
+        now = self._timeline.now
+        since = self._leaving_since.setdefault(worker.id, now)
+        in_time = now <= since + self._pool.settings.term_timeout_s + SLACK
+        expect(in_time, "no instance waits for its residents for ever", worker.id, since)
+
+
+def _takes_new(job: Job, worker: Worker) -> bool:
+    """Return whether an instance's idle behavior lets a job start something there."""
+    terms = terms_of(job)
+    if idle.is_draining(worker):
+        return terms.on_paused and (bool(worker.busy_with) or terms.ignore_system)
+    return worker.behavior is not IdleBehavior.HOLD or terms.on_paused
