@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dispatcher.chains import chain_before
 from dispatcher.engine import Engine
 from dispatcher.estimate import Estimate, Situation, estimate, spread
 from dispatcher.history import Happening
@@ -159,8 +160,8 @@ def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
 def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
     """Return in one sentence where a container is and why."""
     if waiting is not None:
-        why = standing(engine, container).sentence
-        return f"{container.id} waits: {why or 'no planning pass has looked at it yet'}"
+        why = standing(engine, container).sentence or "no planning pass has looked at it yet"
+        return f"{container.id} waits: {why}{_first_of_chain(engine, container)}"
     last = container.attempts[-1] if container.attempts else None
     if container.state.final:
         why = f": {container.reason.message}" if container.reason is not None else ""
@@ -173,6 +174,20 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
     doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
     doubt = _doubt(engine, container)
     return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
+
+
+def _first_of_chain(engine: Engine, container: Container) -> str:
+    """Return who comes first of those that a container waits for, "" where its reason says that."""
+    chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    if chain.before < 2:
+        return ""
+    whose = "first" if chain.is_whole else "first that was looked at"
+    first = engine.ledger.containers.get(chain.first)
+    if first is None:
+        return f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
+    reason = engine.why_waiting(first.id) if first.state in _WAITING else None
+    doing = f"waits: {reason.message}" if reason is not None else f"is {first.state.value}"
+    return f"; the {whose} of its chain is {first.id} ({chain.before} before it), which {doing}"
 
 
 _STATES = {

@@ -241,6 +241,10 @@ class Workflow:
         message = f"as many of its array are under way as may be at once ({under_way})"
         return WaitReason(code="max_running", message=message, limit="max_running")
 
+    def needs(self, container_id: str) -> Needs:
+        """Return the nodes whose ends a container waits for, () for none."""
+        return self._dependencies.needs(container_id)
+
     # ---- why somebody waits --------------------------------------------------------------------
 
     def reason(self, container: Container) -> WaitReason | None:

@@ -1,0 +1,85 @@
+"""Who comes first of those that wait for each other, as `explain` says of the last."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher import chains
+from dispatcher.explanation import explain
+from dispatcher.model import Dependency
+from tests.engine_rig import Rig
+from tests.job_samples import each_of, make_job, make_task
+from tests.samples import make_container
+from tests.workflow_rig import rig
+
+
+def sentence(made: Rig, container_id: str) -> str:
+    return explain(made.engine, made.containers[container_id], made.now).sentence
+
+
+def line_of_containers(made: Rig, number: int) -> None:
+    made.submit(make_container(1))
+    for each in range(2, number + 1):
+        made.submit(make_container(each, after=(Dependency(of=f"c-{each - 1}"),)))
+
+
+def test_the_last_of_a_line_is_told_who_is_first() -> None:
+    made = rig()
+    line_of_containers(made, 4)
+    waits = "it waits for c-3 to succeed; the first of its chain is c-1 (3 before it), which"
+    assert sentence(made, "c-4") == f"c-4 waits: {waits} is running"
+    assert sentence(made, "c-2") == "c-2 waits: it waits for c-1 to succeed", "it is told already"
+    made.set_priority("c-1", 0)
+    made.exit("c-1-1", 143)
+    assert sentence(made, "c-4") == f"c-4 waits: {waits} waits: held back: its priority is 0"
+
+
+def test_the_way_goes_through_jobs_tasks_and_elements() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    job, containers = make_job(
+        1,
+        make_task("split", after=("c-1",)),
+        make_task("align", size=3, after=("j-1/split",)),
+        make_task("count", size=3, after=(each_of("j-1/align"),)),
+    )
+    made.submit_job(job, containers)
+    made.submit_job(*make_job(2, make_task(after=("j-1",))))
+    assert "the first of its chain is c-1 (2 before it)" in sentence(made, "c-1001")
+    assert "the first of its chain is c-1 (3 before it)" in sentence(made, "c-1005")
+    assert "the first of its chain is c-1 (2 before it)" in sentence(made, "c-2000")
+    made.exit("c-1-1")
+    made.exit("c-1000-1")
+    made.exit("c-1002-1")
+    assert sentence(made, "c-2000").endswith("it waits for j-1 to succeed"), "its job goes on"
+    assert "first of its chain" not in sentence(made, "c-1006"), "its element runs"
+
+
+def test_what_waits_for_others_counts_only_where_nobody_else_of_the_task_runs() -> None:
+    made = rig()
+    made.submit(make_container(1))
+    tasks = (make_task("a", after=("c-1",)), make_task("b"), make_task("c", after=("j-1/b",)))
+    made.submit_job(*make_job(1, *tasks))
+    made.submit_job(*make_job(2, make_task(after=("j-1",))))
+    made.submit(make_container(2, after=(Dependency(of="j-2"),)))
+    assert sentence(made, "c-2").endswith(
+        "the first of its chain is c-1001 (2 before it), which is running"
+    )
+
+
+def test_the_way_is_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "MOST_LINKS", 2)
+    made = rig()
+    line_of_containers(made, 6)
+    assert "the first that was looked at of its chain is c-4 (2 before it), which waits: it " in (
+        sentence(made, "c-6")
+    )
+
+
+def test_a_job_that_is_too_large_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "MOST_CONTAINERS", 2)
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", size=3)))
+    made.submit(make_container(1, after=(Dependency(of="j-1/a"),)))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),)))
+    assert sentence(made, "c-2").endswith("the first of its chain is j-1/a (2 before it)")
