@@ -84,11 +84,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `max_containers` is how many may have a place at once, None for no limit; of it supervisors fill
     at most `supervisor_fraction`. Containers of `preempt_from_priority` and above may evict others
     of much lower priority where nothing can be created for them, None for nobody; so may system and
-    sysbatch jobs, which have no other place to go to, if `preempt_system` and `preempt_sysbatch` say
-    so. What all
-    instances cost an hour stays within `max_hourly_spend_usd` (None for no limit), a project's and
-    a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not named, without
-    it they have no limit. `elastic` says how elastic jobs queue.
+    sysbatch jobs, which have no other place to go to, if `preempt_system` and `preempt_sysbatch`
+    say so. What all instances cost an hour stays within `max_hourly_spend_usd` (None for no limit),
+    a project's and a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not
+    named, without it they have no limit. `elastic` says how elastic jobs queue.
     """
 
     placement: Placement = Placement.PACKED

@@ -97,3 +97,19 @@ def test_elastic_extras_are_not_created_twice_while_their_instance_is_on_its_way
     job = running(make_job(1, essential(4), elastic(3), scale_up=True), e=4)
     assert wanted(plan_elastic(view_with(job), 0.0)) == [("j-1", "w", 3)]
     assert wanted(plan_elastic(view_with(job, coming=(4,)), 0.0)) == []
+
+
+def test_for_a_job_that_limits_never_let_begin_nothing_is_kept_in_part() -> None:
+    large, small = make_job(1, essential(3)), make_job(2, essential(1, "f"))
+    view = view_with(large, small, ready=(), coming=(2,), settings=ElasticSettings(backfill=True))
+    assert {place.job_id for place in plan_elastic(view, 0.0).claims} == {"j-1"}
+    plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
+    assert {place.job_id for place in plan.claims} == {"j-2"}
+    assert wanted(plan) == [("j-1", "e", 1)], "what it lacks is told all the same"
+
+
+def test_a_job_that_limits_kept_from_beginning_has_all_kept_for_it_that_is_on_its_way() -> None:
+    view = view_with(make_job(1, essential(2)), ready=(), coming=(2,))
+    plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
+    assert [(place.component, place.index) for place in plan.claims] == [("e", 0), ("e", 1)]
+    assert plan.demand == ()

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.elastic_hosts import host_of, variable
+from dispatcher.job_model import Job, JobTask
+from dispatcher.job_terms import ElasticTerms, Terms
 from dispatcher.messages import BehaviorRequested, JobSubmitted
-from dispatcher.model import SchedulerSettings
+from dispatcher.model import Container, SchedulerSettings
 from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
-from pool.messages import InterruptionNoticed, SessionLost, StartAttempt
+from pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
 from pool.model import ExitKind, IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (
     attempt_of,
@@ -176,25 +178,24 @@ def test_an_essential_container_that_no_engine_can_run_fails_its_job() -> None:
     assert state_of(rig).startswith("failed: essential e cannot be started: ")
 
 
-def test_time_alone_lets_a_job_begin_that_has_shrunk_below_the_one_before_it() -> None:
+def sized(number: int, size: float, task: JobTask, now: float) -> tuple[Job, tuple[Container, ...]]:
+    """Return an elastic job that came now and says how large it is."""
+    job, containers = elastic_job(number, task)
+    return replace(job, created_at=now, terms=Terms(elastic=ElasticTerms(size=size))), containers
+
+
+def test_time_alone_lets_a_job_begin_that_has_shrunk_as_far_as_the_one_before_it() -> None:
     settings = ElasticSettings(policy=QueuePolicy.DYNSIZE, dynsize_bytes_per_s=GIB // 10)
-    rig = rig_of(1, elastic=settings)
-    job, containers = elastic_job(1, essential(1, "old"))
-    given = job.terms.elastic
-    assert given is not None
-    large = replace(job, terms=replace(job.terms, elastic=replace(given, size=2.0 * GIB)))
-    large = replace(large, created_at=rig.now)
-    rig.now += 1
-    never, others = elastic_job(2, essential(2, "never"))
-    given = never.terms.elastic
-    assert given is not None
-    small = replace(never, terms=replace(never.terms, elastic=replace(given, size=1.9 * GIB)))
-    small = replace(small, created_at=rig.now)
-    rig.submit_job(small, others)
-    rig.submit_job(large, containers)
-    assert running(rig, 1) in ({}, {"old": 1})
-    rig.advance(60)
-    assert running(rig, 1) == {"old": 1}
+    rig = rig_of(1, 2, most=3, elastic=settings)
+    rig.submit(make_container(1, cpus=2))
+    rig.silent.add(CreateInstance)
+    rig.submit_job(*sized(2, 1.9 * GIB, essential(1, "small", cpus=2), rig.now))
+    rig.submit_job(*sized(1, 2.0 * GIB, essential(1, "large"), rig.now))
+    rig.advance(15)
+    assert running(rig, 1) == {}, "it comes after one whose instance is on its way"
+    rig.advance(10)
+    assert running(rig, 1) == {"large": 1}
+    assert running(rig, 2) == {}
 
 
 def test_two_events_of_one_moment_do_not_make_the_engine_go_round() -> None:
