@@ -80,6 +80,7 @@ class Bench:
             recovered=Recovered(),
             new_token=lambda: f"token-{next(tokens)}",
             new_secret=lambda: "secret",
+            new_container=lambda: ("c-of-no-job", 0),
             dice=random.Random(2).random,
             quota_groups={},
         )
