@@ -57,9 +57,10 @@ class _Live:
 
 
 class JobBook:
-    """All unfinished jobs by id."""
+    """All unfinished jobs by id; `ended` counts those that have ended since the start, by state."""
 
     def __init__(self) -> None:
+        self.ended: Counter[JobState] = Counter()
         self._live: dict[str, _Live] = {}
         self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
@@ -249,6 +250,7 @@ class JobBook:
             if is_told or live.job.state is not before:
                 told.append(replace(live.job, tallies=tuple(live.tallies)))
             if live.job.state.final:
+                self.ended[live.job.state] += 1
                 self._forget(live.job)
         self._changed.clear()
         return told

@@ -23,9 +23,15 @@ def families(engine: Engine) -> Iterator[Metric]:
         labels=("state",),
     )
     states = engine.ledger.jobs.states()
-    for state in (JobState.PENDING.value, JobState.RUNNING.value, _HELD):
-        jobs.add_metric((state,), states[state])
+    for name in (JobState.PENDING.value, JobState.RUNNING.value, _HELD):
+        jobs.add_metric((name,), states[name])
     yield jobs
+    ended = CounterMetricFamily(
+        "longshore_jobs_ended", "Jobs that have ended, by state.", labels=("state",)
+    )
+    for state in (state for state in JobState if state.final):
+        ended.add_metric((state.value,), engine.ledger.jobs.ended[state])
+    yield ended
     held_back = GaugeMetricFamily(
         "longshore_containers_held_back",
         "Containers that may not run yet, by why: each counts for all that holds it.",

@@ -23,6 +23,27 @@ def test_jobs_by_state() -> None:
     assert samples(rig)["longshore_jobs", (("state", "held"),)] == 0, "it has ended"
 
 
+def ended(rig: Rig) -> dict[str, float]:
+    return {
+        labels[0][1]: number
+        for (name, labels), number in samples(rig).items()
+        if name == "longshore_jobs_ended_total"
+    }
+
+
+def test_jobs_that_have_ended_by_state() -> None:
+    rig = Rig(make_type(8))
+    assert ended(rig) == {"succeeded": 0, "failed": 0, "cancelled": 0}, "there before any is"
+    for number in range(1, 6):
+        rig.submit_job(*make_job(number, make_task()))
+    rig.exit("c-1000-1")
+    rig.exit("c-2000-1", 1)
+    rig.exit("c-3000-1", 1)
+    rig.cancel_job("j-4")
+    rig.exit("c-4000-1", 143)
+    assert ended(rig) == {"succeeded": 1, "failed": 2, "cancelled": 1}
+
+
 def test_what_came_of_the_times_of_schedules() -> None:
     metrics = Metrics(Rig(make_type(8)).engine, heard_at=lambda _id: 0.0)
     metrics.launches.update({LaunchResult.LAUNCHED: 3, LaunchResult.OVERLAP: 1})
