@@ -27,10 +27,7 @@ UNPAID_WAIT_S = 30.0
 
 
 class Deeds:
-    """Starts and ends members of elastic jobs, and ends what waits of a job that is over.
-
-    `unpaid_until` is when the last ends of those that wait since nobody may pay for them.
-    """
+    """Starts and ends members of elastic jobs, and ends what waits of a job that is over."""
 
     def __init__(
         self,
@@ -53,7 +50,6 @@ class Deeds:
         self._most_placed = most_placed
         self._is_paid = is_paid
         self._starter = Starter(pool, ledger)
-        self.unpaid_until: float | None = None
 
     def container(self, live: Live, key: Key) -> Container | None:
         """Return the container of a member, None where that has ended for good."""
@@ -125,9 +121,8 @@ class Deeds:
             if not self._is_paid(container, worker, wanted):
                 if not live.is_essential(key):
                     # Others may have its room until then.
-                    self.unpaid_until = now + UNPAID_WAIT_S
-                    waits = replace(without_place(member), not_before=self.unpaid_until)
-                    live.put([waits])
+                    not_before = now + UNPAID_WAIT_S
+                    live.put([replace(without_place(member), not_before=not_before)])
             elif self._fits(worker, wanted):
                 more = environment_of(live, key, self._address_of)
                 self._starter.start(container.id, worker, wanted, now, more=more)

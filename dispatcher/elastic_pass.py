@@ -88,9 +88,6 @@ class ElasticPass:
             self._decide(now)
         for live in self._lives():
             self._deeds.start(live, now)
-        unpaid_until = self._deeds.unpaid_until
-        if unpaid_until is not None and unpaid_until > now:
-            self.next_at = min(unpaid_until, self.next_at or unpaid_until)
         # Who comes after this forgets what was touched here, and by now some are going.
         self._rooms.update(now)
         self._keep()
