@@ -90,9 +90,15 @@ def test_room_that_a_system_job_needs_of_every_new_instance_is_not_for_elastic_j
     system = daemon(9, cpus=1000)
     rig.jobs[system.id] = system
     rig.send(JobSubmitted(job=system, containers=(), ended={}))
+    rig.silent.add(CreateInstance)
     submit(rig, 1, essential(2))
-    rig.advance(5)
     assert rig.created_types() == ["t2", "t2"]
+    assert rig.engine.placers.elastic is not None
+    kept = rig.engine.placers.elastic.kept
+    assert [room.cpu_millis for room in kept.values()] == [1000, 1000]
+    for command in last_commands(rig, CreateInstance):
+        rig.create_now(command)
+    rig.advance(5)
     assert running(rig) == {"e": 2}
 
 
@@ -105,6 +111,20 @@ def test_an_instance_on_which_room_is_made_for_a_batch_container_takes_no_elasti
     assert running(rig) == {}
     rig.exit("c-2-1", code=143)
     assert rig.states()["c-9"] == "running"
+
+
+def test_room_that_becomes_free_bit_by_bit_for_a_system_job_is_not_for_elastic_ones() -> None:
+    rig = rig_of(2)
+    rig.submit(make_container(1, priority=100), make_container(2, priority=100))
+    system = daemon(9, cpus=2000, priority=900)
+    rig.jobs[system.id] = system
+    rig.send(JobSubmitted(job=system, containers=(), ended={}))
+    submit(rig, 1, essential(1))
+    rig.exit("c-1-1", code=143)
+    assert running(rig) == {}
+    rig.exit("c-2-1", code=143)
+    assert running(rig) == {}
+    assert running(rig, 9) == {"": 1}
 
 
 def test_elastic_containers_count_against_the_number_that_may_have_a_place() -> None:
