@@ -108,6 +108,12 @@ PROMISES: dict[str, str] = {
     "who makes way waits again": "its container waits for room again, and has not failed",
     "batch work leaves first": "where an instance drains, what belongs to it is told to end only "
     "once no batch work is there",
+    "who ignores a drain is left alone": "with ignore_system nothing is told to end since its "
+    "instance drains",
+    "nothing is updated on what is held": "nothing ends for a revision on a held instance, unless "
+    "its job says so",
+    "who is updated can start again": "nothing ends for a revision where its successor could not "
+    "start, or has no room",
     "residents are told of the end": "what belongs to an instance that can be reached got TERM "
     "before it is drained or idled out",
     "residents have their time": "and its grace, term_timeout_s at most, before the destroy",

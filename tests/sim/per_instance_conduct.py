@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dispatcher.job_model import Job, JobType
-from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.model import Attempt, AttemptOutcome, Container, resources_of
+from dispatcher.planner.fit import need
 from drivers.interface import Resources
 from pool import idle
 from pool.messages import DestroyInstance, PoolCommand, SessionLost, SignalAttempt, StartAttempt
@@ -135,13 +136,16 @@ class PerInstanceConduct:
         self._places.look()
 
     def _ending(self) -> list[tuple[Container, Attempt]]:
-        """Return the open attempts that were told to end for somebody's sake."""
+        """Return the open attempts that were told to end."""
         containers = [self._ledger.containers[c] for c in self._ledger.open_attempts.values()]
-        return [(c, c.attempts[-1]) for c in containers if c.attempts[-1].ending_for]
+        return [(c, c.attempts[-1]) for c in containers if c.attempts[-1].ending is not None]
 
     def _on_ending(self, container: Container, attempt: Attempt) -> None:
         """Look at an attempt that was just told to end."""
-        if attempt.ending_for.startswith(REVISION):
+        if attempt.ending is AttemptOutcome.PREEMPTED and not attempt.ending_for:
+            expect(container.priority == 0, "who makes way knows for whom", attempt)
+        elif attempt.ending_for.startswith(REVISION):
+            self._expect_may_be_updated(container, attempt)
             self._places.on_update(container, attempt)
         elif attempt.ending_for == DRAINING:
             worker_id = attempt.instance_id
@@ -151,9 +155,29 @@ class PerInstanceConduct:
                 if not c.pinned_to and c.attempts[-1].instance_id == worker_id
             ]
             expect(not others, "batch work leaves first", attempt, others)
+            job = self._ledger.jobs.job(container.job_id)
+            spared = job is not None and terms_of(job).ignore_system
+            expect(not spared, "who ignores a drain is left alone", attempt)
         evictor = self._ledger.jobs.job(attempt.ending_for)
         if evictor is not None and evictor.type.is_per_instance:
             self._on_eviction(container, attempt, evictor)
+
+    def _expect_may_be_updated(self, container: Container, attempt: Attempt) -> None:
+        """Expect that its successor can start at once where an attempt ends for a revision."""
+        job, worker = (
+            self._ledger.jobs.job(container.job_id),
+            self._pool.workers.get(attempt.instance_id),
+        )
+        if job is None or worker is None:
+            return
+        held = worker.behavior is IdleBehavior.HOLD and not terms_of(job).on_paused
+        expect(not held, "nothing is updated on what is held", attempt)
+        up = worker.session_up and not worker.broken
+        expect(up, "who is updated can start again", attempt, worker)
+        spec = job.tasks[0].spec
+        room = worker.free.plus(resources_of(container, attempt))
+        fits = need(worker.type, spec.resources, spec.unnamed).fits_in(room)
+        expect(fits, "who is updated can start again", attempt, room)
 
     def _on_eviction(self, container: Container, attempt: Attempt, by: Job) -> None:
         right = attempt.ending is AttemptOutcome.PREEMPTED
