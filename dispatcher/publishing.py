@@ -18,9 +18,21 @@ from dispatcher.messages import (
     PublishInstance,
     PublishJob,
 )
+from dispatcher.queries import Recovered
 from dispatcher.views import container_data, gone_view, instance_data, instance_view, job_data
 
 log = structlog.get_logger(__name__)
+
+
+def log_restored(recovered: Recovered, took_s: float) -> None:
+    """Write what a start has taken in of what the store knew, and how long that took."""
+    log.info(
+        "restored",
+        containers=len(recovered.containers),
+        jobs=len(recovered.jobs),
+        waited_for=len(recovered.ended),
+        took_s=round(took_s, 1),
+    )
 
 
 def publish_event(

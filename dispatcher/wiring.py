@@ -30,7 +30,7 @@ from dispatcher.messages import Overloaded, Publication
 from dispatcher.metrics import Metrics
 from dispatcher.outcomes import container_of
 from dispatcher.periodic import PeriodicJobs
-from dispatcher.publishing import publish_event
+from dispatcher.publishing import log_restored, publish_event
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import ConfigError
@@ -195,18 +195,22 @@ class Server:
         self, store: Store, instance_set: InstanceSet, types: dict[str, InstanceType]
     ) -> Engine:
         groups = instance_set if isinstance(instance_set, QuotaGroups) else None
-        return Engine(
+        began = time.monotonic()
+        recovered = await asyncio.to_thread(store.recover)
+        engine = Engine(
             cluster=self._config.cluster,
             types=types,
             pool_settings=self._config.pool,
             settings=self._config.scheduler,
-            recovered=await asyncio.to_thread(store.recover),
+            recovered=recovered,
             new_token=lambda: secrets.token_hex(16),
             new_secret=lambda: secrets.token_hex(32),
             new_container=lambda: (f"c-{_new_id()}", store.next_sequences(1)[0]),
             dice=random.SystemRandom().random,
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
+        log_restored(recovered, time.monotonic() - began)
+        return engine
 
     def _performer(self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime) -> Performer:
         config = self._config

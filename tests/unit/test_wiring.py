@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 import yaml
 
 from dispatcher.config import load_config
+from dispatcher.messages import SaveContainer
+from dispatcher.model import ContainerState, Dependency
 from dispatcher.periodic import PeriodicJobs
+from dispatcher.store.store import Store
 from dispatcher.wiring import Server
 from drivers.errors import CloudError, ConfigError
 from drivers.interface import Instance, PowersOff
 from drivers.registry import DriverContext, DriverInfo
+from tests.store_values import container, insert, insert_job, job, task, url_in
 
 INSTANCE_TYPE = {"provider_type": "t", "cpus": 1, "memory": "1GiB", "price_per_hour": 0.1}
 
@@ -120,3 +126,27 @@ def test_periodic_jobs_are_launched_no_more_once_the_server_has_stopped(tmp_path
         assert "periodic jobs" not in {task.get_name() for task in asyncio.all_tasks()}
 
     asyncio.run(run())
+
+
+def test_a_start_says_what_it_has_taken_in_and_how_long_that_took(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = server(tmp_path, store=url_in(tmp_path))
+        await made.start()
+        await made.stop()
+
+    store = Store.open(url_in(tmp_path))
+    ended = container(1)
+    insert(store, ended)
+    done = replace(ended, state=ContainerState.SUCCEEDED, finished_at=ended.created_at + 1)
+    store.write([SaveContainer(container=done)]).result(30)
+    after = replace(container(2).spec, after=(Dependency(of=ended.id),))
+    insert(store, container(2, spec=after))
+    insert_job(store, job(1, task(size=3)), first=3)
+    store.close()
+    with structlog.testing.capture_logs() as lines:
+        asyncio.run(run())
+    [said] = [line for line in lines if line["event"] == "restored"]
+    assert (said["containers"], said["jobs"], said["waited_for"]) == (4, 1, 1)
+    assert 0 <= said["took_s"] < 60
+    events = [line["event"] for line in lines]
+    assert events.index("restored") < events.index("serving")
