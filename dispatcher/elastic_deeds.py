@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from dispatcher.elastic_hosts import environment_of
+from dispatcher.elastic_hosts import hosts_of, own_environment
 from dispatcher.elastic_jobs import Key, Live, without_place
 from dispatcher.elastic_rooms import Rooms
 from dispatcher.ledger import Ledger
@@ -107,6 +107,7 @@ class Deeds:
             return
         most = self._most_placed(now)
         components = live.roles()
+        hosts: tuple[tuple[str, str], ...] | None = None
         for member in may_start(live.job):
             key = (member.component, member.index)
             container = self.container(live, key)
@@ -124,7 +125,9 @@ class Deeds:
                     not_before = now + UNPAID_WAIT_S
                     live.put([replace(without_place(member), not_before=not_before)])
             elif self._fits(worker, wanted):
-                more = environment_of(live, key, self._address_of)
+                if hosts is None:
+                    hosts = hosts_of(live, self._address_of)
+                more = (*hosts, *own_environment(components[member.component], member.index))
                 self._starter.start(container.id, worker, wanted, now, more=more)
 
     def _fits(self, worker: Worker, wanted: Resources) -> bool:

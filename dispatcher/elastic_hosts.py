@@ -5,31 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dispatcher.elastic_jobs import Key, Live
+from dispatcher.elastic_jobs import Live
+from dispatcher.planner.elastic_model import Component
 
 _NOT_IN_NAMES = re.compile(r"[^A-Z0-9]")
 
 
-def environment_of(
-    live: Live, key: Key, address_of: Callable[[str], str]
-) -> tuple[tuple[str, str], ...]:
-    """Return what a member finds in its environment of itself and of all components.
+def hosts_of(live: Live, address_of: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    """Return where the members of a job are, as all of them find it in their environment.
 
     The hosts of each component are in the order of its members; one that has no place has "".
     `address_of` returns where an instance is reached ("host:port"), "" where nobody knows.
     """
+    members = live.members()
+    here = {m.instance_id for m in members.values() if m.instance_id}
+    names = {instance_id: host_of(address_of(instance_id)) for instance_id in sorted(here)}
     found = []
     for component in live.job.components:
-        hosts = []
-        for index in range(component.count):
-            instance_id = live.member((component.name, index)).instance_id
-            hosts.append(host_of(address_of(instance_id)) if instance_id else "")
+        known = (members.get((component.name, index)) for index in range(component.count))
+        hosts = [names.get(each.instance_id, "") if each is not None else "" for each in known]
         found.append((f"LONGSHORE_{variable(component.name)}_HOSTS", ",".join(hosts)))
+    return tuple(found)
+
+
+def own_environment(component: Component, index: int) -> tuple[tuple[str, str], ...]:
+    """Return what a member finds in its environment of itself."""
     return (
-        *found,
-        ("LONGSHORE_COMPONENT", key[0]),
-        ("LONGSHORE_COMPONENT_INDEX", str(key[1])),
-        ("LONGSHORE_COMPONENT_COUNT", str(live.roles()[key[0]].count)),
+        ("LONGSHORE_COMPONENT", component.name),
+        ("LONGSHORE_COMPONENT_INDEX", str(index)),
+        ("LONGSHORE_COMPONENT_COUNT", str(component.count)),
     )
 
 

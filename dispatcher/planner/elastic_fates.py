@@ -71,7 +71,9 @@ def started(job: ElasticJob, component: str, index: int) -> ElasticJob:
     member = _member(job, component, index)
     if member.state is MemberState.PLACED:
         job = _with(job, replace(member, state=MemberState.RUNNING))
-    return replace(job, failed_starts=0) if all(map(_has_run, _essentials(job))) else job
+    if not job.failed_starts or not all(map(_has_run, _essentials(job))):
+        return job
+    return replace(job, failed_starts=0)
 
 
 def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
