@@ -175,7 +175,7 @@ class ElasticUsers:
             self._timeline.after(later_s, lambda: self._hold(job.id, held=False))
         elif what < 0.6:
             self._prioritise(job.id, 0 if dice.falls(0.3) else dice.whole(1, 4) * 100)
-        elif what < 0.7:
+        elif what < 0.65:
             self._cancel(job.id)
         else:
             self._ask_of_a_member(job)
@@ -187,7 +187,7 @@ class ElasticUsers:
         if not found:
             return
         container_id = found[dice.whole(0, len(found) - 1)]
-        if dice.falls(0.3):
+        if dice.falls(0.25):
             event = CancelRequested(container_id=container_id)
             self._ask(RequestCancel(container_id=container_id), event)
             return

@@ -211,8 +211,10 @@ class Users:
         return replace(container, spec=spec)
 
     def _any_unfinished(self) -> Container | None:
-        """Return some container, as a rule one that runs."""
-        found = [c for c in self._store.containers.values() if not c.state.final]
+        """Return some container, as a rule one that runs; elastic jobs have users of their own."""
+        all_of_them = self._store.containers.values()
+        elastic = self._truth.jobs.elastic
+        found = [c for c in all_of_them if not c.state.final and elastic.job_of(c) is None]
         running = [c for c in found if c.state is ContainerState.RUNNING]
         if running and self._dice.falls(0.7):
             found = running
