@@ -22,7 +22,7 @@ from dispatcher.broker import Broker, Watchers
 from dispatcher.config_model import LimitsConfig
 from dispatcher.explanation import Explanation, Standing, explain, standing
 from dispatcher.health import cloud_problems
-from dispatcher.intake import Intake, Wanted
+from dispatcher.intake import Intake, wanted_by
 from dispatcher.job_desk import IdempotencyKey, JobDesk
 from dispatcher.job_model import Job
 from dispatcher.job_plan import JobPlan
@@ -129,7 +129,11 @@ class DispatcherBackend:
         try:
             await self._intake.admit(
                 containers,
-                _wanted(containers),
+                [
+                    wanted
+                    for number, each in enumerate(containers)
+                    for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
+                ],
                 change,
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
@@ -339,14 +343,3 @@ class DispatcherBackend:
     def metrics(self) -> bytes:
         """Return the Prometheus text exposition."""
         return self._metrics.exposition(self._now())
-
-
-def _wanted(containers: Sequence[Container]) -> list[Wanted]:
-    """Return what new containers wait for, with its place in the request."""
-    return [
-        Wanted(
-            path=f"[{number}].after[{place}].of", dependency=dependency, project=container.project
-        )
-        for number, container in enumerate(containers)
-        for place, dependency in enumerate(container.spec.after)
-    ]

@@ -54,6 +54,17 @@ class Wanted:
     size: int | None = None
 
 
+def wanted_by(
+    spec: ContainerSpec, path: str, *, project: str, size: int | None = None, own_job: str = ""
+) -> Iterator[Wanted]:
+    """Yield what a specification, which stands at `path`, waits for that is no part of its job."""
+    for place, dependency in enumerate(spec.after):
+        if not own_job or dependency.of.partition("/")[0] != own_job:
+            yield Wanted(
+                path=f"{path}.after[{place}].of", dependency=dependency, project=project, size=size
+            )
+
+
 class Intake:
     """The way into the store and the engine; used on the loop's thread."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.intake import Intake, Wanted
+from dispatcher.intake import Intake, Wanted, wanted_by
 from dispatcher.job_making import (
     containers_in,
     misplaced_in_revision,
@@ -270,13 +270,13 @@ def _bytes_of(job: Job) -> int:
 def _wanted(job: Job) -> list[Wanted]:
     """Return what a job's tasks wait for that is no part of the job."""
     return [
-        Wanted(
-            path=f"tasks[{number}].after[{place}].of",
-            dependency=dependency,
+        wanted
+        for number, task in enumerate(job.tasks)
+        for wanted in wanted_by(
+            task.spec,
+            f"tasks[{number}]",
             project=job.project,
             size=task.size if task.is_array else None,
+            own_job=job.id,
         )
-        for number, task in enumerate(job.tasks)
-        for place, dependency in enumerate(task.spec.after)
-        if dependency.of.partition("/")[0] != job.id
     ]

@@ -1,4 +1,4 @@
-"""The backend of the API over a real store and an engine that runs."""
+"""The backend of the API over a real store and an engine that runs, or does not."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ from dispatcher.store.store import Store
 from tests.engine_rig import Rig
 
 
-@asynccontextmanager
-async def backend_over(
-    rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
-) -> AsyncIterator[DispatcherBackend]:
-    """Serve the engine of a rig, whose commands nobody carries out; ids count from 0."""
-    numbers = iter(range(100_000))
-    runtime = Runtime(
+def runtime_over(rig: Rig, store: Store) -> Runtime:
+    """Return what runs the engine of a rig, whose commands nobody carries out."""
+    return Runtime(
         engine=rig.engine,
         now=lambda: rig.now,
         write=lambda changes: store.write(changes, wait=True),
@@ -31,8 +27,14 @@ async def backend_over(
         publish=rig.published.append,
         inbox_limit=100,
     )
-    running = asyncio.create_task(runtime.run())
-    yield DispatcherBackend(
+
+
+def backend_with(
+    runtime: Runtime, rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
+) -> DispatcherBackend:
+    """Return the backend of an engine that is run, or not; ids count from 0."""
+    numbers = iter(range(100_000))
+    return DispatcherBackend(
         runtime=runtime,
         store=store,
         logs=LogStore(tmp_path / "logs"),
@@ -45,5 +47,15 @@ async def backend_over(
         heard_at=lambda _id: 0.0,
         limits=limits or LimitsConfig(),
     )
+
+
+@asynccontextmanager
+async def backend_over(
+    rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
+) -> AsyncIterator[DispatcherBackend]:
+    """Serve the engine of a rig, whose commands nobody carries out; ids count from 0."""
+    runtime = runtime_over(rig, store)
+    running = asyncio.create_task(runtime.run())
+    yield backend_with(runtime, rig, store, tmp_path, limits=limits)
     runtime.stop()
     await running

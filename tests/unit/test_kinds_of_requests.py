@@ -10,13 +10,10 @@ import pytest
 
 from dispatcher.api.backend import NewContainer, NotFound, Unavailable
 from dispatcher.backend import DispatcherBackend
-from dispatcher.broker import Broker, Watchers
 from dispatcher.config_model import LimitsConfig
-from dispatcher.logs import LogStore
-from dispatcher.metrics import Metrics
-from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from pool.messages import CreateInstance
+from tests.backend_rig import backend_with, runtime_over
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.store_values import url_in
@@ -41,28 +38,8 @@ def rig() -> Rig:
 
 @pytest.fixture
 async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherBackend:
-    numbers = iter(range(100))
-    runtime = Runtime(
-        engine=rig.engine,
-        now=lambda: rig.now,
-        write=store.write,
-        perform=rig.sent.append,
-        publish=rig.published.append,
-        inbox_limit=100,
-    )
-    return DispatcherBackend(
-        runtime=runtime,
-        store=store,
-        logs=LogStore(tmp_path / "logs"),
-        broker=Broker(),
-        watchers=Watchers(),
-        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
-        types=tuple(rig.types.values()),
-        now=lambda: rig.now,
-        new_id=lambda: str(next(numbers)),
-        heard_at=lambda _id: 0.0,
-        limits=LimitsConfig(queued_classes=MOST),
-    )
+    runtime = runtime_over(rig, store)
+    return backend_with(runtime, rig, store, tmp_path, limits=LimitsConfig(queued_classes=MOST))
 
 
 async def submit(backend: DispatcherBackend, *kinds: int) -> None:

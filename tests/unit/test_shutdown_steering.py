@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from dispatcher.api.backend import Conflict
-from dispatcher.backend import DispatcherBackend
-from dispatcher.broker import Broker, Watchers
 from dispatcher.cli.main import main
-from dispatcher.config_model import LimitsConfig
-from dispatcher.logs import LogStore
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.metrics import Metrics
-from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from pool.messages import DestroyInstance, SetLease, SetTags
 from pool.model import IdleBehavior
+from tests.backend_rig import backend_with, runtime_over
 from tests.cli_server import cli_server
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
@@ -58,27 +53,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 async def test_the_backend_refuses_it_and_says_what_to_do(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
-    runtime = Runtime(
-        engine=rig.engine,
-        now=lambda: rig.now,
-        write=store.write,
-        perform=rig.sent.append,
-        publish=rig.published.append,
-        inbox_limit=10,
-    )
-    backend = DispatcherBackend(
-        runtime=runtime,
-        store=store,
-        logs=LogStore(tmp_path / "logs"),
-        broker=Broker(),
-        watchers=Watchers(),
-        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
-        types=tuple(rig.types.values()),
-        now=lambda: rig.now,
-        new_id=lambda: "1",
-        heard_at=lambda _id: 0.0,
-        limits=LimitsConfig(),
-    )
+    runtime = runtime_over(rig, store)
+    backend = backend_with(runtime, rig, store, tmp_path)
     with pytest.raises(Conflict) as refused:
         await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
     assert str(refused.value) == (
