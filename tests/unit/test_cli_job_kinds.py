@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dispatcher.cli.failure import Failure
+from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.main import main
 from dispatcher.model import Container, WaitReason
 from tests.cli_server import CliServer, cli_server
@@ -349,6 +351,13 @@ def test_wait_says_that_only_a_cancel_ends_it(
     assert main(["wait", job_id]) == 1
     assert "waiting for" not in capsys.readouterr().err
     del server
+
+
+def test_a_sysbatch_job_without_late_joiners_can_be_waited_for() -> None:
+    body = {"type": "sysbatch", "tasks": [TASK]}
+    refuse_endless({**body, "late_joiners": False}, "--wait")
+    with pytest.raises(Failure, match="--wait would never end"):
+        refuse_endless({**body, "late_joiners": True}, "--wait")
 
 
 def test_what_a_server_would_refuse_is_refused_by_the_server(
