@@ -152,7 +152,7 @@ class Engine:
 
     def _eligible(self, key: ClassKey) -> tuple[InstanceType, ...]:
         return eligible_types(
-            [self._kept.left_of(type_) for type_ in self.types.values()],
+            self.types.values(),
             key.resources,
             key.constraints,
             key.unnamed,

@@ -34,18 +34,13 @@ class Kept:
 
     def update(
         self, placers: Placers, types: Iterable[InstanceType], slot_ids: Iterable[str]
-    ) -> bool:
-        """Take in what placers keep now; return whether they take other room of new instances.
-
-        `slot_ids` are all that there are.
-        """
+    ) -> None:
+        """Take in what placers keep now; `slot_ids` are all that there are."""
         by_slot = placers.kept()
         ids = by_slot.keys() | self._by_slot.keys()
         self.renewed |= {i for i in ids if by_slot.get(i) != self._by_slot.get(i)}
         self._by_slot = by_slot
         left = {type_.name: placers.left_of(type_) for type_ in types}
-        if left == self._left:
-            return False
-        self._left = left
-        self.renewed.update(slot_ids)
-        return True
+        if left != self._left:
+            self._left = left
+            self.renewed.update(slot_ids)

@@ -135,8 +135,7 @@ class Placing:
         self.placers.place(now)
         types = [self.pool.types[name] for name in sorted(self.pool.types)]
         slots = self.roster.fleet.slots.keys() | self.pool.workers.keys()
-        if self._kept.update(self.placers, types, slots):
-            self.ledger.queue.renew_types()
+        self._kept.update(self.placers, types, slots)
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
@@ -242,6 +241,7 @@ class Placing:
             ),
             trials=lambda type_: pool.holds.trials(type_, now),
             containers_left=_left(limit, placed),
+            as_new=self._kept.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
             budget=budget,
         )

@@ -62,16 +62,12 @@ class RequestClass:
         self, key: ClassKey, types: tuple[InstanceType, ...], versions: Iterator[int]
     ) -> None:
         self.key = key
+        self.types = types
+        self.version = next(versions)
         self._versions = versions
-        self.renew_types(types)
+        self._needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
         self._orders: dict[str, Order] = {}
         self._entries = OrderedEntries()
-
-    def renew_types(self, types: tuple[InstanceType, ...]) -> None:
-        """Let it run on these types, cheapest first, from now on."""
-        self.types = types
-        self.version = next(self._versions)
-        self._needs = {t.name: need(t, self.key.resources, self.key.unnamed) for t in types}
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -160,11 +156,6 @@ class Queue:
         request_class.add(container)
         self._class_of[container.id] = request_class
         self._all.add(request_class.order_of(container.id), container.id)
-
-    def renew_types(self) -> None:
-        """Ask again which types each class may have: they have more or less room than before."""
-        for request_class in self._classes.values():
-            request_class.renew_types(self._eligible(request_class.key))
 
     def key_of(self, container: Container) -> ClassKey:
         """Return the key of the class in which a container waits, or would."""

@@ -72,11 +72,21 @@ class Outlook:
         """Return the types of a class that may be created, before any is."""
         known = self._options.get(line.number)
         if known is None:
-            types, needs = line.request_class.types, line.request_class.needs
-            free = [type_ for type_ in types if self._of(type_)[0] is None]
+            free = [type_ for type_ in self._with_room(line) if self._of(type_)[0] is None]
+            needs = line.request_class.needs
             known = tuple(Option(type=type_, need=needs[type_.name]) for type_ in free)
             self._options[line.number] = known
         return known
+
+    def _with_room(self, line: Line) -> list[InstanceType]:
+        """Return a class's types, as new instances of them come, that have room for one of it."""
+        needs = line.request_class.needs
+        as_new = [self._limits.as_new(type_) for type_ in line.request_class.types]
+        return [
+            type_
+            for type_ in as_new
+            if charge(needs[type_.name], sharers=0).fits_in(type_.allocatable)
+        ]
 
     def has_trials(self, type_: InstanceType) -> bool:
         """Return whether of a type, alone or with others, one may be created at a time."""
@@ -101,6 +111,8 @@ class Outlook:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
+        if not self._with_room(line):
+            return reasons.no_room_on_new(line.request_class)
         return self.shortage(line)
 
     def shortage(self, line: Line) -> WaitReason | None:

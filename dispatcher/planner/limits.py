@@ -78,6 +78,11 @@ class Budget(Protocol):
         ...
 
 
+def whole(type_: InstanceType) -> InstanceType:
+    """Return a type as it is: nobody takes anything of new instances."""
+    return type_
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may do.
@@ -88,6 +93,8 @@ class Limits:
     which scopes one may be created to try, and what that hinders until its answer is there.
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
+    `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
+    as soon as it is there.
     """
 
     instances: int
@@ -99,6 +106,7 @@ class Limits:
     containers_left: int | None = None
     supervisors_left: int | None = None
     budget: Budget | None = None
+    as_new: Callable[[InstanceType], InstanceType] = whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

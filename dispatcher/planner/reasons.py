@@ -35,6 +35,16 @@ def no_type(request_class: RequestClass) -> WaitReason:
     return WaitReason(code="no_type", message=message, is_final=True)
 
 
+def no_room_on_new(request_class: RequestClass) -> WaitReason:
+    """Return why a class waits that only jobs on every instance keep from new instances."""
+    names = ", ".join(type_.name for type_ in request_class.types)
+    message = (
+        f"jobs that run on every instance leave it too little room on a new {names};"
+        " it waits for room on an instance that there is"
+    )
+    return WaitReason(code="no_room_on_new", message=message)
+
+
 def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
     message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"

@@ -279,3 +279,21 @@ def test_who_ends_with_its_instance_has_not_failed_also_after_a_crash(crash: boo
     rig.deaf = False
     rig.advance(200)
     assert rig.cloud == {}
+
+
+def test_batch_work_waits_for_room_on_what_there_is_where_daemons_leave_none_on_new_instances() -> (
+    None
+):
+    rig = DaemonRig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=2))
+    rig.join()
+    rig.submit_daemon(daemon(cpus=100, type_=JobType.SYSBATCH))
+    ((cleaning, where),) = rig.starts()
+    rig.submit(make_container(1, cpus=0.95))
+    rig.advance(10)
+    reason = rig.engine.why_waiting("c-1")
+    assert reason is not None
+    assert (reason.code, reason.is_final) == ("no_room_on_new", False)
+    assert rig.created_types() == []
+    rig.exit(cleaning)
+    rig.advance(10)
+    assert rig.started_on()["c-1"] == where
