@@ -8,6 +8,12 @@ from collections.abc import Callable
 from dispatcher.elastic_jobs import Live
 from dispatcher.planner.elastic_model import Component
 
+MEMBERS_MOST = 1000
+"""How many containers an elastic job may have: each is told of the hosts of all."""
+
+HOSTS_MOST_BYTES = 384 * 2**10
+"""How long that may be as JSON: so many addresses, and as many names of components."""
+
 _NOT_IN_NAMES = re.compile(r"[^A-Z0-9]")
 
 
@@ -24,7 +30,7 @@ def hosts_of(live: Live, address_of: Callable[[str], str]) -> tuple[tuple[str, s
     for component in live.job.components:
         known = (members.get((component.name, index)) for index in range(component.count))
         hosts = [names.get(each.instance_id, "") if each is not None else "" for each in known]
-        found.append((f"LONGSHORE_{variable(component.name)}_HOSTS", ",".join(hosts)))
+        found.append((hosts_variable(component.name), ",".join(hosts)))
     return tuple(found)
 
 
@@ -40,6 +46,11 @@ def own_environment(component: Component, index: int) -> tuple[tuple[str, str], 
 def variable(component: str) -> str:
     """Return a component's name as it stands in names of variables."""
     return _NOT_IN_NAMES.sub("_", component.upper())
+
+
+def hosts_variable(component: str) -> str:
+    """Return the variable in which the hosts of a component are."""
+    return f"LONGSHORE_{variable(component)}_HOSTS"
 
 
 def host_of(address: str) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 from dispatcher.api.job_tasks import GivenTask
 from dispatcher.api.job_wire import ArrayRequest
+from dispatcher.elastic_hosts import MEMBERS_MOST, hosts_variable
 from dispatcher.job_model import JobType
 from dispatcher.planner.elastic_model import Role
-from dispatcher.problems import Problems, member
+from dispatcher.problems import Problems, member, quoted
 
 _PER_INSTANCE = (JobType.SYSTEM, JobType.SYSBATCH)
 _AGAIN_AND_AGAIN = (JobType.BATCH, JobType.SYSBATCH)
@@ -116,11 +117,33 @@ def _check_components(tasks: Sequence[GivenTask], problems: Problems) -> None:
                 f"{task.path}.array.max_running",
                 "is not for elastic jobs, of which all runs that fits: leave it out",
             )
+    members = sum(task.array_size or 1 for task in tasks)
+    if members > MEMBERS_MOST:
+        problems.add(
+            "tasks",
+            f"are {members} containers in all: an elastic job has at most {MEMBERS_MOST}, which"
+            " know each other's hosts; submit several",
+        )
+    _check_variables(tasks, problems)
     roles = [None if task.request is None else task.request.role for task in tasks]
     if roles and all(role is Role.ELASTIC for role in roles):
         problems.add(
             "tasks", "are all elastic: a job needs an essential one, say role: essential in one"
         )
+
+
+def _check_variables(tasks: Sequence[GivenTask], problems: Problems) -> None:
+    """Add which components would be told of in the same variable as others."""
+    first: dict[str, GivenTask] = {}
+    for task in tasks:
+        other = first.setdefault(hosts_variable(task.name or ""), task)
+        # Equal names are told of as such, and so are those that are none.
+        if task.name and other.name and task.name != other.name:
+            problems.add(
+                f"{task.path}.name",
+                f"{quoted(task.name)} would be {hosts_variable(task.name)}, as that of"
+                f" {other.path} is: change one",
+            )
 
 
 def type_named(value: object) -> JobType | None:

@@ -25,6 +25,7 @@ from dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.specification import specification
+from dispatcher.elastic_hosts import HOSTS_MOST_BYTES
 from dispatcher.job_model import JobTask, JobType
 from dispatcher.job_parameters import VALUES_MOST_BYTES
 from dispatcher.problems import Problems, ProblemsFull, described, element, member
@@ -61,15 +62,18 @@ class JobDecoder:
         self._checks = ContainerChecks(
             limits=limits, instance_type_names=instance_type_names, now=now
         )
-        # Who is dispatched has parameters in the environment too.
-        self._run_checks = ContainerChecks(
-            limits=replace(
-                limits,
-                environment_bytes=limits.environment_bytes - VALUES_MOST_BYTES,
-                order_bytes=limits.order_bytes - VALUES_MOST_BYTES,
-            ),
-            instance_type_names=instance_type_names,
-            now=now,
+        # Who is dispatched has parameters in the environment too, and a component all hosts.
+        self._run_checks, self._component_checks = (
+            ContainerChecks(
+                limits=replace(
+                    limits,
+                    environment_bytes=limits.environment_bytes - ours_bytes,
+                    order_bytes=limits.order_bytes - ours_bytes,
+                ),
+                instance_type_names=instance_type_names,
+                now=now,
+            )
+            for ours_bytes in (VALUES_MOST_BYTES, HOSTS_MOST_BYTES)
         )
 
     def decode(self, body: bytes, *, project: str = "") -> JobSubmission:
@@ -90,8 +94,7 @@ class JobDecoder:
             kind = type_named(value)
             head = self._head(value, kind, problems)
             items = value.get("tasks") if isinstance(value, dict) else None
-            checks = self._checks if head is None or not _is_template(head) else self._run_checks
-            given = self._tasks(items, kind, checks, problems)
+            given = self._tasks(items, kind, self._checks_for(head, kind), problems)
             check_tasks(given, self._limits, problems)
             if kind is not None:
                 check_kind(kind, given, problems)
@@ -115,6 +118,11 @@ class JobDecoder:
             self._checks.check_labels(head.labels, "labels", problems)
             check_terms(head, problems)
         return head
+
+    def _checks_for(self, head: JobRequest | None, kind: JobType | None) -> ContainerChecks:
+        if kind is JobType.ELASTIC:
+            return self._component_checks
+        return self._run_checks if head is not None and _is_template(head) else self._checks
 
     def _tasks(
         self, items: Any, kind: JobType | None, checks: ContainerChecks, problems: Problems

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from dispatcher import elastic_hosts
 from dispatcher.job_model import JobType
 from dispatcher.job_terms import (
     ElasticTerms,
@@ -284,3 +286,41 @@ def test_parameters_are_stored_in_one_order() -> None:
 def test_a_project_that_is_not_named_is_the_one_that_is_given() -> None:
     assert decoder().job(job("system"), project="vision").project == "vision"
     assert decoder().job(job("system", project="web"), project="vision").project == "web"
+
+
+# ---- what components are told of each other ------------------------------------------------------
+
+
+def components(*tasks: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "elastic", "tasks": list(tasks)}
+
+
+def test_components_that_would_share_a_variable_are_refused() -> None:
+    wrong = components(task("a.b"), task("c"), task("A-b"), task("a_B"))
+    sentence = "would be LONGSHORE_A_B_HOSTS, as that of tasks[0] is: change one"
+    assert refused(wrong) == [
+        ("tasks[2].name", f'"A-b" {sentence}'),
+        ("tasks[3].name", f'"a_B" {sentence}'),
+    ]
+    # In jobs of other types nobody is told of any.
+    assert decoder().job({"tasks": [task("a.b"), task("A-b")]}).tasks[1].name == "A-b"
+
+
+def test_an_elastic_job_has_no_more_members_than_each_can_be_told_of() -> None:
+    most = components(task("a", array=999), task("b"))
+    assert sum(each.size for each in decoder().job(most).tasks) == 1000
+    sentence = (
+        "are 1001 containers in all: an elastic job has at most 1000, which know each other's"
+        " hosts; submit several"
+    )
+    assert refused(components(task("a", array=1000), task("b"))) == [("tasks", sentence)]
+
+
+def test_a_component_leaves_room_in_its_order_for_the_hosts_of_all() -> None:
+    large = {f"V{number}": "x" * 100_000 for number in range(7)}
+    assert decoder().job({"tasks": [{**ONE, "env": large}]}).tasks[0].spec.env
+    (problem,) = refused(components({**ONE, "env": large}))
+    assert problem[0] == "tasks[0].env"
+    # A thousand components with the longest of names and of addresses.
+    named = [(f"LONGSHORE_{'A' * 255}_HOSTS", "f" * 45)] * elastic_hosts.MEMBERS_MOST
+    assert len(json.dumps(named)) <= elastic_hosts.HOSTS_MOST_BYTES
