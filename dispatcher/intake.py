@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dispatcher.api.backend import Conflict, NotFound, Unavailable
 from dispatcher.config_model import LimitsConfig
+from dispatcher.job_model import Job, JobType
 from dispatcher.messages import Change, Event
 from dispatcher.model import Container, ContainerSpec, Dependency
 from dispatcher.planner.fit import impossible
@@ -36,6 +37,12 @@ _PATIENCE_EACH_S = 0.0005
 
 LASTING_JOBS_MOST = 10_000
 """How many jobs there may be that have no containers of their own; memory counts only those."""
+
+PER_INSTANCE_JOBS_MOST = 200
+"""How many of them may run on each instance: passes look at each of them on each instance."""
+
+ELASTIC_CONTAINERS_MOST = 10_000
+"""How many containers all elastic jobs may have: passes look at each of them."""
 
 PathAndSpec = tuple[str, ContainerSpec]
 """Where in the request a specification stands, and the specification."""
@@ -82,6 +89,7 @@ class Intake:
         self._types = tuple(types)
         self._limits = limits
         self._arriving: Counter[ClassKey] = Counter()
+        self._arriving_of_kind: Counter[JobType] = Counter()
 
     # ---- what may come in ---------------------------------------------------------------------
 
@@ -99,6 +107,39 @@ class Intake:
             raise Unavailable(
                 f"there are {LASTING_JOBS_MOST} system, sysbatch, periodic and parameterized jobs"
                 " already: cancel some that nobody needs any more"
+            )
+
+    @contextmanager
+    def job_arrives(self, job: Job, containers: int) -> Iterator[None]:
+        """Let a job come with so many containers; raises `Unavailable` where passes took too long.
+
+        What is being committed counts too, as with kinds.
+        """
+        if job.is_template or not job.type.has_own_placer:
+            yield
+            return
+        number = 1 if job.type.is_per_instance else containers
+        # System and sysbatch jobs are counted as one.
+        kind = JobType.SYSTEM if job.type.is_per_instance else job.type
+        self._expect_room_in_passes(kind, number)
+        self._arriving_of_kind[kind] += number
+        try:
+            yield
+        finally:
+            self._arriving_of_kind[kind] -= number
+
+    def _expect_room_in_passes(self, kind: JobType, number: int) -> None:
+        book, arriving = self._engine.ledger.jobs, self._arriving_of_kind[kind]
+        if kind is JobType.SYSTEM and book.per_instance() + arriving >= PER_INSTANCE_JOBS_MOST:
+            raise Unavailable(
+                f"there are {PER_INSTANCE_JOBS_MOST} system and sysbatch jobs already: cancel some"
+                " that nobody needs any more, or let one do the work of several"
+            )
+        there = book.elastic_containers() + arriving
+        if kind is JobType.ELASTIC and there + number > ELASTIC_CONTAINERS_MOST:
+            raise Unavailable(
+                f"elastic jobs have {there} containers, and {ELASTIC_CONTAINERS_MOST} are the"
+                " most: try again when some have ended, or submit a batch job"
             )
 
     def refuse_impossible(self, specs: Iterable[PathAndSpec]) -> None:

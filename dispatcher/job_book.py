@@ -117,6 +117,16 @@ class JobBook:
         jobs = [live.job for live in self._live.values()]
         return sum(1 for job in jobs if job.is_template or job.type.is_per_instance)
 
+    def per_instance(self) -> int:
+        """Return how many unfinished jobs there are that run on each instance."""
+        jobs = [live.job for live in self._live.values()]
+        return sum(1 for job in jobs if job.type.is_per_instance and not job.is_template)
+
+    def elastic_containers(self) -> int:
+        """Return how many containers the unfinished elastic jobs have that have not ended."""
+        lives = [live for live in self._live.values() if live.job.type is JobType.ELASTIC]
+        return sum(len(live.containers) for live in lives)
+
     def is_concluded(self, job_id: str) -> bool:
         """Return whether a job that does not end by itself is to end."""
         live = self._live.get(job_id)

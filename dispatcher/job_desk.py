@@ -131,13 +131,14 @@ class JobDesk:
             fingerprint=key.fingerprint,
         )
         try:
-            await self._intake.admit(
-                containers,
-                _wanted(job),
-                change,
-                lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
-                queued=not job.type.has_own_placer,
-            )
+            with self._intake.job_arrives(job, number):
+                await self._intake.admit(
+                    containers,
+                    _wanted(job),
+                    change,
+                    lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
+                    queued=not job.type.has_own_placer,
+                )
         except IdempotentRepeat as repeat:
             return await self.job(repeat.container_ids[0])
         except IdempotencyConflict as conflict:

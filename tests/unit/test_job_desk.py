@@ -159,6 +159,33 @@ async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
     await submit(backend, SYSTEM)
 
 
+async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_committed(
+    backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "PER_INSTANCE_JOBS_MOST", 2)
+    monkeypatch.setattr(intake, "ELASTIC_CONTAINERS_MOST", 4)
+    sysbatch = wanted(JobType.SYSBATCH, PER_INSTANCE)
+    nightly = wanted(JobType.SYSBATCH, replace(NIGHTLY, per_instance=PerInstanceTerms()))
+    elastic = wanted(JobType.ELASTIC, Terms(elastic=ElasticTerms()), make_task("a", size=2))
+    for news, sentence in (
+        ([SYSTEM, sysbatch, sysbatch, SYSTEM], "^there are 2 system and sysbatch jobs already"),
+        ([elastic] * 4, "^elastic jobs have 4 containers, and 4 are the most"),
+    ):
+        found = await asyncio.gather(*(submit(backend, n) for n in news), return_exceptions=True)
+        assert [isinstance(each, Job) for each in found] == [True, True, False, False]
+        with pytest.raises(Unavailable, match=sentence):
+            await submit(backend, news[-1])
+    # Whose runs are to come is looked at by no pass, and nobody who is refused counts.
+    await submit(backend, nightly)
+    first = await backend.jobs(JobFilter(), cursor="", limit=10)
+    await backend.cancel_job(next(j.id for j in first.items if j.type is JobType.ELASTIC))
+    for _ in range(3000):
+        if backend._engine.ledger.jobs.elastic_containers() == 2:
+            break
+        await asyncio.sleep(0.01)
+    await submit(backend, elastic)
+
+
 async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
     backend: DispatcherBackend,
 ) -> None:
