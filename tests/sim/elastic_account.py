@@ -38,7 +38,7 @@ class ElasticAccount:
         return self.job_of(self._store.containers[container_id]) is not None
 
     def may_die(self, container: Container) -> bool:
-        """Return whether a container is an elastic member, which is placed again however it ends."""
+        """Return whether a container is an elastic member: placed again however it ends."""
         job = self.job_of(container)
         return job is not None and not is_essential(job, container)
 

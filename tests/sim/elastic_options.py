@@ -34,4 +34,5 @@ def with_elastic_jobs(
     settings = ElasticSettings(
         policy=policies[dice.whole(0, len(policies) - 1)], backfill=dice.falls(0.5)
     )
-    return demand, msgspec.structs.replace(scheduler, elastic=settings)
+    most = max(scheduler.max_instances, dice.whole(2, 4))
+    return demand, msgspec.structs.replace(scheduler, elastic=settings, max_instances=most)

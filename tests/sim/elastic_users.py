@@ -90,7 +90,7 @@ class ElasticUsers:
         dice = self._dice
         self._submitted += 1
         tasks = self._any_tasks()
-        modes = list(ElasticMode)
+        modes = [ElasticMode.FLEXIBLE, ElasticMode.FLEXIBLE, *ElasticMode]
         terms = ElasticTerms(
             mode=modes[dice.whole(0, len(modes) - 1)],
             size=dice.between(0, 10) if dice.falls(0.3) else None,
@@ -137,7 +137,9 @@ class ElasticUsers:
     def _any_task(self, name: str, role: Role) -> JobTask:
         dice = self._dice
         size = dice.whole(1, 2 if role is Role.ESSENTIAL else 3)
-        cpu_millis = 0 if dice.falls(0.1) else dice.whole(1, 4) * 250
+        cpu_millis = (
+            0 if dice.falls(0.1) else dice.whole(1, 3 if role is Role.ESSENTIAL else 4) * 250
+        )
         market = Preemptible.FORBIDDEN if dice.falls(0.2) else Preemptible.ALLOWED
         spec = ContainerSpec(
             name=name,

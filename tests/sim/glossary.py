@@ -6,6 +6,8 @@ nothing is missing and nothing is left over.
 
 from __future__ import annotations
 
+from tests.sim.glossary_elastic import ELASTIC_FAULTS, ELASTIC_PROMISES
+
 PROMISES: dict[str, str] = {
     # ---- containers and attempts
     "no acknowledged container is lost": "what was acknowledged is in the store at the end",
@@ -114,11 +116,15 @@ PROMISES: dict[str, str] = {
     "its job says so",
     "who is updated can start again": "nothing ends for a revision where its successor could not "
     "start, or has no room",
+    "nobody waits for an instance that is gone": "a container that is for an instance ends two "
+    "seconds after that is gone",
     "residents are told of the end": "what belongs to an instance that can be reached got TERM "
     "before it is drained or idled out",
     "residents have their time": "and its grace, term_timeout_s at most, before the destroy",
     "no instance waits for its residents for ever": "the destroy comes term_timeout_s later, or "
     "sooner",
+    # ---- elastic jobs
+    **ELASTIC_PROMISES,
     # ---- where work goes
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
@@ -309,6 +315,7 @@ FAULTS: dict[str, str] = {
     "restless": "share of attempts that exit though they were to run for ever",
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
+    **ELASTIC_FAULTS,
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
     "hanging_calls": "share of calls of the cloud's that take effect late and never answer",

@@ -274,14 +274,22 @@ class Scheduling:
             expect(few, "nobody claims for more than wait", f"{key}: {by_slot}")
             claimed.update(by_slot)
         claimed.update(self._engine.placers.kept())
-        scaled = any(
-            job.terms.elastic is not None and job.terms.elastic.scale_up
-            for job in map(self._ledger.jobs.job, self._ledger.jobs.ids())
-            if job is not None
-        )
-        unclaimed = [t for t in self._created if t not in claimed and not scaled]
+        free = self._created_for_elastic()
+        unclaimed = [t for t in self._created if t not in claimed and t not in free]
         expect(not unclaimed, "what is created is claimed", f"{unclaimed}")
         self._expect_supervisors_wait_for_reason()
+
+    def _created_for_elastic(self) -> list[str]:
+        """Return what elastic jobs may have bought and claim nothing on: there are two cases.
+
+        It is for members that scale up, or an instance that has no token yet stands for it.
+        """
+        book = self._ledger.jobs
+        terms = [job.terms.elastic for job in map(book.job, book.ids()) if job is not None]
+        hoped = {pending.launch.token for pending in self._engine.pool.hoped_for()}
+        scaled = any(each is not None and each.scale_up for each in terms)
+        untold = [token for token in self._created if scaled or token not in hoped]
+        return untold if any(each is not None for each in terms) else []
 
     def _expect_supervisors_wait_for_reason(self) -> None:
         """Expect that a supervisor waits for its share only while others fill it."""
