@@ -12,7 +12,7 @@ from pool.model import IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.per_instance_account import REVISION
-from tests.sim.per_instance_places import Places, matches, terms_of
+from tests.sim.per_instance_places import PATIENCE_S, Places, matches, terms_of
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -42,6 +42,7 @@ class PerInstanceConduct:
         self._told_at: dict[str, float] = {}
         self._destroyed: set[str] = set()
         self._sessions: set[str] = set()
+        self._left_since: dict[str, float] = {}
         self._leaving_since: dict[str, float] = {}
         self._endings = {(a.id, a.ending_for) for _, a in self._ending()}
 
@@ -131,9 +132,21 @@ class PerInstanceConduct:
         for container in self._ledger.containers.values():
             queued = container.pinned_to and container.id in self._ledger.queue
             expect(not queued, "per-instance work never queues", container.id)
+            self._expect_not_left(container)
         for worker in self._pool.workers.values():
             self._expect_to_go(worker)
         self._places.look()
+
+    def _expect_not_left(self, container: Container) -> None:
+        """Expect that a container does not wait for an instance that is gone."""
+        gone = self._pool.settled and container.pinned_to not in self._pool.workers
+        if not container.pinned_to or not gone or container.has_open_attempt:
+            self._left_since.pop(container.id, None)
+            return
+        now = self._timeline.now
+        since = self._left_since.setdefault(container.id, now)
+        in_time = now <= since + PATIENCE_S
+        expect(in_time, "nobody waits for an instance that is gone", container)
 
     def _ending(self) -> list[tuple[Container, Attempt]]:
         """Return the open attempts that were told to end."""
