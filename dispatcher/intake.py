@@ -158,6 +158,16 @@ class Intake:
         if problems:
             raise InvalidRequest(problems)
 
+    def expect_kinds(self, specs: Iterable[ContainerSpec]) -> None:
+        """Raise `Unavailable` where there are more kinds among some than may ever wait."""
+        kinds = {(spec.resources, spec.constraints, spec.unnamed) for spec in specs}
+        most = self._limits.queued_classes
+        if len(kinds) > most:
+            raise Unavailable(
+                f"these are {len(kinds)} kinds of requests, and {most} may wait in all: let more"
+                " tasks ask for the same resources and constraints"
+            )
+
     @contextmanager
     def kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
         """Let containers come to wait; raises `Unavailable` when there would be too many kinds.

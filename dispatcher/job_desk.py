@@ -35,6 +35,7 @@ from dispatcher.messages import (
     RequestJobRevision,
 )
 from dispatcher.model import Container
+from dispatcher.plan_turns import PlanTurns
 from dispatcher.queries import JobFilter, JobPage
 from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import (
@@ -78,6 +79,7 @@ class JobDesk:
         self._now = now
         self._new_id = new_id
         self._plan = plan
+        self._plan_turns = PlanTurns()
 
     async def submit(
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
@@ -112,9 +114,12 @@ class JobDesk:
     async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
         """Return what a job would come to, or with `job_id` that job's next revision."""
         if job_id:
-            return self._plan(self._revised(await self.job(job_id), new), self._now())
-        self._refuse_impossible(new.tasks)
-        return self._plan(self._made(new, user), self._now())
+            job = self._revised(await self.job(job_id), new)
+        else:
+            self._refuse_impossible(new.tasks)
+            job = self._made(new, user)
+        self._intake.expect_kinds(task.spec for task in job.tasks)
+        return await self._plan_turns.plan(lambda: self._plan(job, self._now()))
 
     async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
         """Commit a new job with its containers, then tell the engine."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import NewContainer, NotFound, Unavailable
+from dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
 from dispatcher.backend import DispatcherBackend
 from dispatcher.config_model import LimitsConfig
 from dispatcher.store.store import Store
 from pool.messages import CreateInstance
 from tests.backend_rig import backend_with, runtime_over
 from tests.engine_rig import Rig
+from tests.job_samples import make_task
 from tests.samples import make_container, make_type
 from tests.store_values import url_in
 
@@ -79,3 +81,11 @@ async def test_who_is_held_back_by_the_priority_comes_back_only_where_there_is_r
     for container_id, priority in (("c-13", 0), ("c-11", 500), ("c-1", 600)):
         with pytest.raises(NotFound):
             await backend.set_priority(container_id, priority)
+
+
+async def test_no_plan_is_made_of_more_kinds_than_may_wait(backend: DispatcherBackend) -> None:
+    tasks = tuple(make_task(str(number), cpus=cpus) for number, cpus in enumerate((1, 2, 1, 3)))
+    new = NewJob(name="n", priority=500, project="p", labels=(), tasks=tasks[:3])
+    assert (await backend.plan_job(new, job_id="", user="u")).counts.place == 3
+    with pytest.raises(Unavailable, match=r"^these are 3 kinds of requests, and 2 may wait in all"):
+        await backend.plan_job(replace(new, tasks=tasks), job_id="", user="u")
