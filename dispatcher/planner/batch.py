@@ -243,7 +243,7 @@ class _Pass:
         self.count(line, -number)
 
     def _hindrances(self, line: Line) -> list[Hindrance]:
-        found = [self.outlook.hindrance(type_) for type_ in line.request_class.types]
+        found = [self.outlook.hindrance(type_) for type_ in self.outlook.with_room(line)]
         return [hindrance for hindrance in found if hindrance is not None]
 
     # ---- limits that stop others ---------------------------------------------------------------

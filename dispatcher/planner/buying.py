@@ -72,13 +72,13 @@ class Outlook:
         """Return the types of a class that may be created, before any is."""
         known = self._options.get(line.number)
         if known is None:
-            free = [type_ for type_ in self._with_room(line) if self._of(type_)[0] is None]
+            free = [type_ for type_ in self.with_room(line) if self._of(type_)[0] is None]
             needs = line.request_class.needs
             known = tuple(Option(type=type_, need=needs[type_.name]) for type_ in free)
             self._options[line.number] = known
         return known
 
-    def _with_room(self, line: Line) -> list[InstanceType]:
+    def with_room(self, line: Line) -> list[InstanceType]:
         """Return a class's types, as new instances of them come, that have room for one of it."""
         needs = line.request_class.needs
         as_new = [self._limits.as_new(type_) for type_ in line.request_class.types]
@@ -111,19 +111,20 @@ class Outlook:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
-        if not self._with_room(line):
+        if not self.with_room(line):
             return reasons.no_room_on_new(line.request_class)
         return self.shortage(line)
 
     def shortage(self, line: Line) -> WaitReason | None:
         """Return why a class waits if the cloud has none left of all its types, else None."""
         hindrances = []
-        for type_ in line.request_class.types:
+        # Where there never is room on a new one, it is no matter whether the cloud has any.
+        for type_ in self.with_room(line):
             hindrance = self.hindrance(type_)
             if hindrance is None or hindrance.kind is not HindranceKind.CAPACITY:
                 return None
             hindrances.append(hindrance)
-        return reasons.at_capacity(line.request_class, hindrances)
+        return reasons.at_capacity(line.request_class, hindrances) if hindrances else None
 
     def refusal(self, line: Line, types: Iterable[InstanceType]) -> Refusal | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.

@@ -8,7 +8,7 @@ from dispatcher.job_model import JobState, JobType
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
 from dispatcher.model import AttemptOutcome, Constraints, Placement, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from drivers.errors import ErrorScope, QuotaError
+from drivers.errors import CapacityError, ErrorScope, QuotaError
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool.messages import (
     AttemptExited,
@@ -273,3 +273,20 @@ def test_what_was_stopped_and_went_with_its_instance_was_stopped() -> None:
     del rig.cloud[where]
     rig.advance(120)
     assert rig.attempts[attempt_id].outcome is AttemptOutcome.CANCELLED
+
+
+def test_who_has_room_on_one_new_type_only_waits_while_the_cloud_is_short_of_that() -> None:
+    """Seed 108: the pass failed that looked for what keeps the other type, on which is no room."""
+    rig = DaemonRig(
+        make_type(1),
+        make_type(2),
+        pool=LONG,
+        settings=SchedulerSettings(max_price_factor=10, preempt_system=False),
+    )
+    rig.create_error = lambda _command: CapacityError("none left", scope=ErrorScope.TYPE)
+    rig.submit_daemon(daemon(cpus=500))
+    rig.submit(make_container(1, cpus=1))
+    rig.advance(5)
+    reason = rig.engine.why_waiting("c-1")
+    assert reason is not None
+    assert reason.code == "at_capacity"
