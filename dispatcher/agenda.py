@@ -20,6 +20,9 @@ from pool.delays import doubled_s
 TIME_VARIABLE = "LONGSHORE_PERIODIC_TIME"
 """Where a run finds for which time of its schedule it was made."""
 
+RUNS_MOST = 1000
+"""How many runs of one job there may be that have not ended, where they may overlap."""
+
 _RETRY_FIRST_S = 1.0
 _RETRY_MOST_S = 60.0
 
@@ -145,14 +148,19 @@ class Agenda:
         return [*decisions, Decision(job=job, at=at, verdict=verdict)]
 
     def _verdict(self, entry: _Entry, job: Job, at: float) -> Verdict:
-        runs = [self._jobs.job(run_id) for run_id in self._jobs.runs_of(job.id)]
-        if any(run is not None and _is_made_for(run, at) for run in runs):
-            return Verdict.NOTE
+        runs = self._jobs.runs_of(job.id)
+        # What was made here was not for a later time; of what failed, or was before, who knows.
+        if entry.made_for is None or entry.failed_for is not None:
+            known = (self._jobs.job(run_id) for run_id in runs)
+            if any(run is not None and _is_made_for(run, at) for run in known):
+                return Verdict.NOTE
         if job.held:
             return Verdict.HELD
         # What was made a moment ago may not have reached the book yet.
         unheard = entry.made_for is not None and entry.made_for != job.launched_for
         if entry.schedule.overlap is Overlap.FORBID and (runs or unheard):
+            return Verdict.OVERLAP
+        if len(runs) >= RUNS_MOST:
             return Verdict.OVERLAP
         return Verdict.LAUNCH
 

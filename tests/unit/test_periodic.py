@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from dispatcher import agenda
 from dispatcher.job_terms import Overlap
 from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template, turns
 
@@ -88,6 +89,17 @@ async def test_a_run_that_the_engine_has_not_heard_of_yet_forbids_the_next_too()
     world.book.set_launched_for("j-1", at(f"{DAY} 09:00"))
     await world.look(f"{DAY} 11:00")
     assert world.launched() == ["2026-01-01T10:00:00Z"]
+
+
+async def test_runs_that_never_end_do_not_become_ever_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agenda, "RUNS_MOST", 2)
+    world = hourly()
+    for hour in range(11, 16):
+        await world.look(f"{DAY} {hour}:00")
+    assert world.results() == {"launched": 2, "overlap": 3}
+    world.end_runs()
+    await world.look(f"{DAY} 16:00")
+    assert world.results() == {"launched": 3, "overlap": 3}
 
 
 async def test_where_overlap_is_allowed_runs_are_made_whatever_runs() -> None:
