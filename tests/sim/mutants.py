@@ -12,6 +12,7 @@ from tests.sim.mutants_instances import INSTANCES_MUTANTS
 from tests.sim.mutants_interruptions import INTERRUPTION_MUTANTS
 from tests.sim.mutants_jobs import JOB_MUTANTS
 from tests.sim.mutants_launches import LAUNCHES_MUTANTS
+from tests.sim.mutants_per_instance import PER_INSTANCE_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
 from tests.sim.mutants_times import TIME_MUTANTS
@@ -65,5 +66,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *ATTEMPT_MUTANTS,
     *SCHEDULING_MUTANTS,
     *JOB_MUTANTS,
+    *PER_INSTANCE_MUTANTS,
     *TIME_MUTANTS,
 )

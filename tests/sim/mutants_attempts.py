@@ -192,7 +192,7 @@ ENDINGS = (
         guard="an attempt that is missing and was cancelled is not tried again",
         fault="starts without an answer, instances that end",
         where="dispatcher.outcomes:judge_gone",
-        old="if container.cancel_requested:",
+        old="if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:",
         new="if False:",
     ),
     Mutant(
