@@ -78,6 +78,8 @@ class PerInstancePlacer:
         self._rollouts: Mapping[str, Rollout] = {}
         self._tries: dict[str, dict[str, Tries]] = {}
         self._kept: dict[str, Resources] = {}
+        self._newcomers: list[PerInstanceJob] = []
+        self._taken: dict[str, Resources] = {}
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
@@ -96,8 +98,13 @@ class PerInstancePlacer:
 
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what its jobs take of every new instance of a type."""
-        jobs = [planned_job(job) for job in self._live_jobs()]
-        return taken_of_new_instance(jobs, type_)
+        taken = self._taken.get(type_.name)
+        if taken is None:
+            if not self._newcomers:
+                self._newcomers = [planned_job(job) for job in self._live_jobs()]
+            taken = taken_of_new_instance(self._newcomers, type_)
+            self._taken[type_.name] = taken
+        return taken
 
     def _live_jobs(self) -> list[Job]:
         """Return the jobs that want something, as they are now."""
@@ -137,11 +144,13 @@ class PerInstancePlacer:
             return
         self._jobs[job.id] = job
         self._tries.pop(job.id, None)
-        self._whole = True
+        self.changed(job.id)
 
     def changed(self, _job_id: str, /) -> None:
         """Note that a job is to be looked at again, everywhere."""
         self._whole = True
+        self._newcomers.clear()
+        self._taken.clear()
 
     def take_in(self, container: Container) -> None:
         """Take in a container that was restored, or one that ended before and is remembered."""
@@ -228,7 +237,7 @@ class PerInstancePlacer:
 
     def _conclude(self, job_id: str, state: JobState, reason: Reason | None) -> None:
         self._ledger.jobs.conclude(job_id, Conclusion(state=state, reason=reason))
-        self._whole = True
+        self.changed(job_id)
 
     # ---- its part of a pass --------------------------------------------------------------------
 
@@ -237,7 +246,7 @@ class PerInstancePlacer:
         for job_id in [each for each in sorted(self._jobs) if each not in self._ledger.jobs]:
             del self._jobs[job_id]
             self._tries.pop(job_id, None)
-            self._whole = True
+            self.changed(job_id)
         if not self._jobs and not self._kept:
             self._wanted.clear()
             self._next_at = None

@@ -106,6 +106,8 @@ class Placers:
         self._jobs = jobs
         self.per_instance = per_instance
         self.elastic = elastic
+        # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
+        self._left: dict[str, tuple[tuple[Resources, ...], InstanceType]] = {}
 
     @property
     def _all(self) -> Sequence[Placer]:
@@ -180,9 +182,12 @@ class Placers:
 
     def left_of(self, type_: InstanceType) -> InstanceType:
         """Return a type as batch work finds a new instance of it: without what placers take."""
-        taken = NOTHING
-        for placer in self._all:
-            taken = taken.plus(placer.taken_of(type_))
-        if taken == NOTHING:
-            return type_
-        return replace(type_, reserve=type_.reserve.plus(taken))
+        takes = tuple(placer.taken_of(type_) for placer in self._all)
+        known = self._left.get(type_.name)
+        if known is None or known[0] != takes:
+            taken = NOTHING
+            for each in takes:
+                taken = taken.plus(each)
+            left = replace(type_, reserve=type_.reserve.plus(taken))
+            known = self._left[type_.name] = (takes, type_ if taken == NOTHING else left)
+        return known[1]

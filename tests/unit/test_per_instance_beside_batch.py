@@ -18,6 +18,7 @@ from dispatcher.model import (
     Retries,
     SchedulerSettings,
 )
+from drivers.interface import Resources
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings, spends
@@ -103,6 +104,32 @@ def test_batch_containers_never_evict_those_of_per_instance_jobs(type_: JobType)
     rig.advance(600)
     assert rig.attempts[attempt_id].ending is None
     assert [rig.states()[each] for each in ("c-1", "c-2")] == ["queued", "running"]
+
+
+# ---- what they leave ----------------------------------------------------------------------------
+
+
+def test_what_is_left_of_new_instances_follows_whatever_becomes_of_the_jobs() -> None:
+    rig = DaemonRig(make_type(4), make_type(8), pool=LONG)
+
+    def left() -> list[int]:
+        types = (rig.types["t4"], rig.types["t8"])
+        return [rig.engine.placers.left_of(type_).allocatable.cpu_millis for type_ in types]
+
+    assert left() == [4000, 8000]
+    rig.submit_daemon(daemon(cpus=500))
+    assert left() == [3500, 7500]
+    rig.submit_daemon(daemon(2, cpus=5000, priority=400))
+    assert left() == [3500, 2500], "it matches both, and fits on the larger only"
+    rig.revise("j-1", resources=Resources(cpu_millis=1000))
+    assert left() == [3000, 2000]
+    rig.hold_job("j-1", held=True)
+    assert left() == [4000, 3000]
+    rig.hold_job("j-1", held=False)
+    assert left() == [3000, 2000]
+    rig.cancel_job("j-2")
+    rig.cancel_job("j-1")
+    assert left() == [4000, 8000]
 
 
 # ---- what they count against --------------------------------------------------------------------
