@@ -9,6 +9,7 @@ from dispatcher.chains import chain_before
 from dispatcher.engine import Engine
 from dispatcher.estimate import Estimate, Situation, estimate, spread
 from dispatcher.history import Happening
+from dispatcher.holdbacks import Block
 from dispatcher.limits_left import LimitView, limits_left
 from dispatcher.model import Container, ContainerState, WaitReason
 from dispatcher.planner.room import Slot, SlotKind
@@ -229,7 +230,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
     slot = engine.placing.claimed_slot(container.id)
     claim = _claim(engine, slot) if slot is not None else None
     reason = engine.why_waiting(container.id)
-    due = engine.ledger.holdbacks.due(container.id)
+    due = _due(engine, container, reason)
     return Waiting(
         reason=reason,
         position=_position(engine, container.id),
@@ -253,6 +254,14 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
             )
         ),
     )
+
+
+def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:
+    """Return when a container may start again at the soonest, None when nothing sets a time."""
+    holdbacks = engine.ledger.holdbacks
+    if reason is not None and Block.OWN_PLACER in holdbacks.blocks(container.id):
+        return reason.until
+    return holdbacks.due(container.id)
 
 
 def _position(engine: Engine, container_id: str) -> Position | None:

@@ -17,6 +17,7 @@ from dispatcher import (
     metrics_instances,
     metrics_jobs,
     metrics_leaks,
+    metrics_placers,
     metrics_scheduling,
 )
 from dispatcher.agenda import LaunchResult
@@ -53,5 +54,6 @@ class Metrics:
         yield from metrics_cloud.families(pool.statistics)
         yield from metrics_containers.families(self._engine, self._now)
         yield from metrics_jobs.families(self._engine)
+        yield from metrics_placers.families(self._engine.ledger, self._now)
         yield metrics_jobs.launches(self.launches)
         yield from metrics_scheduling.families(self._engine, self._now)

@@ -16,7 +16,8 @@ def no_type(component: Component) -> WaitReason:
     """Return why a job waits one of whose components no configured type serves."""
     return WaitReason(
         code="no_type",
-        message=f"no configured instance type would do for its component {component.name}",
+        message="no configured instance type, less what system jobs take of each, would do for its"
+        f" component {component.name}",
         is_final=True,
     )
 

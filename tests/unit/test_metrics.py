@@ -38,6 +38,7 @@ LABELS: dict[str, set[str]] = {
         *(state.value for kind in (WorkerState, ContainerState, JobState) for state in kind),
         "held",
     },
+    "type": {"system", "sysbatch", "elastic"},
     "why": {"after", "earlier_attempt", "job_held", "max_running", "time"},
 }
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.explanation import explain
 from dispatcher.job_model import JobType
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import AttemptOutcome, Retries, SchedulerSettings
@@ -54,6 +55,9 @@ def test_a_system_attempt_that_exits_is_placed_again_there_and_linked() -> None:
     reason = rig.engine.why_waiting(container.id)
     assert reason is not None
     assert reason.code == "restart_delay"
+    told = explain(rig.engine, container, rig.now)
+    assert told.waiting is not None
+    assert told.waiting.estimate.earliest_s == 15, "as it says, whatever is full elsewhere"
     rig.advance(15)
     assert len(rig.starts()) == 1
 
