@@ -62,6 +62,7 @@ class Places:
         self._ledger = process.engine.ledger
         self._timeline = timeline
         self._account = truth.jobs.per_instance
+        self._store = truth.store
         self._updates: dict[str, list[float]] = {}
         self._empty_since: dict[tuple[str, str, str], float] = {}
         self._due_since: dict[tuple[str, ...], float] = {}
@@ -199,7 +200,7 @@ class Places:
         self, job: Job, worker: Worker, container: Container | None, asked: Resources
     ) -> bool:
         slot, terms = (job.id, worker.id), terms_of(job)
-        if job.type is JobType.SYSBATCH and self._account.is_settled(*slot, terms.revision):
+        if job.type is JobType.SYSBATCH and not self._may_run_once(slot, terms.revision):
             return False
         if not terms.late_joiners and self._engine.records[worker.id].created_at > terms.revised_at:
             return False
@@ -212,6 +213,10 @@ class Places:
             if container.priority == 0 or container.cancel_requested or behind:
                 return False
         return asked.fits_in(worker.free)
+
+    def _may_run_once(self, slot: Slot, revision: int) -> bool:
+        """Return whether a sysbatch job has not run there; what is not stored yet may say so."""
+        return self._store.caught_up and not self._account.is_settled(*slot, revision)
 
     def _emptied(self, slot: Slot, container: Container) -> float:
         """Return since when this process knows that a slot is empty after its latest attempt."""
