@@ -113,7 +113,7 @@ class PerInstancePlacer:
         return [
             job
             for job in found
-            if job is not None and not job.held and not book.is_concluded(job.id)
+            if job is not None and not is_held(job) and not book.is_concluded(job.id)
         ]
 
     def next_due(self) -> float | None:

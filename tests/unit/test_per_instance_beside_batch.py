@@ -12,6 +12,7 @@ import pytest
 
 from dispatcher.accounts import Holder
 from dispatcher.job_model import JobType
+from dispatcher.messages import JobPriorityRequested
 from dispatcher.model import (
     AttemptOutcome,
     Placement,
@@ -126,6 +127,10 @@ def test_what_is_left_of_new_instances_follows_whatever_becomes_of_the_jobs() ->
     rig.hold_job("j-1", held=True)
     assert left() == [4000, 3000]
     rig.hold_job("j-1", held=False)
+    assert left() == [3000, 2000]
+    rig.send(JobPriorityRequested(job_id="j-1", priority=0))
+    assert left() == [4000, 3000], "at the priority 0 nothing of it is started"
+    rig.send(JobPriorityRequested(job_id="j-1", priority=500))
     assert left() == [3000, 2000]
     rig.cancel_job("j-2")
     rig.cancel_job("j-1")
