@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dispatcher.job_terms import Terms
+from dispatcher.job_terms import NO_TERMS, Terms
 from dispatcher.model import Container, ContainerSpec, ContainerState, Reason
 from dispatcher.planner.elastic_model import Role
 
@@ -147,7 +147,7 @@ class Job:
     reason: Reason | None = None
     cancel_requested: bool = False
     held: bool = False
-    terms: Terms = Terms()
+    terms: Terms = NO_TERMS
     parent: str = ""
     launched_for: float | None = None
 

@@ -77,3 +77,7 @@ class Terms:
     elastic: ElasticTerms | None = None
     schedule: Schedule | None = None
     parameters: Parameters | None = None
+
+
+NO_TERMS = Terms()
+"""What a plain batch job says."""

@@ -10,7 +10,10 @@ from dispatcher.api.openapi import Route
 
 def job_routes(jobs: JobRoutes) -> list[Route]:
     """Return the routes of jobs."""
-    job = "/v1/jobs/{id}"
+    return [*_of_all(jobs), *_of_one(jobs, "/v1/jobs/{id}")]
+
+
+def _of_all(jobs: JobRoutes) -> list[Route]:
     return [
         Route(
             method="POST",
@@ -39,6 +42,11 @@ def job_routes(jobs: JobRoutes) -> list[Route]:
             answer=(PlanAnswer,),
             parameters=("job",),
         ),
+    ]
+
+
+def _of_one(jobs: JobRoutes, job: str) -> list[Route]:
+    return [
         Route(
             method="GET",
             path=job,

@@ -191,3 +191,45 @@ def test_large_files_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("dispatcher.cli.file_lines.MAX_LOCATED_CHARACTERS", 10)
     told = located(Failure("no", problems=[("tasks", "b")]), [source(json.dumps({"tasks": []}))])
     assert told.problems == (("tasks", "b"),)
+
+
+def test_a_star_without_quotes_is_told_to_need_some(
+    server: CliServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text("periodic:\n  cron: */5 * * * *\ntasks: [{command: [x]}]\n", encoding="utf-8")
+    assert main(["submit", "-f", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "line 2, column 9" in told
+    assert "what begins with a star needs quotes. " in told
+    assert server.paths == []
+
+
+def test_each_problem_of_the_newer_keys_has_its_line(
+    server: CliServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text(
+        "periodic:\n"
+        "  cron:\n"
+        '    - "*/5 * * * *"\n'
+        '    - "61 * * * *"\n'
+        "  time_zone: Mars\n"
+        "update: {max_parallel: 0}\n"
+        "tasks:\n"
+        "  - command: [x]\n"
+        "    role: elastic\n",
+        encoding="utf-8",
+    )
+    assert main(["submit", "-f", str(path)]) == 2
+    places = [
+        line.strip().removeprefix(f"{path}:").split(": ")[:2]
+        for line in capsys.readouterr().err.splitlines()[1:]
+    ]
+    assert sorted(places) == [
+        ["4", "periodic.cron[1]"],
+        ["5", "periodic.time_zone"],
+        ["6", "update"],
+        ["9", "tasks[0].role"],
+    ]
+    assert server.paths == ["/v1/jobs"]

@@ -23,7 +23,7 @@ def rig_that_creates(*cpus: int, creates: int = 10, **settings: object) -> Rig:
     return Rig(
         *(make_type(each) for each in cpus),
         pool=PoolSettings(max_concurrent_creates=creates),
-        settings=SchedulerSettings(max_price_factor=1000, **settings),  # type: ignore[arg-type]
+        settings=SchedulerSettings(max_price_factor=1000, **settings),  # type: ignore[arg-type]  # fields of the settings
     )
 
 
