@@ -128,7 +128,8 @@ class Deeds:
                 if hosts is None:
                     hosts = hosts_of(live, self._address_of)
                 more = (*hosts, *own_environment(components[member.component], member.index))
-                self._starter.start(container.id, worker, wanted, now, more=more)
+                renewals = live.job.renewals
+                self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
 
     def _fits(self, worker: Worker, wanted: Resources) -> bool:
         """Return whether a member may be started on an instance now: others may not be gone yet."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from dispatcher.job_book import Conclusion
 from dispatcher.job_model import Job, JobState
@@ -149,7 +148,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
     )
     essential = {c.name for c in components if c.role is Role.ESSENTIAL}
     needed = {key: each for key, each in containers.items() if key[0] in essential}
-    again_at = max((_again_at(each) for each in needed.values()), default=-inf)
+    renewals = _renewals(needed.values())
     members = []
     for component, member in blank.all_members():
         container = containers.get((component.name, member.index))
@@ -157,10 +156,11 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
             members.append(finished(member))
         elif container.attempts:
             elastic = component.role is Role.ELASTIC
-            members.append(_restored(member, container, again_at, now, may_die=elastic))
+            members.append(_restored(member, container, renewals, now, may_die=elastic))
     return replace(
         blank,
         members=tuple(members),
+        renewals=renewals,
         losses=max((_losses(each) for each in needed.values()), default=0),
         began_at=_began_at(job, replace(blank, members=tuple(members)), containers),
     )
@@ -177,7 +177,7 @@ def _began_at(job: Job, elastic: ElasticJob, containers: Mapping[Key, Container]
 
 
 def _restored(
-    member: Member, container: Container, again_at: float, now: float, *, may_die: bool
+    member: Member, container: Container, renewals: int, now: float, *, may_die: bool
 ) -> Member:
     last = container.attempts[-1]
     deaths = sum(_is_death(attempt) for attempt in container.attempts) if may_die else 0
@@ -187,7 +187,7 @@ def _restored(
         if last.ending is not None or container.cancel_requested:
             state = MemberState.STOPPING
         return replace(member, state=state, instance_id=last.instance_id)
-    if last.outcome is AttemptOutcome.SUCCEEDED and last.created_at >= again_at:
+    if last.outcome is AttemptOutcome.SUCCEEDED and last.revision == renewals:
         return finished(member)
     if not _is_death(last) or deaths <= 1:
         return member
@@ -195,10 +195,15 @@ def _restored(
     return replace(member, not_before=min(_ended_at(last), now) + delay_s)
 
 
-def _again_at(container: Container) -> float:
-    """Return when an essential member last ended so that its job begins anew, `-inf` for never."""
-    ends = [_ended_at(a) for a in container.attempts if _is_passing(a)]
-    return max(ends, default=-inf)
+def _renewals(needed: Iterable[Container]) -> int:
+    """Return how often a job was queued again, by the attempts of its essential members.
+
+    Each tells how often that was before it. Their times tell nothing: clocks are set.
+    """
+    attempts = [attempt for container in needed for attempt in container.attempts]
+    known = max((attempt.revision for attempt in attempts), default=0)
+    lost = any(_is_passing(attempt) for attempt in attempts if attempt.revision == known)
+    return known + lost
 
 
 def _losses(container: Container) -> int:

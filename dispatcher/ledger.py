@@ -13,6 +13,7 @@ from dispatcher.cost import cost_of, placement_of
 from dispatcher.deadlines import Deadlines
 from dispatcher.holdbacks import Holdbacks
 from dispatcher.job_book import JobBook
+from dispatcher.job_model import JobType
 from dispatcher.messages import (
     Change,
     Publication,
@@ -98,18 +99,18 @@ class Ledger:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
         self.memory.add(container.spec)
-        since = latest(container)
         if not container.has_open_attempt:
             due = restart_due(container) if container.attempts else container.spec.not_before
-            if due is not None:
+            elastic = self.jobs.type_of(container.job_id) is JobType.ELASTIC  # its job says when
+            if due is not None and not elastic:
                 self.holdbacks.until(container.id, due)
-            self.wait(container, since)
+            self.wait(container, latest(container))
             return
         attempt = container.attempts[-1]
         self._limit_time(container, attempt)
         self._opened(container, attempt)
         if attempt.started_at is None:
-            self.waiting_since[container.id] = since
+            self.waiting_since[container.id] = latest(container)
 
     def begin(self, now: float) -> None:
         """Let nobody wait since the future: the clock may have been set back since."""

@@ -235,7 +235,8 @@ class Attempt:
     `ending_for` what it makes way for, "" for nothing: a container or a job by id, or what its job
     says for a stop ("the instance drains", "revision 3 of its job").
     `resources` is what it was given, None where that is what its container asks for everywhere.
-    `revision` is that of a per-instance job which it runs at, 0 in other jobs.
+    `revision` is that of a per-instance job which it runs at; of an elastic one it is how often it
+    had lost an essential member before, and begun anew; 0 in other jobs.
     """
 
     id: str

@@ -31,7 +31,7 @@ class Starter:
     ) -> Attempt:
         """Begin an attempt of a waiting container on a ready worker, where `need` is its room.
 
-        `revision` is that of its per-instance job, else 0; `more` goes to its environment.
+        `revision` is what `Attempt.revision` is to be; `more` goes to its environment.
         """
         ledger = self._ledger
         attempt = ledger.open_attempt(container_id, worker, now, revision=revision)

@@ -201,7 +201,8 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One try on one instance; `outcome` is null until it is known.
 
     `given` is null where that is what the container says, and something else where its instance
-    type has defaults of its own. `revision` is that of its job where that one has revisions.
+    type has defaults of its own. `revision` is that of its job where that one has revisions,
+    or how often its elastic job had begun anew.
     """
 
     id: str

@@ -185,6 +185,7 @@ def _queued_again(job: ElasticJob, now: float) -> Fate:
         progress=0.0,
         not_before=now + doubled_s(AGAIN_FIRST_S, job.failed_starts, AGAIN_MOST_S),
         failed_starts=job.failed_starts + 1,
+        renewals=job.renewals + 1,
     )
     return Fate(job=job, verdict=Verdict.QUEUED_AGAIN, stops=stops)
 

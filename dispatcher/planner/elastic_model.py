@@ -112,7 +112,8 @@ class ElasticJob:
     `size` is what the user gave, None to have it computed; `runtime_s` is how long it would take
     with all components, None where nobody knows, and `progress` the part of it that is done.
     Nothing of it starts before `not_before`. `failed_starts` is how often it was queued again since
-    all its essential components ran, `losses` how often in all because an instance was lost.
+    all its essential components ran, `renewals` how often in all, and `losses` how often because an
+    instance was lost.
     `claims` are what the last plan kept for it. Components have names of their own, and at least
     one of them is essential.
     """
@@ -130,6 +131,7 @@ class ElasticJob:
     scale_up: bool = False
     not_before: float = 0.0
     failed_starts: int = 0
+    renewals: int = 0
     losses: int = 0
     claims: tuple[Place, ...] = ()
 

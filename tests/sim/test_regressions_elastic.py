@@ -1,0 +1,49 @@
+"""What the simulation found of elastic jobs, each as the shortest story that leads there."""
+
+from __future__ import annotations
+
+from pool.messages import StartAttempt, StartRefused
+from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
+from tests.engine_rig import Rig, last_commands
+
+
+def refuse_first(rig: Rig, code: str) -> None:
+    """Submit a job of two members, of which the first is refused; the other is not answered."""
+    rig.silent.add(StartAttempt)
+    submit(rig, 1, essential(1, "a"), essential(1, "b"))
+    start = last_commands(rig, StartAttempt)[0]
+    rig.send(
+        StartRefused(
+            op_id=start.op_id,
+            worker_id=start.worker_id,
+            attempt_id=start.order.attempt_id,
+            code=code,
+            message="no",
+        )
+    )
+    rig.silent.discard(StartAttempt)
+
+
+def test_a_member_that_was_done_is_so_after_a_crash_though_clocks_were_set_back() -> None:
+    """Seed 3: by the clock it had succeeded before its job began anew, and it ran again."""
+    rig = rig_of(2)
+    refuse_first(rig, "busy")
+    rig.now -= 600
+    rig.crash()
+    rig.advance(120)
+    assert running(rig) == {"a": 1, "b": 1}
+    rig.exit(attempt_of(rig, 1000))
+    rig.crash()
+    rig.advance(120)
+    assert running(rig) == {"b": 1}
+    rig.exit(attempt_of(rig, 1001))
+    assert state_of(rig) == "succeeded"
+
+
+def test_no_member_of_an_elastic_job_waits_as_batch_work_would_after_a_crash() -> None:
+    """Seed 169: one was held back that an overloaded instance had refused; the others started."""
+    rig = rig_of(2)
+    refuse_first(rig, "overloaded")
+    rig.crash()
+    waits = rig.engine.ledger.holdbacks.reason(rig.engine.ledger.containers["c-1000"])
+    assert waits is None
