@@ -118,7 +118,7 @@ class ElasticAccount:
         failed = ContainerState.FAILED in states.values()
         match job.state:
             case JobState.SUCCEEDED:
-                right = set(states.values()) == {ContainerState.SUCCEEDED}
+                right = set(states.values()) == {ContainerState.SUCCEEDED} and self.is_done(job)
             case JobState.CANCELLED:
                 right = job.cancel_requested
             case _:

@@ -74,9 +74,13 @@ class ElasticConduct:
         return member.has_open_attempt or _is_done(member) or self._is_kept(member)
 
     def _is_kept(self, member: Container) -> bool:
-        """Return whether room on some instance is kept for a member that is not started."""
+        """Return whether room on some instance is kept for a member that is not started.
+
+        Of one that is behind a process of an earlier attempt only that is told.
+        """
         reason = self._engine.placers.reason(member)
-        return reason is not None and reason.code == "has_place"
+        held = self._ledger.holdbacks.reason(member) is not None
+        return held or (reason is not None and reason.code == "has_place")
 
     def _expect_turn(self, job: Job, container: Container, needed: list[Container]) -> None:
         """Expect that those run which are to run before somebody."""

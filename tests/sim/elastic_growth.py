@@ -31,7 +31,7 @@ class Growth:
         self._engine = process.engine
         self._ledger = process.engine.ledger
         self._timeline = timeline
-        self._since: dict[tuple[str, str], float] = {}
+        self._since: dict[str, float] = {}
 
     def look(self, jobs: list[Job], members: dict[str, list[Container]]) -> None:
         """Look at all jobs after an event."""
@@ -45,11 +45,13 @@ class Growth:
         in_turn = waiting[:1] if elastic.policy is QueuePolicy.FIFO else []
         for job in waiting if elastic.backfill else in_turn:
             wanted = self._wanted_to_begin(job, members[job.id])
-            self._expect_soon(job, wanted, "what has room begins", before)
+            late = self._is_late(job, wanted, before)
+            expect(not late, "what has room begins", job)
         for job in lives if elastic.backfill or not waiting else ():
             if job not in waiting:
                 growth = [c for c in members[job.id] if not is_essential(job, c) and _may(c)]
-                self._expect_soon(job, growth[:1], "what has room grows", before)
+                late = self._is_late(job, growth[:1], before)
+                expect(not late, "what has room grows", job)
 
     def _wanted_to_begin(self, job: Job, members: list[Container]) -> list[Container]:
         """Return what a job needs to begin, nothing if it is not to begin now."""
@@ -59,23 +61,15 @@ class Growth:
         fine = all(c.priority > 0 and not c.has_open_attempt for c in members)
         return needed if fine else []
 
-    def _expect_soon(
-        self,
-        job: Job,
-        wanted: list[Container],
-        promise: str,
-        before: dict[tuple[str, str], float],
-    ) -> None:
+    def _is_late(self, job: Job, wanted: list[Container], before: dict[str, float]) -> bool:
+        """Return whether there was room for some members of a job for long, and is still."""
         free = all(self._ledger.holdbacks.reason(each) is None for each in wanted)
         if job.held or not wanted or not free or not self._has_room(wanted):
-            return
-        key = (job.id, promise)
+            return False
+        # Who begins meanwhile is looked at anew: another number of members is wanted then.
+        key = f"{job.id} {len(wanted)} {wanted[0].id} {len(wanted[0].attempts)}"
         since = self._since[key] = before.get(key, self._timeline.now)
-        late = self._timeline.now > since + PATIENCE_S
-        if promise == "what has room begins":
-            expect(not late, "what has room begins", job, since)
-        else:
-            expect(not late, "what has room grows", job, since)
+        return self._timeline.now > since + PATIENCE_S
 
     # ---- room ----
 

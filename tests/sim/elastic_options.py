@@ -26,7 +26,7 @@ def with_elastic_jobs(
     steered_s = dice.between(10, 80)
     demand = replace(
         demand,
-        elastic=dice.whole(1, 4),
+        elastic=dice.whole(2, 5),
         scaling=dice.between(0.2, 1) if dice.falls(0.5) else 0.0,
         faulty=dice.between(0, 0.3) if dice.falls(0.6) else 0.0,
         elastic_requests_every_s=steered_s if dice.falls(0.6) else 0.0,

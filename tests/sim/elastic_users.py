@@ -36,6 +36,9 @@ from tests.sim.timeline import Dice, Timeline
 MEMORY_BYTES = 2**26
 LONGEST_RUN_S = 90.0
 SHORTEST_RUN_S = 3.0
+RUSH_S = 60.0
+"""Within what time all jobs of some runs are submitted, so that they are in each other's way."""
+
 PATIENT_CARES = 5
 """After how many minutes of calm a job is cancelled that may never find room for all it needs."""
 
@@ -68,8 +71,10 @@ class ElasticUsers:
 
     def begin(self, until: float) -> None:
         """Plan all jobs, and what is asked of them, before `until`."""
+        dice = self._dice
+        first, span_s = dice.between(0, until * 0.4), RUSH_S if dice.falls(0.6) else until * 0.3
         for _ in range(self._demand.elastic):
-            self._timeline.at(self._dice.between(0, until * 0.7), self._submit)
+            self._timeline.at(first + dice.between(0, span_s), self._submit)
         when, mean_s = 0.0, self._demand.elastic_requests_every_s
         while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
             self._timeline.at(when, self._steer)
@@ -77,7 +82,7 @@ class ElasticUsers:
     def any_plan(self) -> tuple[float, int]:
         """Return how long an attempt of a member runs, and its exit code."""
         dice = self._dice
-        run_s = dice.between(SHORTEST_RUN_S, min(LONGEST_RUN_S, self._demand.longest_run_s * 2))
+        run_s = dice.between(SHORTEST_RUN_S, LONGEST_RUN_S)
         code = dice.whole(1, 3) if dice.falls(self._demand.faulty) else 0
         return run_s, code
 
@@ -136,7 +141,7 @@ class ElasticUsers:
 
     def _any_task(self, name: str, role: Role) -> JobTask:
         dice = self._dice
-        size = dice.whole(1, 2 if role is Role.ESSENTIAL else 3)
+        size = dice.whole(1, 2 if role is Role.ESSENTIAL else 4)
         cpu_millis = (
             0 if dice.falls(0.1) else dice.whole(1, 3 if role is Role.ESSENTIAL else 4) * 250
         )

@@ -146,6 +146,14 @@ ENDS = (
         new="if member.deaths > 9 else 0.0",
     ),
     Mutant(
+        name="who was done is not needed again",
+        guard="a job that begins anew runs those again that were done",
+        fault="instances that are lost with essential members",
+        where="dispatcher.planner.elastic_fates:_queued_again",
+        old="_without_place(member) if member.state is MemberState.FINISHED else member",
+        new="member",
+    ),
+    Mutant(
         name="a job begins anew at once",
         guard="a job that lost what it needs waits before it begins anew",
         fault="instances that are lost with essential members",
