@@ -38,10 +38,13 @@ class SpareCpus:
         """Remember instances for the next `share`: whoever else goes by them forgets them."""
         self._noted |= set(worker_ids)
 
-    def share(self, worker_ids: Iterable[str]) -> None:
-        """Tell what has changed of the shares on some instances, and on those that were noted."""
+    def share(self) -> None:
+        """Tell what has changed of the shares on the instances that were noted, each once.
+
+        It comes after every event: the pool's `touched` would be gone through each time.
+        """
         noted, self._noted = self._noted, set()
-        for worker_id in sorted(noted.union(worker_ids)):
+        for worker_id in sorted(noted):
             worker = self._pool.workers.get(worker_id)
             if worker is None:
                 self._given.pop(worker_id, None)

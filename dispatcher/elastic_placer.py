@@ -234,10 +234,15 @@ class ElasticPlacer:
             self._pass.rest()
         self._wanted = False
 
-    def share_cpus(self) -> None:
-        """Give the members on instances of which something has changed what is spare there."""
+    def note_pass(self) -> None:
+        """Note where the batch work of a pass, which comes after `place`, has begun or ended."""
         if self._live:
-            self._cpus.share(self._pool.touched)
+            self._cpus.note(self._pool.touched)
+
+    def share_cpus(self) -> None:
+        """Give the members on instances that the latest pass, or a start, changed what is spare."""
+        if self._live:
+            self._cpus.share()
 
     def _in_order(self) -> list[Live]:
         """Return the jobs that are not over, as they came."""

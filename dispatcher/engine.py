@@ -256,6 +256,7 @@ class Engine:
         if next_pass is not None and next_pass <= now:
             self._dirty = False
             self.placing.run(now)
+            self._elastic.note_pass()
 
     def _take_turns(self, now: float) -> None:
         """Do what is due of containers, and let the limit of how many run rise.

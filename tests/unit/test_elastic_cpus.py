@@ -56,6 +56,13 @@ def test_what_batch_work_reserves_is_taken_from_the_shares_at_once() -> None:
     assert limits(rig) == {"c-1000-1": 8000}
 
 
+def test_batch_work_gets_what_it_reserves_before_it_is_seen_to_run() -> None:
+    rig = rig_of(8)
+    begin(rig, 1)
+    rig.submit(make_container(9, cpus=3))
+    assert limits(rig) == {"c-1000-1": 5000}
+
+
 def test_a_container_that_has_been_placed_and_does_not_run_yet_is_told_nothing() -> None:
     rig = rig_of(8)
     submit(rig, 1, essential(1, cpus=2))
