@@ -52,6 +52,13 @@ from drivers.interface import InstanceType, Resources
 from pool.core import PoolCore
 from pool.model import WorkerState
 
+ATTEMPTS_MOST = 1000
+"""With so many attempts a container ends, and another goes on where it was: each is kept whole."""
+
+_WORN_OUT = Reason(
+    code="attempts_most",
+    message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
+)
 _STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
@@ -218,6 +225,8 @@ class PerInstancePlacer:
         worker = self._pool.workers.get(container.pinned_to)
         if end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN:
             return Ruling(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
+        if len(container.attempts) >= ATTEMPTS_MOST:
+            return Ruling(state=ContainerState.FAILED, reason=_WORN_OUT)
         return Ruling()
 
     def _note_refusal(self, container: Container, why: Reason | None) -> None:

@@ -301,3 +301,24 @@ def test_batch_work_waits_for_room_on_what_there_is_where_daemons_leave_none_on_
     rig.exit(cleaning)
     rig.advance(10)
     assert rig.started_on()["c-1"] == where
+
+
+def test_a_daemon_that_ends_at_once_for_ever_goes_on_in_another_container_with_its_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dispatcher.per_instance.ATTEMPTS_MOST", 3)
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(retries=Retries(delay_s=10)))
+    for wait_s in (0, 10, 0):
+        ((attempt, _),) = rig.starts()
+        rig.exit(attempt, code=1)
+        rig.advance(wait_s)
+    last = rig.containers[attempt.rpartition("-")[0]]
+    assert last.state.value == "failed"
+    assert last.reason is not None
+    assert last.reason.code == "attempts_most"
+    assert rig.starts() == [], "the delay is kept"
+    rig.advance(10)
+    ((attempt, _),) = rig.starts()
+    assert attempt.rpartition("-")[0] != last.id
