@@ -27,6 +27,7 @@ from dispatcher.per_instance_deeds import Deeds, gone, is_held
 from dispatcher.per_instance_view import (
     host_of,
     live_attempts,
+    not_after,
     past_attempt,
     planned_job,
     rounds_of,
@@ -87,6 +88,7 @@ class PerInstancePlacer:
         self._kept: dict[str, Resources] = {}
         self._newcomers: list[PerInstanceJob] = []
         self._taken: dict[str, Resources] = {}
+        self._is_restored = False
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
@@ -164,6 +166,7 @@ class PerInstancePlacer:
         past = past_attempt(container)
         if past is not None:
             self._past[container.job_id, container.pinned_to] = past
+            self._is_restored = True
         if not container.state.final:
             self._deeds.know(container)
             self._take_in_rounds(container)
@@ -182,13 +185,13 @@ class PerInstancePlacer:
         self._tries.pop(container.job_id, None)
         self._wanted.add(container.pinned_to)
 
-    def rule(self, end: AttemptEnd, _now: float, /) -> Ruling:
+    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
         """Return what becomes of a container whose attempt has ended."""
         container = end.container
         self._wanted.add(container.pinned_to)
         past = past_attempt(container)
         if past is not None:
-            self._past[container.job_id, container.pinned_to] = past
+            self._past[container.job_id, container.pinned_to] = not_after(past, now)
         ruling = self._ruling(end, past)
         if ruling.state is not None:
             self._deeds.forget(container)
@@ -260,6 +263,9 @@ class PerInstancePlacer:
             self._wanted.clear()
             self._next_at = None
             return
+        if self._is_restored:
+            self._is_restored = False
+            self._past = {key: not_after(past, now) for key, past in self._past.items()}
         due = self._next_at is not None and self._next_at <= now
         changed = self._wanted | self._pool.touched
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())

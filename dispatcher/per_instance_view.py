@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import inf
 
 from dispatcher.job_model import Job, JobType
@@ -125,6 +126,16 @@ def past_attempt(container: Container) -> PastAttempt | None:
         ended_at=last.finished_at or last.created_at,
         restarted_at=_restarted_at(container),
         settled=_is_settled(container),
+    )
+
+
+def not_after(past: PastAttempt, now: float) -> PastAttempt:
+    """Return a past attempt whose times are no later than now, though the clock was set back."""
+    restarted_at = past.restarted_at
+    return replace(
+        past,
+        ended_at=min(past.ended_at, now),
+        restarted_at=None if restarted_at is None else min(restarted_at, now),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dispatcher.job_model import JobState, JobType
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
-from dispatcher.model import AttemptOutcome, Constraints, Placement, SchedulerSettings
+from dispatcher.model import AttemptOutcome, Constraints, Placement, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.errors import CapacityError, ErrorScope, QuotaError
 from drivers.interface import IDLE_BEHAVIOR_TAG
@@ -290,3 +290,18 @@ def test_who_has_room_on_one_new_type_only_waits_while_the_cloud_is_short_of_tha
     reason = rig.engine.why_waiting("c-1")
     assert reason is not None
     assert reason.code == "at_capacity"
+
+
+def test_a_daemon_is_not_kept_waiting_by_a_clock_that_was_set_back() -> None:
+    """Seed 146: it waited for the moment at which its last attempt had ended."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(retries=Retries(delay_s=15)))
+    ((first, _),) = rig.starts()
+    rig.exit(first)
+    ((second, _),) = rig.starts()
+    rig.exit(second)
+    rig.now -= 500
+    rig.crash()
+    rig.advance(60)
+    assert len(rig.starts()) == 1
