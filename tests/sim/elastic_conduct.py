@@ -182,10 +182,14 @@ class ElasticConduct:
         expect(flexible, "only flexible jobs give back", attempt, terms)
         spare = not is_essential(job, container)
         expect(spare, "what a job needs is never given back", attempt)
+        # A rigid job that begins needs all of its members.
+        rigid = by.terms.elastic is not None and by.terms.elastic.mode is ElasticMode.RIGID
         wanting = [
             each.id
             for each in self._members(by)
-            if is_essential(by, each) and not each.has_open_attempt and self._is_kept(each)
+            if (rigid or is_essential(by, each))
+            and not each.has_open_attempt
+            and self._is_kept(each)
         ]
         right = by.id != job.id and bool(wanting)
         expect(right, "members make way only for what another job needs", attempt, by.id)
