@@ -20,23 +20,18 @@ from tests.sim.timeline import Dice
 LONGEST_DOWN_S = (3.0, 30.0)
 
 SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
-TYPES = (
-    make_type(1),
-    make_type(2, defaults=(("cpus", 1500), ("memory", 2**30))),
-    make_type(4),
-    SPOT,
-)
+DEFAULTS = (("cpus", 1500), ("memory", 2**30))
+TYPES = (make_type(1), make_type(2, defaults=DEFAULTS), make_type(4), SPOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
     """One run. `limits_change_every_s` is how often quota and capacity change (0: never).
 
-    Of the cloud's calls, `hanging_calls` never answer; sights of new instances are missing from
-    listings though earlier ones had them (`flickers`, a share); others change an instance's tags
-    (`meddled_every_s`). There are `foreign` instances of another cluster in the account, which
-    `unfiltered_listings` show too, `unconfigured` ones of ours, and `left_over` ones of which no
-    launch is known. In the calm the dispatcher keeps its memory, unless it `restarts_in_calm`.
+    Of the cloud's calls, `hanging_calls` never answer; a share (`flickers`) of sights of instances
+    is missing from listings though earlier ones had them; others change tags (`meddled_every_s`).
+    The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
+    `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
     """
 
     seed: int
