@@ -17,7 +17,9 @@ from dispatcher.messages import (
     InsertJob,
     RequestCancel,
     RequestJobCancel,
+    RequestJobPriority,
     RequestJobRevision,
+    RequestPriority,
     SaveAttempt,
     SaveContainer,
     SaveJob,
@@ -118,6 +120,8 @@ class JobAccount:
                 self._on_container(change.container)
             case SaveAttempt():
                 self._on_attempt(change.attempt)
+            case RequestPriority() | RequestJobPriority():
+                self._on_priority(change)
             case SaveJob():
                 before = self._store.jobs[change.job.id]
                 expect(not before.state.final, "a job ends once", before.id, change.job.state)
@@ -129,6 +133,19 @@ class JobAccount:
             self._tasks[change.job.id, task.name] = task
         if isinstance(change, InsertJob):
             self._insert(change.containers)
+
+    def _on_priority(self, change: RequestPriority | RequestJobPriority) -> None:
+        """Let who waits and is held back be under way no more: the turn is another's."""
+        found = self._store.containers.values()
+        for each in found if change.priority == 0 else ():
+            asked = (
+                each.id == change.container_id
+                if isinstance(change, RequestPriority)
+                else each.job_id == change.job_id
+            )
+            if asked and each.state is ContainerState.QUEUED:
+                for count in self._counts_of(each):
+                    count.begun.discard(each.id)
 
     def _insert(self, containers: Iterable[Container]) -> None:
         self.version += 1
@@ -154,7 +171,8 @@ class JobAccount:
         for count in self._counts_of(container):
             count.states[stored.state] -= 1
             count.states[container.state] += 1
-            if container.state.final:
+            held_back = container.state is ContainerState.QUEUED and stored.priority == 0
+            if container.state.final or held_back:
                 count.begun.discard(container.id)
         if container.state is ContainerState.CANCELLED:
             self._expect_cause(container)
