@@ -7,6 +7,7 @@ holds that each is caught within 200 seeds.
 from __future__ import annotations
 
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
+from tests.sim.mutants_elastic import ELASTIC_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
 from tests.sim.mutants_interruptions import INTERRUPTION_MUTANTS
@@ -68,4 +69,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOB_MUTANTS,
     *PER_INSTANCE_MUTANTS,
     *TIME_MUTANTS,
+    *ELASTIC_MUTANTS,
 )

@@ -130,22 +130,6 @@ ENDS = (
         new="if False:",
     ),
     Mutant(
-        name="a job is stopped by nobody's loss",
-        guard="who was told to end is not taken for lost",
-        fault="members that are held back",
-        where="dispatcher.elastic_ends:_ending",
-        old="if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):",
-        new="if False:",
-    ),
-    Mutant(
-        name="elastic members die at once again",
-        guard="who ends again and again otherwise than it should waits longer each time",
-        fault="elastic members that fail",
-        where="dispatcher.planner.elastic_fates:_after_elastic",
-        old="if member.deaths else 0.0",
-        new="if member.deaths > 9 else 0.0",
-    ),
-    Mutant(
         name="who was done is not needed again",
         guard="a job that begins anew runs those again that were done",
         fault="instances that are lost with essential members",
@@ -194,14 +178,6 @@ ROOM = (
         where="dispatcher.planner.elastic_shares:unreserved_millis",
         old="left = left.minus(charge(given, sharers=sharers))",
         new="pass",
-    ),
-    Mutant(
-        name="new sessions know no limits",
-        guard="an instance is told of all limits anew with each session",
-        fault="sessions that are cut",
-        where="dispatcher.elastic_cpus:SpareCpus._share",
-        old="if given is None or given.attached_at != worker.attached_at:",
-        new="if given is None:",
     ),
     Mutant(
         name="places outlive their instances",
