@@ -109,7 +109,8 @@ class Deeds:
                 self._evict(step, job, now)
             case steps.Wait() | steps.Block():
                 if not step.attempt_id:
-                    self.reasons[self._waiting(job, step.instance_id, now).id] = step.reason
+                    container = self._waiting(job, step.instance_id, now)
+                    self.reasons[container.id] = _with_cause(step, container)
             case steps.MarkLost() | steps.Ignore():
                 pass
             case _:
@@ -231,6 +232,15 @@ class Deeds:
 def gone(instance_id: str) -> Reason:
     """Return why a container ended whose instance is no longer there."""
     return Reason(code="instance_gone", message=f"its instance {instance_id} is gone")
+
+
+def _with_cause(step: steps.Wait | steps.Block, container: Container) -> WaitReason:
+    """Return why a container waits; of one that is started again also how it ended."""
+    last = container.attempts[-1] if container.attempts else None
+    is_restart = isinstance(step, steps.Wait) and step.cause is steps.WaitCause.RESTART
+    if not is_restart or last is None or last.reason is None:
+        return step.reason
+    return replace(step.reason, message=f"{step.reason.message}: {last.reason.message}")
 
 
 def _why_not(job: PerInstanceJob | None, host: Host) -> Reason | None:
