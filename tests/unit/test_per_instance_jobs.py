@@ -49,12 +49,13 @@ def test_a_system_attempt_that_exits_is_placed_again_there_and_linked() -> None:
     ((second, again),) = rig.starts()
     assert again == where
     assert second.rpartition("-")[0] == first.rpartition("-")[0], "the container is the same"
-    rig.exit(second)
+    rig.exit(second, code=3)
     assert rig.starts() == [], "the second restart waits"
     (container,) = rig.of_job("j-1")
     reason = rig.engine.why_waiting(container.id)
     assert reason is not None
     assert reason.code == "restart_delay"
+    assert reason.message.endswith("ended: it exited with 3")
     told = explain(rig.engine, container, rig.now)
     assert told.waiting is not None
     assert told.waiting.estimate.earliest_s == 15, "as it says, whatever is full elsewhere"
