@@ -242,7 +242,7 @@ def without(options: SimOptions, names: list[str]) -> SimOptions:
     Raises `ValueError` for a name that no part has.
     """
     for name in names:
-        off: dict[str, Any] = {name: 0.0}
+        off: dict[str, Any] = {name: 0}
         if name in {field.name for field in fields(options)}:
             options = replace(options, **off)
         elif name in {field.name for field in fields(options.hosts)}:
