@@ -84,6 +84,11 @@ async def test_a_job_becomes_an_event_without_its_tasks(job: Job) -> None:
             "cancelled": 1,
             "total": 4,
         },
+        "revision": None,
+        "periodic": None,
+        "parameterized": None,
+        "parent": "",
+        "launched_for": None,
     }
 
 
