@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pool.messages import StartAttempt, StartRefused
+from dispatcher.planner.elastic_settings import ElasticSettings
+from pool.messages import ListInstances, StartAttempt, StartRefused
 from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 
@@ -47,3 +48,17 @@ def test_no_member_of_an_elastic_job_waits_as_batch_work_would_after_a_crash() -
     rig.crash()
     waits = rig.engine.ledger.holdbacks.reason(rig.engine.ledger.containers["c-1000"])
     assert waits is None
+
+
+def test_nothing_is_created_in_place_of_what_a_job_beyond_all_limits_keeps() -> None:
+    """Seeds 416, 857, 956: a job was found to be beyond them, and left the other one its room."""
+    rig = rig_of(1, most=3, elastic=ElasticSettings(backfill=True))
+    rig.silent.add(ListInstances)
+    rig.crash()
+    submit(rig, 1, essential(5))
+    submit(rig, 2, essential(2))
+    rig.silent.discard(ListInstances)
+    rig.crash()
+    rig.advance(60)
+    assert running(rig, 2) == {"e": 2}
+    assert len(rig.cloud) == 2
