@@ -8,11 +8,8 @@ from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state
 from tests.engine_rig import Rig, last_commands
 
 
-def refuse_first(rig: Rig, code: str) -> None:
-    """Submit a job of two members, of which the first is refused; the other is not answered."""
-    rig.silent.add(StartAttempt)
-    submit(rig, 1, essential(1, "a"), essential(1, "b"))
-    start = last_commands(rig, StartAttempt)[0]
+def refuse(rig: Rig, start: StartAttempt, code: str) -> None:
+    """Let an instance refuse a start."""
     rig.send(
         StartRefused(
             op_id=start.op_id,
@@ -22,6 +19,13 @@ def refuse_first(rig: Rig, code: str) -> None:
             message="no",
         )
     )
+
+
+def refuse_first(rig: Rig, code: str) -> None:
+    """Submit a job of two members, of which the first is refused; the other is not answered."""
+    rig.silent.add(StartAttempt)
+    submit(rig, 1, essential(1, "a"), essential(1, "b"))
+    refuse(rig, last_commands(rig, StartAttempt)[0], code)
     rig.silent.discard(StartAttempt)
 
 
@@ -62,3 +66,12 @@ def test_nothing_is_created_in_place_of_what_a_job_beyond_all_limits_keeps() -> 
     rig.advance(60)
     assert running(rig, 2) == {"e": 2}
     assert len(rig.cloud) == 2
+
+
+def test_a_member_that_is_refused_for_its_own_fault_while_it_is_to_end_fails_its_job() -> None:
+    """Seeds 534, 593, 1140: it was to make way for the job's next start, and was tried again."""
+    rig = rig_of(2)
+    refuse_first(rig, "system")
+    refuse(rig, last_commands(rig, StartAttempt)[1], "invalid")
+    assert state_of(rig) == "failed: essential b cannot be started: no"
+    assert len(last_commands(rig, StartAttempt)) == 2
