@@ -8,6 +8,7 @@ from dispatcher.job_model import Job, JobState, JobType
 from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
 from pool.model import AttemptOrder
+from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect
 
@@ -31,8 +32,9 @@ class Update:
 class PerInstanceAccount:
     """Keeps account of where such jobs have run to their end, and of who made way for them."""
 
-    def __init__(self, store: VirtualStore) -> None:
+    def __init__(self, store: VirtualStore, elastic: ElasticAccount) -> None:
         self._store = store
+        self._elastic = elastic
         self._settled: dict[tuple[str, str], int] = {}
         self._updates: dict[str, list[Update]] = {}
 
@@ -107,8 +109,9 @@ class PerInstanceAccount:
             return
         expect(job.id in reason.message, "who makes way knows for whom", attempt)
         container = self._store.containers[attempt.container_id]
-        # One of a per-instance job may have lost its place meanwhile.
+        # One of a per-instance job may have lost its place meanwhile, and an elastic job be over.
         waits = not container.state.final or bool(container.pinned_to)
+        waits = waits or self._elastic.ended_with_its_job(container)
         expect(waits, "who makes way waits again", container.id, container.state)
 
     # ---- what hosts do ----
