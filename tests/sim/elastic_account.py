@@ -48,7 +48,7 @@ class ElasticAccount:
         return all(c.id in done for c in self._members(job) if is_essential(job, c))
 
     def ended_with_its_job(self, container: Container) -> bool:
-        """Return whether a member ended since its job was over: all that is essential done, or failed."""
+        """Return whether a member ended since its job had done its work, or failed."""
         job, reason = self.job_of(container), container.reason
         if job is None or reason is None or reason.code != JOB_ENDED:
             return False
