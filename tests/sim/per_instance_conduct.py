@@ -9,6 +9,7 @@ from drivers.interface import Resources
 from pool import idle
 from pool.messages import DestroyInstance, PoolCommand, SessionLost, SignalAttempt, StartAttempt
 from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import charge
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.per_instance_account import REVISION
@@ -189,8 +190,12 @@ class PerInstanceConduct:
         up = worker.session_up and not worker.broken
         expect(up, "who is updated can start again", attempt, worker)
         spec = job.tasks[0].spec
-        room = worker.free.plus(resources_of(container, attempt))
-        fits = need(worker.type, spec.resources, spec.unnamed).fits_in(room)
+        asked = need(worker.type, spec.resources, spec.unnamed)
+        # Those of no cpus share one: the first takes it, and the last gives it back.
+        sharers = len(worker.sharing - {attempt.id})
+        own = resources_of(container, attempt)
+        room = worker.free.plus(charge(own, sharers=sharers))
+        fits = charge(asked, sharers=sharers).fits_in(room)
         expect(fits, "who is updated can start again", attempt, room)
 
     def _on_eviction(self, container: Container, attempt: Attempt, by: Job) -> None:
