@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pool.messages import StartAttempt, StartRefused
+from dispatcher.messages import BehaviorRequested
+from pool.messages import CreateInstance, StartAttempt, StartRefused
+from pool.model import IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 
@@ -47,3 +49,20 @@ def test_no_member_of_an_elastic_job_waits_as_batch_work_would_after_a_crash() -
     rig.crash()
     waits = rig.engine.ledger.holdbacks.reason(rig.engine.ledger.containers["c-1000"])
     assert waits is None
+
+
+def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() -> None:
+    """Seeds 204, 439: those who still had places were started, though others had none."""
+    rig = rig_of(2, 2)
+    rig.silent |= {StartAttempt, CreateInstance}
+    late = [essential(1, "late", order=1), essential(1, "big", order=1, cpus=2)]
+    submit(rig, 1, essential(1, "early"), *late)
+    lost = next(id_ for id_ in sorted(rig.cloud) if id_ != rig.started_on()["c-1000"])
+    rig.send(BehaviorRequested(worker_id=lost, behavior=IdleBehavior.DRAIN))
+    rig.silent.remove(StartAttempt)
+    rig.start_now(last_commands(rig, StartAttempt)[-1])
+    rig.advance(5)
+    assert running(rig) == {"early": 1}
+    rig.create_now(last_commands(rig, CreateInstance)[-1])
+    rig.advance(5)
+    assert running(rig) == {"early": 1, "late": 1, "big": 1}
