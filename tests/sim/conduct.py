@@ -250,6 +250,7 @@ class Conduct:
 
     def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
         """Look at a command that begins to be carried out."""
+        self._elastic.begun(command)
         if isinstance(command, CreateInstance):
             journalled = command.launch.token in self._truth.store.launches
             expect(journalled, "journal before create", f"{command.launch.token}")
