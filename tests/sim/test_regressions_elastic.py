@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested
+from dispatcher.model import Profile
 from pool.messages import CreateInstance, StartAttempt, StartRefused
 from pool.model import IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
@@ -66,3 +67,10 @@ def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() ->
     rig.create_now(last_commands(rig, CreateInstance)[-1])
     rig.advance(5)
     assert running(rig) == {"early": 1, "late": 1, "big": 1}
+
+
+def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
+    """Seed 2747: two halves were spread over both instances, and none was left for who shares."""
+    rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)
+    submit(rig, 1, essential(1, "shares", cpus=0), essential(2, "half", cpus=0.5))
+    assert running(rig) == {"shares": 1, "half": 2}
