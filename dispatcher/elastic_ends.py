@@ -26,9 +26,12 @@ def member_end(key: Key, end: AttemptEnd) -> End:
 
 def _ending(end: AttemptEnd) -> Ending:
     code = end.reason.code if end.reason is not None else ""
+    if end.refused and end.outcome is AttemptOutcome.FAILED:
+        # Whatever else was to become of it: it would be refused again.
+        return Ending.START_REFUSED
     if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
         return Ending.STOPPED
-    if end.refused or code == "engine_failure":
+    if code == "engine_failure":
         return Ending.START_REFUSED
     if end.never_ran or code == INTERRUPTED:
         # What the cloud takes back, with a word, is nobody's loss.

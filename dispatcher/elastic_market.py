@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 from dispatcher.accounts import Account, payer_of
 from dispatcher.ledger import Ledger
@@ -14,6 +15,14 @@ from dispatcher.planner.limits import Budget, Limits
 from dispatcher.spend import InstanceSpend
 from pool import launching, stillborn
 from pool.core import PoolCore
+
+
+class Deal(Enum):
+    """What came of a visit to the market: with what is known now, is it to be planned anew?"""
+
+    NOTHING_NEW = "nothing new"
+    PLAN_AGAIN = "plan again"
+    COME_BACK = "plan again and come back: nothing is bought yet"
 
 
 class Market:
@@ -43,16 +52,22 @@ class Market:
         demand: Sequence[Demand],
         account_of: Callable[[str], Account],
         now: float,
-    ) -> bool:
-        """Create what is wanted; return whether it is to be decided anew with that.
+    ) -> Deal:
+        """Create what is wanted; return what is to be done with that.
 
-        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough.
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough. What
+        comes to light to be beyond them keeps no room any more, which may do for the others: they
+        are to come back before anything is created that nobody needs then.
         """
         before, self.beyond = self.beyond, frozenset()
         self.is_short = False
         if not demand:
-            return bool(before)
+            return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
         found = basket(view, demand, self._limits(now), account_of)
+        if found.purchases and found.beyond - before:
+            self.is_short = True
+            self.beyond = found.beyond | before
+            return Deal.COME_BACK
         for purchase in found.purchases:
             payer = payer_of(account_of(purchase.job_id))
             type_ = self._pool.types[purchase.type.name]
@@ -61,7 +76,8 @@ class Market:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
-        return bool(found.purchases) or self.beyond != before
+        is_new = bool(found.purchases) or self.beyond != before
+        return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
 
     def _limits(self, now: float) -> Limits:
         pool = self._pool

@@ -9,7 +9,7 @@ from dispatcher import elastic_reasons as reasons
 from dispatcher.accounts import Account, SpendLimits
 from dispatcher.elastic_deeds import Deeds, need_on
 from dispatcher.elastic_jobs import Live, as_planned, without_place
-from dispatcher.elastic_market import Market
+from dispatcher.elastic_market import Deal, Market
 from dispatcher.elastic_rooms import Rooms, kept_of, with_seats
 from dispatcher.model import AttemptOutcome, SchedulerSettings, WaitReason
 from dispatcher.placers import Placers
@@ -34,6 +34,9 @@ _IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
 
 _AGAIN_S = 5.0
 """How soon it is decided again where time alone may change something, and nobody knows when."""
+
+_VISITS_MOST = 3
+"""How often one pass goes to the market where jobs turn out to be beyond all limits."""
 
 
 class ElasticPass:
@@ -125,9 +128,13 @@ class ElasticPass:
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
         plan = self._plan(now)
-        if self._market.buy(self._view(), plan.demand, self._account_of, now):
-            self._rooms.update(now)
-            plan = self._plan(now)
+        for _ in range(_VISITS_MOST):
+            deal = self._market.buy(self._view(), plan.demand, self._account_of, now)
+            if deal is not Deal.NOTHING_NEW:
+                self._rooms.update(now)
+                plan = self._plan(now)
+            if deal is not Deal.COME_BACK:
+                break
         beyond = self._market.beyond
         self.waiting = {
             job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting

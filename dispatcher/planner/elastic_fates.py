@@ -80,15 +80,18 @@ def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
     """Return what a job does after the end of one of its members.
 
     The end of a member that was told to stop is no death, nor is that of one that has no place any
-    more: such a word comes late. An essential member that is lost with its instance has the job
-    queued again, up to `most_losses` times; after that it fails.
+    more: such a word comes late. But an essential member that is refused for ever fails its job,
+    told to stop or not. One that is lost with its instance has the job queued again, up to
+    `most_losses` times; after that it fails.
     """
     component, member = next(
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
     )
-    if member.state is MemberState.STOPPING or end.ending is Ending.STOPPED:
+    is_stopping = member.state is MemberState.STOPPING
+    is_final = component.role is Role.ESSENTIAL and end.ending is Ending.START_REFUSED
+    if end.ending is Ending.STOPPED or (is_stopping and not is_final):
         return Fate(job=_with(job, _without_place(member)))
-    if not member.state.has_place:
+    if not (member.state.has_place or is_stopping):
         return Fate(job=job)
     if component.role is Role.ELASTIC:
         return Fate(job=_with(job, _after_elastic(member, end, now)))

@@ -47,6 +47,14 @@ class ElasticAccount:
         done = self._done.get(job.id, set())
         return all(c.id in done for c in self._members(job) if is_essential(job, c))
 
+    def ended_with_its_job(self, container: Container) -> bool:
+        """Return whether a member ended since its job had done its work, or failed."""
+        job, reason = self.job_of(container), container.reason
+        if job is None or reason is None or reason.code != JOB_ENDED:
+            return False
+        failed = job.id in self.failed or any(c.id in self._fallen for c in self._members(job))
+        return container.state is ContainerState.CANCELLED and (failed or self.is_done(job))
+
     def _members(self, job: Job) -> list[Container]:
         return [c for c in self._store.containers.values() if c.job_id == job.id]
 

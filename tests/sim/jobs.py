@@ -57,8 +57,8 @@ class JobAccount:
         self._elements: dict[tuple[str, str, int], str] = {}
         self._tasks: dict[tuple[str, str], JobTask] = {}
         self._codes: dict[str, list[int]] = {}
-        self.per_instance = PerInstanceAccount(store)
         self.elastic = ElasticAccount(store)
+        self.per_instance = PerInstanceAccount(store, self.elastic)
         self.started_at: dict[str, float] = {}
         self.version = 0
 

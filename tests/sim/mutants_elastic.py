@@ -152,8 +152,8 @@ ROOM = (
         guard="what is created for elastic jobs is claimed at once",
         fault="jobs for which instances are created",
         where="dispatcher.elastic_market:Market.buy",
-        old="return bool(found.purchases) or self.beyond != before",
-        new="return False",
+        old="is_new = bool(found.purchases) or self.beyond != before",
+        new="is_new = False",
     ),
     Mutant(
         name="elastic jobs have no limit",

@@ -8,6 +8,7 @@ from dispatcher.job_model import Job, JobState, JobType
 from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
 from pool.model import AttemptOrder
+from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect
 
@@ -31,9 +32,11 @@ class Update:
 class PerInstanceAccount:
     """Keeps account of where such jobs have run to their end, and of who made way for them."""
 
-    def __init__(self, store: VirtualStore) -> None:
+    def __init__(self, store: VirtualStore, elastic: ElasticAccount) -> None:
         self._store = store
+        self._elastic = elastic
         self._settled: dict[tuple[str, str], int] = {}
+        self._ended: dict[tuple[str, str], Attempt] = {}
         self._updates: dict[str, list[Update]] = {}
 
     def runs_for_ever(self, container_id: str) -> bool:
@@ -44,6 +47,10 @@ class PerInstanceAccount:
     def is_settled(self, job_id: str, instance_id: str, revision: int) -> bool:
         """Return whether a sysbatch job has run to its end on an instance, at a revision."""
         return self._settled.get((job_id, instance_id)) == revision
+
+    def latest(self, job_id: str, instance_id: str) -> Attempt | None:
+        """Return the attempt of a job that ended last on an instance, whichever container's."""
+        return self._ended.get((job_id, instance_id))
 
     # ---- updates ----
 
@@ -99,6 +106,9 @@ class PerInstanceAccount:
 
     def _on_attempt(self, attempt: Attempt) -> None:
         """Expect that who made way knows for whom, and waits for room again."""
+        container = self._store.containers[attempt.container_id]
+        if container.pinned_to and attempt.outcome is not None:
+            self._ended[container.job_id, container.pinned_to] = attempt
         reason = attempt.reason
         if attempt.outcome is not AttemptOutcome.PREEMPTED or reason is None:
             return
@@ -106,9 +116,9 @@ class PerInstanceAccount:
         if reason.code != MADE_WAY or job is None:
             return
         expect(job.id in reason.message, "who makes way knows for whom", attempt)
-        container = self._store.containers[attempt.container_id]
-        # One of a per-instance job may have lost its place meanwhile.
+        # One of a per-instance job may have lost its place meanwhile, and an elastic job be over.
         waits = not container.state.final or bool(container.pinned_to)
+        waits = waits or self._elastic.ended_with_its_job(container)
         expect(waits, "who makes way waits again", container.id, container.state)
 
     # ---- what hosts do ----

@@ -9,6 +9,7 @@ from drivers.interface import Resources
 from pool import idle
 from pool.messages import DestroyInstance, PoolCommand, SessionLost, SignalAttempt, StartAttempt
 from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import charge
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.per_instance_account import REVISION
@@ -130,9 +131,10 @@ class PerInstanceConduct:
         if not any(job.type.is_per_instance for job in self._truth.store.jobs.values()):
             return
         for container in self._ledger.containers.values():
-            queued = container.pinned_to and container.id in self._ledger.queue
-            expect(not queued, "per-instance work never queues", container.id)
-            self._expect_not_left(container)
+            if container.pinned_to:
+                queued = container.id in self._ledger.queue
+                expect(not queued, "per-instance work never queues", container.id)
+                self._expect_not_left(container)
         for worker in self._pool.workers.values():
             self._expect_to_go(worker)
         self._places.look()
@@ -140,7 +142,7 @@ class PerInstanceConduct:
     def _expect_not_left(self, container: Container) -> None:
         """Expect that a container does not wait for an instance that is gone."""
         gone = self._pool.settled and container.pinned_to not in self._pool.workers
-        if not container.pinned_to or not gone or container.has_open_attempt:
+        if not gone or container.has_open_attempt:
             self._left_since.pop(container.id, None)
             return
         now = self._timeline.now
@@ -188,8 +190,12 @@ class PerInstanceConduct:
         up = worker.session_up and not worker.broken
         expect(up, "who is updated can start again", attempt, worker)
         spec = job.tasks[0].spec
-        room = worker.free.plus(resources_of(container, attempt))
-        fits = need(worker.type, spec.resources, spec.unnamed).fits_in(room)
+        asked = need(worker.type, spec.resources, spec.unnamed)
+        # Those of no cpus share one: the first takes it, and the last gives it back.
+        sharers = len(worker.sharing - {attempt.id})
+        own = resources_of(container, attempt)
+        room = worker.free.plus(charge(own, sharers=sharers))
+        fits = charge(asked, sharers=sharers).fits_in(room)
         expect(fits, "who is updated can start again", attempt, room)
 
     def _on_eviction(self, container: Container, attempt: Attempt, by: Job) -> None:

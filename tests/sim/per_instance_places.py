@@ -204,9 +204,10 @@ class Places:
             return False
         if not terms.late_joiners and self._engine.records[worker.id].created_at > terms.revised_at:
             return False
-        if container is not None and container.attempts:
+        last = self._latest(job, slot, container)
+        if last is not None:
             delay_s = max(SHORTEST_DELAY_S, job.tasks[0].spec.retries.delay_s)
-            if self._timeline.now < self._emptied(slot, container) + delay_s:
+            if self._timeline.now < self._emptied(slot, last) + delay_s:
                 return False
         if container is not None:
             behind = self._ledger.holdbacks.reason(container) is not None
@@ -218,9 +219,21 @@ class Places:
         """Return whether a sysbatch job has not run there; what is not stored yet may say so."""
         return self._store.caught_up and not self._account.is_settled(*slot, revision)
 
-    def _emptied(self, slot: Slot, container: Container) -> float:
+    def _latest(self, job: Job, slot: Slot, container: Container | None) -> Attempt | None:
+        """Return the latest attempt in a slot, for which the next may have to wait.
+
+        It may be one of a container that has ended meanwhile, since somebody cancelled it, say.
+        """
+        if container is not None and container.attempts:
+            return container.attempts[-1]
+        last = self._account.latest(*slot)
+        if last is None or last.outcome not in BY_ITSELF:
+            return None
+        return last if last.revision == terms_of(job).revision else None
+
+    def _emptied(self, slot: Slot, last: Attempt) -> float:
         """Return since when this process knows that a slot is empty after its latest attempt."""
-        key = (*slot, container.attempts[-1].id)
+        key = (*slot, last.id)
         return self._empty_since.setdefault(key, self._timeline.now)
 
     def _is_update_due(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Profile
-from pool.messages import CreateInstance, StartAttempt, StartRefused
+from dispatcher.planner.elastic_settings import ElasticSettings
+from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
 from pool.model import IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 
 
-def refuse_first(rig: Rig, code: str) -> None:
-    """Submit a job of two members, of which the first is refused; the other is not answered."""
-    rig.silent.add(StartAttempt)
-    submit(rig, 1, essential(1, "a"), essential(1, "b"))
-    start = last_commands(rig, StartAttempt)[0]
+def refuse(rig: Rig, start: StartAttempt, code: str) -> None:
+    """Let an instance refuse a start."""
     rig.send(
         StartRefused(
             op_id=start.op_id,
@@ -24,6 +22,13 @@ def refuse_first(rig: Rig, code: str) -> None:
             message="no",
         )
     )
+
+
+def refuse_first(rig: Rig, code: str) -> None:
+    """Submit a job of two members, of which the first is refused; the other is not answered."""
+    rig.silent.add(StartAttempt)
+    submit(rig, 1, essential(1, "a"), essential(1, "b"))
+    refuse(rig, last_commands(rig, StartAttempt)[0], code)
     rig.silent.discard(StartAttempt)
 
 
@@ -50,6 +55,29 @@ def test_no_member_of_an_elastic_job_waits_as_batch_work_would_after_a_crash() -
     rig.crash()
     waits = rig.engine.ledger.holdbacks.reason(rig.engine.ledger.containers["c-1000"])
     assert waits is None
+
+
+def test_nothing_is_created_in_place_of_what_a_job_beyond_all_limits_keeps() -> None:
+    """Seeds 416, 857, 956: a job was found to be beyond them, and left the other one its room."""
+    rig = rig_of(1, most=3, elastic=ElasticSettings(backfill=True))
+    rig.silent.add(ListInstances)
+    rig.crash()
+    submit(rig, 1, essential(5))
+    submit(rig, 2, essential(2))
+    rig.silent.discard(ListInstances)
+    rig.crash()
+    rig.advance(60)
+    assert running(rig, 2) == {"e": 2}
+    assert len(rig.cloud) == 2
+
+
+def test_a_member_that_is_refused_for_its_own_fault_while_it_is_to_end_fails_its_job() -> None:
+    """Seeds 534, 593, 1140: it was to make way for the job's next start, and was tried again."""
+    rig = rig_of(2)
+    refuse_first(rig, "system")
+    refuse(rig, last_commands(rig, StartAttempt)[1], "invalid")
+    assert state_of(rig) == "failed: essential b cannot be started: no"
+    assert len(last_commands(rig, StartAttempt)) == 2
 
 
 def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() -> None:

@@ -63,7 +63,7 @@ class Upkeep:
         now = self._timeline.now
         match command:
             case ListInstances():
-                expect(not self._listing, "one listing at a time", f"{command}")
+                expect(not self._listing, "one listing at a time", command)
                 self._listing = True
                 self._listing_at = now
                 self._expect_not_overtaken()

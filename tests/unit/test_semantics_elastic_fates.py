@@ -158,6 +158,22 @@ def test_an_elastic_one_that_was_given_back_is_placed_again_and_that_is_no_death
     assert (again.state, again.deaths, again.not_before) == (MemberState.WAITING, 0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("e", Verdict.FAILED), ("w", Verdict.GOES_ON)],
+    ids=["essential", "elastic"],
+)
+def test_who_is_refused_for_ever_while_it_is_to_stop_ends_the_job_if_it_is_essential(
+    name: str, verdict: Verdict
+) -> None:
+    stopping = replace(member(PAIR, name, 1), state=MemberState.STOPPING)
+    others = tuple(each for each in PAIR.members if (each.component, each.index) != (name, 1))
+    job = replace(PAIR, members=(*others, stopping))
+    fate = end_of(job, name, 1, Ending.START_REFUSED, why="no")
+    assert fate.verdict is verdict
+    assert member(fate.job, name, 1).state is MemberState.WAITING
+
+
 # ---- a restart of the dispatcher -----------------------------------------------------------------
 
 
