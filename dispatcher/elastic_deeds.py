@@ -68,11 +68,13 @@ class Deeds:
     def rejoin(self, live: Live) -> None:
         """Let a job queue again that lacks an essential member; what runs of it goes on.
 
-        Whoever is not started has no place any more: the job begins with all that it lacks, or
-        starts nothing, and keeps no room from others meanwhile.
+        A rigid job does so for any member, until one is started. Whoever is not started has no
+        place any more: the job begins with all that it lacks, or starts nothing, and keeps no room
+        from others meanwhile.
         """
-        if live.lacks_essential():
-            live.put([without_place(member) for _, member in self.unstarted(live)])
+        unstarted = [member for _, member in self.unstarted(live)]
+        if live.lacks_essential() or live.lacks_of_rigid(unstarted):
+            live.put(map(without_place, unstarted))
             live.job = replace(live.job, began_at=None)
 
     # ---- ending ------------------------------------------------------------------------------

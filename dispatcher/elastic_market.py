@@ -95,6 +95,7 @@ class Market:
             ),
             trials=lambda type_: pool.holds.trials(type_, now),
             budget=self._budget(),
+            quota_left=lambda type_: pool.holds.quota_left(type_, pool.instances_in, now),
         )
 
     def _budget(self) -> Budget | None:
