@@ -65,6 +65,16 @@ class Deeds:
             if container is not None and not container.has_open_attempt:
                 yield components[member.component], member
 
+    def rejoin(self, live: Live) -> None:
+        """Let a job queue again that lacks an essential member; what runs of it goes on.
+
+        Whoever is not started has no place any more: the job begins with all that it lacks, or
+        starts nothing, and keeps no room from others meanwhile.
+        """
+        if live.lacks_essential():
+            live.put([without_place(member) for _, member in self.unstarted(live)])
+            live.job = replace(live.job, began_at=None)
+
     # ---- ending ------------------------------------------------------------------------------
 
     def stop(

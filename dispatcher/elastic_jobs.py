@@ -73,13 +73,12 @@ class Live:
         """Return whether its job needs a member."""
         return self.roles()[key[0]].role is Role.ESSENTIAL
 
-    def rejoin(self) -> None:
-        """Let a job queue again that lacks an essential member; what runs of it goes on."""
-        if self.job.is_running and any(
+    def lacks_essential(self) -> bool:
+        """Return whether a job has begun, and yet an essential member has no place any more."""
+        return self.job.is_running and any(
             component.role is Role.ESSENTIAL and member.state is MemberState.WAITING
             for component, member in self.job.all_members()
-        ):
-            self.job = replace(self.job, began_at=None)
+        )
 
 
 def key_of(container: Container) -> Key:

@@ -118,7 +118,7 @@ class ElasticPass:
             for has_room, (live, _, member) in zip(seated, seats, strict=True):
                 if not has_room:
                     live.put([without_place(member)])
-                    live.rejoin()
+                    self._deeds.rejoin(live)
                     lost = True
         return lost
 

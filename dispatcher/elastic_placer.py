@@ -170,7 +170,7 @@ class ElasticPlacer:
         live.job = fate.job
         match fate.verdict:
             case Verdict.GOES_ON:
-                live.rejoin()
+                self._deeds.rejoin(live)
                 return Ruling()
             case Verdict.QUEUED_AGAIN:
                 why = reasons.next_start(end)
@@ -288,7 +288,7 @@ class ElasticPlacer:
                 if (member.component, member.index) in live.barred
             ]
         )
-        live.rejoin()
+        self._deeds.rejoin(live)
 
     def _is_held(self, container: Container) -> bool:
         return Block.JOB_HELD in self._ledger.holdbacks.blocks(container.id)

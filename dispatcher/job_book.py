@@ -140,7 +140,7 @@ class JobBook:
     def job(self, job_id: str) -> Job | None:
         """Return an unfinished job with its tallies as they are, None when it is none."""
         live = self._live.get(job_id)
-        return None if live is None else replace(live.job, tallies=tuple(live.tallies))
+        return None if live is None else _as_it_is(live)
 
     def states(self) -> Counter[str]:
         """Return how many jobs are in which state; those that are held count as "held" only."""
@@ -258,7 +258,7 @@ class JobBook:
             before = live.job.state
             live.job = _judged(live, now)
             if is_told or live.job.state is not before:
-                told.append(replace(live.job, tallies=tuple(live.tallies)))
+                told.append(_as_it_is(live))
             if live.job.state.final:
                 self.ended[live.job.state] += 1
                 self._forget(live.job)
@@ -328,6 +328,14 @@ class JobBook:
     def _window(self, container: Container) -> _Window | None:
         live = self._live.get(container.job_id)
         return None if live is None else live.windows.get(container.task)
+
+
+def _as_it_is(live: _Live) -> Job:
+    """Return a job with its tallies as they are; made anew only when they have changed."""
+    tallies = tuple(live.tallies)
+    if tallies != live.job.tallies:
+        live.job = replace(live.job, tallies=tallies)
+    return live.job
 
 
 def _judged(live: _Live, now: float) -> Job:

@@ -153,10 +153,10 @@ class Conduct:
         self._elastic.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
-            expect(self._ops.takes(now), "the rate of cloud operations", f"{command}")
+            expect(self._ops.takes(now), "the rate of cloud operations", command)
         if isinstance(command, DestroyInstance | SetTags):
             ours = command.instance_id not in self._foreign
-            expect(ours, "foreign instances are untouched", f"{command}")
+            expect(ours, "foreign instances are untouched", command)
         match command:
             case ListInstances():
                 held = now < self._listings.until - SLACK
@@ -168,7 +168,7 @@ class Conduct:
             case SetTags():
                 self._expect_others_free()
             case Probe():
-                expect(self._probes.takes(now), "the rate of probes", f"{command}")
+                expect(self._probes.takes(now), "the rate of probes", command)
             case StartAttempt():
                 self._on_start(process, command)
             case _:
@@ -181,7 +181,7 @@ class Conduct:
     def _on_create(self, process: DispatcherProcess, command: CreateInstance) -> None:
         pool = process.engine.pool
         now = self._timeline.now
-        expect(pool.listed_once, "nothing before the first listing", f"{command}")
+        expect(pool.listed_once, "nothing before the first listing", command)
         self._shortages.created(command.op_id, command.instance_type, now)
         most = process.engine.settings.max_instances
         self._doubts.created(command)
@@ -214,7 +214,7 @@ class Conduct:
             forged = command.instance_id in self._taken_back and not worker.type.preemptible
             wanted = worker.behavior is IdleBehavior.DRAIN or worker.broken
             other = bool(wanted) or is_unrecognised(worker.type)
-            expect(not forged or other, "a forged word drains nobody", f"{worker}")
+            expect(not forged or other, "a forged word drains nobody", worker)
         if reason.startswith(Trigger.DRAINED.value) and worker is not None and running:
             # A KILL that an instance without a way to it never got counts as well.
             known = process.engine.pool.attempts
@@ -226,16 +226,16 @@ class Conduct:
 
     def _on_start(self, process: DispatcherProcess, command: StartAttempt) -> None:
         engine = process.engine
-        expect(engine.pool.listed_once, "nothing before the first listing", f"{command}")
+        expect(engine.pool.listed_once, "nothing before the first listing", command)
         worker = engine.pool.workers[command.worker_id]
-        expect(not worker.broken, "only ready instances get work", f"{worker}")
+        expect(not worker.broken, "only ready instances get work", worker)
         if engine.ledger.containers[command.order.container_id].pinned_to:
             # Those of per-instance jobs have rules of their own, and no place in the line.
             return
         ready = worker.state is WorkerState.RUNNING and worker.behavior is IdleBehavior.RUN
-        expect(ready, "only ready instances get work", f"{worker}")
+        expect(ready, "only ready instances get work", worker)
         told = command.worker_id in self._taken_back and worker.type.preemptible
-        expect(not told, "what is taken back gets no work", f"{worker}")
+        expect(not told, "what is taken back gets no work", worker)
         container = engine.ledger.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
         if has_own_placer(engine.ledger, container):
@@ -250,6 +250,7 @@ class Conduct:
 
     def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
         """Look at a command that begins to be carried out."""
+        self._elastic.begun(command)
         if isinstance(command, CreateInstance):
             journalled = command.launch.token in self._truth.store.launches
             expect(journalled, "journal before create", f"{command.launch.token}")

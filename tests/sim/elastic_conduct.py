@@ -50,6 +50,11 @@ class ElasticConduct:
         elif isinstance(command, UpdateLimits):
             self._shares.decided(command)
 
+    def begun(self, command: PoolCommand) -> None:
+        """Look at a command that begins to be carried out."""
+        if isinstance(command, UpdateLimits):
+            self._shares.begun(command)
+
     def _on_start(self, container: Container) -> None:
         job = self._ledger.jobs.job(container.job_id)
         over = self._ledger.jobs.is_concluded(container.job_id)

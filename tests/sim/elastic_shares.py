@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from dispatcher.job_model import JobType
 from pool.messages import UpdateLimits
 from pool.model import AttemptPhase, Worker
@@ -11,7 +13,7 @@ from tests.sim.timeline import Timeline
 from tests.sim.truth import SHARED_CPU_MILLIS, expect
 
 TOLD_S = 15.0
-"""After how long what was last said to an instance has arrived for sure."""
+"""After how long what was last sent to an instance has arrived for sure."""
 
 Seen = tuple[float, tuple[tuple[str, AttemptPhase], ...]]
 
@@ -27,10 +29,16 @@ class Shares:
         self._timeline = timeline
         self._hosts = hosts
         self._told_at: dict[str, float] = {}
+        self._unsent: Counter[str] = Counter()
         self._seen: dict[str, Seen] = {}
 
     def decided(self, command: UpdateLimits) -> None:
-        """Note that something was said of limits on an instance."""
+        """Note that something is to be said of limits on an instance, once a commit is done."""
+        self._unsent[command.worker_id] += 1
+
+    def begun(self, command: UpdateLimits) -> None:
+        """Note that it is being said."""
+        self._unsent[command.worker_id] -= 1
         self._told_at[command.worker_id] = self._timeline.now
 
     def look(self) -> None:
@@ -47,7 +55,8 @@ class Shares:
             if self._seen.get(worker.id) != seen:
                 self._seen[worker.id] = seen
                 self._told_at[worker.id] = now
-            if now > self._told_at.get(worker.id, now) + TOLD_S:
+            sent = not self._unsent[worker.id]
+            if sent and now > self._told_at.get(worker.id, now) + TOLD_S:
                 self._expect_fair(worker, host)
                 self._told_at[worker.id] = now
 

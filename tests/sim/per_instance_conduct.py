@@ -131,9 +131,10 @@ class PerInstanceConduct:
         if not any(job.type.is_per_instance for job in self._truth.store.jobs.values()):
             return
         for container in self._ledger.containers.values():
-            queued = container.pinned_to and container.id in self._ledger.queue
-            expect(not queued, "per-instance work never queues", container.id)
-            self._expect_not_left(container)
+            if container.pinned_to:
+                queued = container.id in self._ledger.queue
+                expect(not queued, "per-instance work never queues", container.id)
+                self._expect_not_left(container)
         for worker in self._pool.workers.values():
             self._expect_to_go(worker)
         self._places.look()
@@ -141,7 +142,7 @@ class PerInstanceConduct:
     def _expect_not_left(self, container: Container) -> None:
         """Expect that a container does not wait for an instance that is gone."""
         gone = self._pool.settled and container.pinned_to not in self._pool.workers
-        if not container.pinned_to or not gone or container.has_open_attempt:
+        if not gone or container.has_open_attempt:
             self._left_since.pop(container.id, None)
             return
         now = self._timeline.now

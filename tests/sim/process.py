@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatcher.engine import Engine
+from dispatcher.engine import NOTHING_TO_PLAN, Engine
 from dispatcher.messages import Command, Commit, Event, Publication, Woken
 from dispatcher.outflow import Following, Outflow, Write
 from pool.messages import (
@@ -25,6 +25,10 @@ from tests.sim.store import VirtualStore
 from tests.sim.timeline import Timeline
 
 HANDLED_AT_ONE_MOMENT = 5_000
+QUIET_EVENTS = (Woken, *NOTHING_TO_PLAN)
+QUIET_AT_MOST = 8
+"""How many events in a row are not looked at that bring probes, repeated destroys or nothing: the
+next one shows what they did."""
 
 
 class Crashed(Exception):  # noqa: N818 - it is no error: it is what the run is about
@@ -79,6 +83,8 @@ class DispatcherProcess:
         self._moment = -1.0
         self._since_check = 0
         self._handled = 0
+        self._quiet = False
+        self._not_looked_at = 0
 
     def now(self) -> float:
         """Return the time on this process's clock."""
@@ -94,21 +100,35 @@ class DispatcherProcess:
             return
         if not isinstance(event, Woken):
             self._making.inspector.heard(self, event)  # type: ignore[arg-type] # users' events too
-        self._guarded(lambda: self._execute(self.engine.handle(event, self.now())))
+        self._guarded(lambda: self._handle(event))
+
+    def _handle(self, event: Event) -> None:
+        passes = self.engine.placing.passes
+        commands = self.engine.handle(event, self.now())
+        calls_only = all(isinstance(command, Probe | DestroyInstance) for command in commands)
+        no_pass = self.engine.placing.passes == passes
+        self._quiet = calls_only and no_pass and isinstance(event, QUIET_EVENTS)
+        self._execute(commands)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         self._count()
+        self._quiet = False
         try:
             action()
         except Crashed as crash:
             self._making.crashed(str(crash))
             return
+        self._not_looked_at = self._not_looked_at + 1 if self._quiet else 0
+        if self._not_looked_at % QUIET_AT_MOST == 0:
+            self._look()
+        self._arm()
+
+    def _look(self) -> None:
         self._since_check += 1
         if self._since_check >= self._making.check_every:
             self._since_check = 0
             self.engine.check()
         self._making.inspector.handled(self)
-        self._arm()
 
     def _count(self) -> None:
         """Fail when the engine never comes to rest."""

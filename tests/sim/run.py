@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tests.sim.options import SimOptions, options_of, without
 from tests.sim.world import Outcome, World
 
-CHUNK = 20
+CHUNK = 5
 REPORT_EVERY = 1000
 
 

@@ -274,9 +274,11 @@ class Scheduling:
             expect(few, "nobody claims for more than wait", f"{key}: {by_slot}")
             claimed.update(by_slot)
         claimed.update(self._engine.placers.kept())
-        free = self._created_for_elastic()
-        unclaimed = [t for t in self._created if t not in claimed and t not in free]
-        expect(not unclaimed, "what is created is claimed", f"{unclaimed}")
+        unclaimed = [token for token in self._created if token not in claimed]
+        if unclaimed:
+            free = self._created_for_elastic()
+            unclaimed = [token for token in unclaimed if token not in free]
+        expect(not unclaimed, "what is created is claimed", unclaimed)
         self._expect_supervisors_wait_for_reason()
 
     def _created_for_elastic(self) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dispatcher.messages import BehaviorRequested
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import ErrorScope, QuotaError
-from pool.messages import ListInstances, StartAttempt, StartRefused
+from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
+from pool.model import IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_type
@@ -78,6 +80,23 @@ def test_a_member_that_is_refused_for_its_own_fault_while_it_is_to_end_fails_its
     refuse(rig, last_commands(rig, StartAttempt)[1], "invalid")
     assert state_of(rig) == "failed: essential b cannot be started: no"
     assert len(last_commands(rig, StartAttempt)) == 2
+
+
+def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() -> None:
+    """Seeds 204, 439: those who still had places were started, though others had none."""
+    rig = rig_of(2, 2)
+    rig.silent |= {StartAttempt, CreateInstance}
+    late = [essential(1, "late", order=1), essential(1, "big", order=1, cpus=2)]
+    submit(rig, 1, essential(1, "early"), *late)
+    lost = next(id_ for id_ in sorted(rig.cloud) if id_ != rig.started_on()["c-1000"])
+    rig.send(BehaviorRequested(worker_id=lost, behavior=IdleBehavior.DRAIN))
+    rig.silent.remove(StartAttempt)
+    rig.start_now(last_commands(rig, StartAttempt)[-1])
+    rig.advance(5)
+    assert running(rig) == {"early": 1}
+    rig.create_now(last_commands(rig, CreateInstance)[-1])
+    rig.advance(5)
+    assert running(rig) == {"early": 1, "late": 1, "big": 1}
 
 
 def test_a_job_begins_on_few_instances_where_a_quota_allows_no_more() -> None:

@@ -233,16 +233,16 @@ class Truth:
 
     def _expect_sane(self, container: Container) -> None:
         """Look at times and costs, which a clock that was set must not turn round."""
-        expect(container.cost_usd >= 0, "costs and times are sane", f"{container}")
+        expect(container.cost_usd >= 0, "costs and times are sane", container)
         told = (container.created_at, container.started_at, container.finished_at)
         times = [at for at in told if at is not None]
-        expect(times == sorted(times), "costs and times are sane", f"{container}")
+        expect(times == sorted(times), "costs and times are sane", container)
         for attempt_id in self.store.attempts_of[container.id]:
             attempt = self.store.attempts[attempt_id]
             if attempt.finished_at is not None:
                 began_at = attempt.started_at or attempt.created_at
                 right = 0 <= attempt.finished_at - began_at <= LONGEST_S
-                expect(right, "costs and times are sane", f"{attempt}")
+                expect(right, "costs and times are sane", attempt)
 
     def _expect_true(self, container_id: str, state: ContainerState) -> None:
         attempts = [self.store.attempts[a] for a in self.store.attempts_of[container_id]]
