@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from math import inf
 
 from dispatcher.accounts import Account, payer_of
 from dispatcher.ledger import Ledger
@@ -16,9 +15,6 @@ from dispatcher.planner.limits import Budget, Limits
 from dispatcher.spend import InstanceSpend
 from pool import launching, stillborn
 from pool.core import PoolCore
-
-_TIGHT_S = 900.0
-"""For how long a quota counts after it was heard of last: its hold ends with a single create."""
 
 
 class Deal(Enum):
@@ -47,7 +43,6 @@ class Market:
         self._settings = settings
         self._spend = spend
         self._fleet = fleet
-        self._tight_until = -inf
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
 
@@ -68,7 +63,7 @@ class Market:
         self.is_short = False
         if not demand:
             return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of, is_tight=self._is_tight(now))
+        found = basket(view, demand, self._limits(now), account_of)
         if found.purchases and found.beyond - before:
             self.is_short = True
             self.beyond = found.beyond | before
@@ -83,12 +78,6 @@ class Market:
         self.beyond = found.beyond
         is_new = bool(found.purchases) or self.beyond != before
         return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
-
-    def _is_tight(self, now: float) -> bool:
-        """Return whether the cloud said not long ago that there may be no more instances."""
-        if launching.at_quota(self._pool, now):
-            self._tight_until = now + _TIGHT_S
-        return now < self._tight_until
 
     def _limits(self, now: float) -> Limits:
         pool = self._pool

@@ -2,8 +2,7 @@
 
 A job that waits gets all that its essential members need, or nothing: with less it could not begin,
 and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
-unless jobs may go ahead (`backfill`). Where the cloud lets there be only so many instances, fewer
-and larger ones are created: of the cheapest ones it might never give as many as a job needs.
+unless jobs may go ahead (`backfill`).
 """
 
 from __future__ import annotations
@@ -55,26 +54,15 @@ def basket(
     demand: Sequence[Demand],
     limits: Limits,
     account_of: Callable[[str], Account],
-    *,
-    is_tight: bool = False,
 ) -> Basket:
-    """Return the cheapest instances that hold what is wanted, as far as limits allow.
-
-    `is_tight` says that the cloud has a quota of them: then these are as few as will do.
-    """
-    return _Shopping(view, limits, account_of, is_tight=is_tight).go(demand)
+    """Return the cheapest instances that hold what is wanted, as far as limits allow."""
+    return _Shopping(view, limits, account_of).go(demand)
 
 
 class _Shopping:
     def __init__(
-        self,
-        view: ElasticView,
-        limits: Limits,
-        account_of: Callable[[str], Account],
-        *,
-        is_tight: bool,
+        self, view: ElasticView, limits: Limits, account_of: Callable[[str], Account]
     ) -> None:
-        self._is_tight = is_tight
         self._view = view
         self._limits = limits
         self._account_of = account_of
@@ -97,10 +85,7 @@ class _Shopping:
             is_short = is_short or blocked
             if blocked and (number >= MOST_JOBS or not self._view.settings.backfill):
                 break
-        if self._is_tight and self._mix:
-            # What jobs need goes first: with more beside it the mix would be another.
-            is_short = is_short or bool(extras)
-        elif not is_short:
+        if not is_short:
             for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(group), whole=False) or is_short
         return self._within_reach(is_short=is_short)
@@ -129,10 +114,10 @@ class _Shopping:
             return False
         wants = [want for want in wants if want.options]
         mix = self._mix_of([*self._wants, *wants])
-        has_all = _holds(mix, (*self._wants, *wants))
-        if whole and has_all and self._is_tight:
-            fewer = self._fewest_of([*self._wants, *wants], len(mix))
-            mix = fewer if self._is_paid(job_id, fewer) else mix
+        held: Counter[int] = Counter()
+        for new in mix:
+            held.update(dict(new.contents))
+        has_all = all(held[want.index] >= want.count for want in (*self._wants, *wants))
         if (whole and not has_all) or not self._is_paid(job_id, mix):
             if whole:
                 self._beyond.add(job_id)
@@ -165,26 +150,14 @@ class _Shopping:
         found = [self._outlook.hindrance(type_) for type_ in types]
         return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
 
-    def _mix_of(self, wants: list[Want], most: int | None = None) -> tuple[NewInstance, ...]:
-        left = self._limits.max_instances - self._limits.instances
+    def _mix_of(self, wants: list[Want]) -> tuple[NewInstance, ...]:
         return cheapest_mix(
             wants,
             placement=self._view.rules.placement,
             max_containers=self._view.rules.max_containers,
-            most_instances=left if most is None else most,
+            most_instances=self._limits.max_instances - self._limits.instances,
             most_of=lambda _name: None,
         )
-
-    def _fewest_of(self, wants: list[Want], enough: int) -> tuple[NewInstance, ...]:
-        """Return the cheapest of the mixes with the fewest instances; `enough` hold all."""
-        too_few = 0
-        while enough - too_few > 1:
-            most = (too_few + enough) // 2
-            if _holds(self._mix_of(wants, most), wants):
-                enough = most
-            else:
-                too_few = most
-        return self._mix_of(wants, enough)
 
     def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
         """Return whether a mix may be paid: by the job what it adds, by the cluster all of it."""
@@ -213,14 +186,6 @@ class _Shopping:
                 self._limits.budget.create(self._account_of(job_id), slot)
             found.append(Purchase(type=new.type, job_id=job_id))
         return Basket(purchases=tuple(found), is_short=is_short, beyond=frozenset(self._beyond))
-
-
-def _holds(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
-    """Return whether a mix has room for all that is wanted."""
-    held: Counter[int] = Counter()
-    for new in mix:
-        held.update(dict(new.contents))
-    return all(held[want.index] >= want.count for want in wants)
 
 
 def _price(mix: tuple[NewInstance, ...]) -> Decimal:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_settings import ElasticSettings
-from drivers.errors import ErrorScope, QuotaError
 from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
 from pool.model import IdleBehavior
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
+from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
-from tests.samples import make_type
 
 
 def refuse(rig: Rig, start: StartAttempt, code: str) -> None:
@@ -97,13 +94,3 @@ def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() ->
     rig.create_now(last_commands(rig, CreateInstance)[-1])
     rig.advance(5)
     assert running(rig) == {"early": 1, "late": 1, "big": 1}
-
-
-def test_a_job_begins_on_few_instances_where_a_quota_allows_no_more() -> None:
-    """Seeds 502, 3263: the cheapest were created again and again, of which there never were two."""
-    rig = Rig(make_type(1), make_type(2), settings=SchedulerSettings(max_price_factor=10))
-    quota = QuotaError("1 at most", scope=ErrorScope.ALL)
-    rig.create_error = lambda _command: quota if rig.cloud else None
-    submit(rig, 1, essential(2), elastic(3), scale_up=True)
-    rig.advance(900)
-    assert running(rig)["e"] == 2
