@@ -116,6 +116,18 @@ def test_a_rigid_job_that_lost_a_place_before_it_started_starts_nothing_without_
     assert running(rig, 2) == {"e": 1, "large": 1}
 
 
+def test_room_of_who_was_told_to_end_by_a_user_is_not_kept_twice() -> None:
+    """Seed 20011: it made way for another job too, and its room was kept beside what was free."""
+    rig = rig_of(4)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.set_priority("c-1001", 0)
+    submit(rig, 2, essential(1, cpus=3))
+    assert rig.engine.placers.elastic is not None
+    assert [room.cpu_millis for room in rig.engine.placers.elastic.kept.values()] == [2000]
+    rig.exit(attempt_of(rig, 1001), code=143)
+    assert running(rig, 2) == {"e": 1}
+
+
 def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
     """Seed 2747: two halves were spread over both instances, and none was left for who shares."""
     rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)
