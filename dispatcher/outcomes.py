@@ -256,7 +256,12 @@ def _is_tried_again(container: Container, last: Attempt) -> bool:
 
 
 def _failures(container: Container) -> int:
-    return sum(attempt.outcome is AttemptOutcome.FAILED for attempt in container.attempts)
+    """Return how often a container failed at the revision of its job that it is of now."""
+    revision = container.attempts[-1].revision
+    return sum(
+        attempt.outcome is AttemptOutcome.FAILED and attempt.revision == revision
+        for attempt in container.attempts
+    )
 
 
 def _restarts(container: Container) -> list[float]:

@@ -324,3 +324,17 @@ def test_a_daemon_that_ends_at_once_for_ever_goes_on_in_another_container_with_i
     rig.advance(10)
     ((attempt, _),) = rig.starts()
     assert attempt.rpartition("-")[0] != last.id
+
+
+def test_failures_of_an_earlier_revision_use_up_none_of_the_retries_of_the_next() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    job = daemon(type_=JobType.SYSBATCH, retries=Retries(most=1, on=("failed",), delay_s=10))
+    rig.submit_daemon(job)
+    rig.exit(rig.starts()[-1][0], code=1)
+    rig.revise(job.id, command=("mended",))
+    for _ in range(2):
+        rig.advance(60)
+        rig.exit(rig.starts()[-1][0], code=1)
+    rig.advance(60)
+    assert rig.starts() == [], "twice is all that the new revision may be tried"
