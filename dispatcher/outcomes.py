@@ -176,9 +176,17 @@ def restart_due(container: Container) -> float | None:
         return None
     failed_at = last.finished_at or last.created_at
     restarts = _restarts(container)
-    if not restarts:
-        return failed_at
-    return max(failed_at, restarts[-1] + _restart_delay_s(container))
+    return due_after(failed_at, restarts[-1] if restarts else None, container.spec.retries.delay_s)
+
+
+def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:
+    """Return when what ended may be started again, in seconds since the epoch.
+
+    At once for the first time, then the delay after the restart before at the earliest.
+    """
+    if restarted_at is None:
+        return ended_at
+    return max(ended_at, restarted_at + _restart_delay_s(delay_s))
 
 
 def longest_delay_s(container: Container) -> float:
@@ -189,12 +197,12 @@ def longest_delay_s(container: Container) -> float:
     refusals = sum(_is_overload(attempt) for attempt in container.attempts)
     if container.attempts and _is_overload(container.attempts[-1]):
         return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
-    return _restart_delay_s(container)
+    return _restart_delay_s(container.spec.retries.delay_s)
 
 
-def _restart_delay_s(container: Container) -> float:
+def _restart_delay_s(delay_s: float) -> float:
     """Return the least time between restarts: what fails at once must not keep us starting it."""
-    return max(_SHORTEST_DELAY_S, container.spec.retries.delay_s)
+    return max(_SHORTEST_DELAY_S, delay_s)
 
 
 def _interruptions(container: Container) -> int:

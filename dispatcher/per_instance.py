@@ -179,6 +179,7 @@ class PerInstancePlacer:
         if rounds:
             rollout = Rollout(rounds=known.rounds + rounds)
             self._rollouts = {**self._rollouts, container.job_id: rollout}
+            self._is_restored = True
 
     def began(self, container: Container, _now: float, /) -> None:
         """Note that an attempt runs: its job gets somewhere."""
@@ -266,6 +267,7 @@ class PerInstancePlacer:
         if self._is_restored:
             self._is_restored = False
             self._past = {key: not_after(past, now) for key, past in self._past.items()}
+            self._rollouts = {id_: each.not_after(now) for id_, each in self._rollouts.items()}
         due = self._next_at is not None and self._next_at <= now
         changed = self._wanted | self._pool.touched
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())

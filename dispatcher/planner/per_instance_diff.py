@@ -69,13 +69,6 @@ def changes(old: ContainerSpec, new: ContainerSpec, on: InstanceType | None = No
     )
 
 
-def needs_restart(
-    old: ContainerSpec, new: ContainerSpec, on: InstanceType | None = None
-) -> tuple[str, ...]:
-    """Return the fields for which an attempt of the old specification must be restarted."""
-    return changes(old, new, on).restart
-
-
 def _need(spec: ContainerSpec, on: InstanceType) -> object:
     return need(on, spec.resources, spec.unnamed)
 

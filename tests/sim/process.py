@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatcher.engine import Engine
+from dispatcher.engine import NOTHING_TO_PLAN, Engine
 from dispatcher.messages import Command, Commit, Event, Publication, Woken
 from dispatcher.outflow import Following, Outflow, Write
 from pool.messages import (
@@ -16,7 +16,6 @@ from pool.messages import (
     PoolCommand,
     PoolEvent,
     Probe,
-    ProbeFailed,
     SetTags,
 )
 from tests.sim.calls import VirtualCalls
@@ -26,8 +25,10 @@ from tests.sim.store import VirtualStore
 from tests.sim.timeline import Timeline
 
 HANDLED_AT_ONE_MOMENT = 5_000
+QUIET_EVENTS = (Woken, *NOTHING_TO_PLAN)
 QUIET_AT_MOST = 8
-"""How many events in a row that only probe are not looked at: the next one shows what they did."""
+"""How many events in a row are not looked at that bring probes, repeated destroys or nothing: the
+next one shows what they did."""
 
 
 class Crashed(Exception):  # noqa: N818 - it is no error: it is what the run is about
@@ -104,8 +105,9 @@ class DispatcherProcess:
     def _handle(self, event: Event) -> None:
         passes = self.engine.placing.passes
         commands = self.engine.handle(event, self.now())
-        probes = isinstance(event, Woken | ProbeFailed) and self.engine.placing.passes == passes
-        self._quiet = probes and all(isinstance(command, Probe) for command in commands)
+        calls_only = all(isinstance(command, Probe | DestroyInstance) for command in commands)
+        no_pass = self.engine.placing.passes == passes
+        self._quiet = calls_only and no_pass and isinstance(event, QUIET_EVENTS)
         self._execute(commands)
 
     def _guarded(self, action: Callable[[], None]) -> None:

@@ -149,6 +149,8 @@ class Upkeep:
         """Return the least important that each class has a claim for, by the awaited worker."""
         engine = self._process.engine
         found: dict[str, list[Order]] = {}
+        if not self._pool.awaited:
+            return found
         for request_class in engine.ledger.queue.classes():
             by_slot = engine.placing.roster.fleet.claims.get(request_class.key, {})
             last = request_class.at(sum(by_slot.values()) - 1) if by_slot else None

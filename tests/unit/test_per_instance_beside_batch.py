@@ -206,3 +206,24 @@ def test_who_may_spend_no_more_gets_daemons_all_the_same_since_they_create_nothi
     rig.submit(make_container(1, cpus=0.1))
     rig.advance(60)
     assert rig.states()["c-1"] == "queued", "its project spends more than it may already"
+
+
+def test_nobody_joins_those_who_share_a_cpu_once_all_of_them_are_to_end() -> None:
+    """The cpu is promised to the successor; it would never come free again."""
+    rig = DaemonRig(make_type(1), pool=LONG, settings=ONE)
+    (instance,) = rig.join()
+    job = daemon(cpus=0)
+    rig.submit_daemon(job)
+    rig.advance(5)
+    ((before, _),) = rig.starts()
+    rig.deaf = True
+    rig.revise(job.id, resources=Resources(cpu_millis=500, memory_bytes=1))
+    rig.submit(make_container(1, cpus=0))
+    rig.advance(5)
+    assert rig.starts() == []
+    rig.deaf = False
+    rig.terminated(instance, before)
+    rig.advance(60)
+    assert [attempt_id.rpartition("-")[0] for attempt_id, _ in rig.starts()] == [
+        before.rpartition("-")[0]
+    ]
