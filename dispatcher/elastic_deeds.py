@@ -8,8 +8,9 @@ from dataclasses import replace
 from dispatcher.elastic_hosts import hosts_of, own_environment
 from dispatcher.elastic_jobs import Key, Live, without_place
 from dispatcher.elastic_rooms import Rooms
+from dispatcher.endings import is_eviction
 from dispatcher.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
+from dispatcher.model import AttemptOutcome, Container, ContainerState, EndingFor, Reason
 from dispatcher.planner.elastic_fates import may_start
 from dispatcher.planner.elastic_model import Component, Member, MemberState
 from dispatcher.planner.fit import need
@@ -80,12 +81,14 @@ class Deeds:
     # ---- ending ------------------------------------------------------------------------------
 
     def stop(
-        self, live: Live, members: Iterable[Member], outcome: AttemptOutcome, why: str, now: float
+        self,
+        live: Live,
+        members: Iterable[Member],
+        outcome: AttemptOutcome,
+        why: EndingFor,
+        now: float,
     ) -> None:
-        """Tell members to end that are `stopping`; what has not been started has no place at once.
-
-        `why` is for what: a job by id that waits for the room, or in words.
-        """
+        """Tell members to end that are `stopping`; who was not started has no place at once."""
         never = []
         for member in members:
             container = self.container(live, (member.component, member.index))
@@ -96,7 +99,7 @@ class Deeds:
             self._pool.touch(member.instance_id)
             if container.attempts[-1].ending is None and not container.cancel_requested:
                 attempt_id = self._ledger.ending(container.id, outcome, by=why)
-                if why.startswith("j-"):
+                if is_eviction(why):
                     attempts.shorten_grace(self._pool, attempt_id)
                 attempts.kill(self._pool, attempt_id, now)
         live.put(never)

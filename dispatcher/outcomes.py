@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dispatcher.endings import EVICTED, reason_of
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
@@ -25,15 +26,6 @@ FINAL_STATE_AFTER = {
     AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
 }
 """What a container is after an attempt that is the last; the other outcomes go on."""
-
-EVICTED = "preempted"
-"""The code of what made way for a container of higher priority."""
-
-SHUT_DOWN = "its instance is shut down"
-"""What `Attempt.ending_for` says of an attempt that ends with its instance, and does not fail."""
-
-REVISION = "revision "
-"""How `Attempt.ending_for` begins where the job's next revision takes an attempt's place."""
 
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
@@ -115,19 +107,13 @@ def judge_gone(
 
 def _preempted(attempt: Attempt, why: str) -> Reason:
     """Return why an attempt was preempted: it made way for another, or `why`."""
-    if attempt.ending_for.startswith(REVISION):
-        return Reason(code="updated", message=f"it made way for {attempt.ending_for}")
-    if attempt.ending_for:
-        return Reason(code=EVICTED, message=f"it made way for {attempt.ending_for}")
-    return Reason(code="held", message=why)
+    return reason_of(attempt.ending_for) or Reason(code="held", message=why)
 
 
 def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
     """Return why an attempt was stopped for good: by its job's placer, or a user, as `said`."""
-    if container.cancel_requested or not attempt.ending_for:
-        return Reason(code="cancelled", message=said)
-    code = "instance_gone" if attempt.ending_for == SHUT_DOWN else "stopped"
-    return Reason(code=code, message=attempt.ending_for)
+    told = None if container.cancel_requested else reason_of(attempt.ending_for)
+    return told or Reason(code="cancelled", message=said)
 
 
 def _ended_in_time(container: Container, how: AttemptExit) -> bool:

@@ -125,9 +125,9 @@ class _Work:
             job, host = jobs.get(attempt.job_id), hosts.get(attempt.instance_id)
             key = (attempt.job_id, attempt.instance_id)
             if job is None or host is None:
-                step = unwanted(attempt, host, StopCause.JOB_STOPPED, "its job is no longer there")
+                step = unwanted(attempt, host, StopCause.JOB_GONE)
             elif key in self.verdicts:
-                step = unwanted(attempt, host, StopCause.SUPERFLUOUS, "another one runs there")
+                step = unwanted(attempt, host, StopCause.SUPERFLUOUS)
             else:
                 verdict = judge(attempt, job, host, self.matching.mismatch(job, host))
                 self.verdicts[key] = attempt, verdict

@@ -15,6 +15,8 @@ from dispatcher.job_model import JobType
 from dispatcher.messages import JobPriorityRequested
 from dispatcher.model import (
     AttemptOutcome,
+    EndingCause,
+    EndingFor,
     Placement,
     Retries,
     SchedulerSettings,
@@ -82,7 +84,7 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
     victim = rig.engine.ledger.containers["c-1"]
     assert rig.states()["c-1"] == "queued"
     (attempt,) = victim.attempts
-    assert attempt.ending_for == "j-1"
+    assert attempt.ending_for == EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
     assert attempt.reason is not None
     assert (attempt.reason.code, attempt.reason.message) == ("preempted", "it made way for j-1")
     rig.cancel_job("j-1")

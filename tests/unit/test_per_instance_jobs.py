@@ -9,7 +9,7 @@ import pytest
 from dispatcher.explanation import explain
 from dispatcher.job_model import JobType
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import AttemptOutcome, Retries, SchedulerSettings
+from dispatcher.model import AttemptOutcome, EndingCause, EndingFor, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import InstanceType
 from pool.messages import SessionLost
@@ -155,7 +155,9 @@ def test_three_of_lower_priority_are_evicted_and_the_last_stays() -> None:
     outcomes = {a.container_id: a for a in rig.attempts.values() if a.outcome is not None}
     assert sorted(outcomes) == ["c-1", "c-2", "c-3"]
     assert {a.outcome.value for a in outcomes.values() if a.outcome} == {"preempted"}
-    assert {a.ending_for for a in outcomes.values()} == {"j-1"}
+    assert {a.ending_for for a in outcomes.values()} == {
+        EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
+    }
     (container,) = rig.of_job("j-1")
     assert container.state.value == "running"
 
