@@ -24,6 +24,7 @@ from dispatcher.model import (
 )
 from dispatcher.outcomes import final_reason
 from dispatcher.per_instance_deeds import Deeds, gone, is_held
+from dispatcher.per_instance_trouble import trouble
 from dispatcher.per_instance_view import (
     host_of,
     live_attempts,
@@ -144,6 +145,15 @@ class PerInstancePlacer:
         workers = [worker for _, worker in sorted(self._pool.workers.items())]
         hosts = [host_of(w, self._pool, self._ledger, self._records, now) for w in workers]
         return Matching().report(planned_job(job), hosts).reason
+
+    def trouble(self, job: Job, now: float) -> Reason | None:
+        """Return what is wrong with a job that goes on, None where it is well or there is none."""
+        if job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
+            return None
+        ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
+        containers = [known[each] for each in ids if each in known]
+        spec = self._job(job.id).tasks[0].spec
+        return trouble(spec, containers, self._pool.types.values(), now)
 
     # ---- what is heard -----------------------------------------------------------------------
 
