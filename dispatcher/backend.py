@@ -39,7 +39,7 @@ from dispatcher.messages import (
     Submitted,
 )
 from dispatcher.metrics import Metrics
-from dispatcher.model import Container, WaitReason
+from dispatcher.model import Container, Reason, WaitReason
 from dispatcher.periodic import DeskRuns, PeriodicJobs
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.runtime import InboxFull, Runtime
@@ -207,6 +207,10 @@ class DispatcherBackend:
     def why_nowhere(self, job: Job) -> WaitReason | None:
         """Return why no instance takes anything of a per-instance job, None for all else."""
         return self._engine.per_instance.why_nowhere(job, self._now())
+
+    def trouble(self, job: Job) -> Reason | None:
+        """Return what is wrong with a per-instance job that goes on, None for all else."""
+        return self._engine.per_instance.trouble(job, self._now())
 
     async def cancel_job(self, job_id: str) -> Job:
         """Commit a job's cancellation, then tell the engine."""

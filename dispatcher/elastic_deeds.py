@@ -8,8 +8,9 @@ from dataclasses import replace
 from dispatcher.elastic_hosts import hosts_of, own_environment
 from dispatcher.elastic_jobs import Key, Live, without_place
 from dispatcher.elastic_rooms import Rooms
+from dispatcher.endings import is_eviction
 from dispatcher.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
+from dispatcher.model import AttemptOutcome, Container, ContainerState, EndingFor, Reason
 from dispatcher.planner.elastic_fates import may_start
 from dispatcher.planner.elastic_model import Component, Member, MemberState
 from dispatcher.planner.fit import need
@@ -68,33 +69,39 @@ class Deeds:
     def rejoin(self, live: Live) -> None:
         """Let a job queue again that lacks an essential member; what runs of it goes on.
 
-        Whoever is not started has no place any more: the job begins with all that it lacks, or
-        starts nothing, and keeps no room from others meanwhile.
+        A rigid job does so for any member, until one is started. Whoever is not started has no
+        place any more: the job begins with all that it lacks, or starts nothing, and keeps no room
+        from others meanwhile.
         """
-        if live.lacks_essential():
-            live.put([without_place(member) for _, member in self.unstarted(live)])
+        unstarted = [member for _, member in self.unstarted(live)]
+        if live.lacks_essential() or live.lacks_of_rigid(unstarted):
+            live.put(map(without_place, unstarted))
             live.job = replace(live.job, began_at=None)
 
     # ---- ending ------------------------------------------------------------------------------
 
     def stop(
-        self, live: Live, members: Iterable[Member], outcome: AttemptOutcome, why: str, now: float
+        self,
+        live: Live,
+        members: Iterable[Member],
+        outcome: AttemptOutcome,
+        why: EndingFor,
+        now: float,
     ) -> None:
-        """Tell members to end that are `stopping`; what has not been started has no place at once.
-
-        `why` is for what: a job by id that waits for the room, or in words.
-        """
+        """Tell members to end that are `stopping`; who was not started has no place at once."""
         never = []
         for member in members:
             container = self.container(live, (member.component, member.index))
             if container is None or not container.has_open_attempt:
                 never.append(without_place(member))
-            elif container.attempts[-1].ending is None and not container.cancel_requested:
+                continue
+            # Somebody else may have told it to end, and not have said that its room is going.
+            self._pool.touch(member.instance_id)
+            if container.attempts[-1].ending is None and not container.cancel_requested:
                 attempt_id = self._ledger.ending(container.id, outcome, by=why)
-                if why.startswith("j-"):
+                if is_eviction(why):
                     attempts.shorten_grace(self._pool, attempt_id)
                 attempts.kill(self._pool, attempt_id, now)
-                self._pool.touch(member.instance_id)
         live.put(never)
 
     def finish(self, live: Live, why: Reason, now: float) -> None:

@@ -14,6 +14,7 @@ from dispatcher.planner.elastic_fates import AGAIN_FIRST_S, AGAIN_MOST_S
 from dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
+    ElasticMode,
     Member,
     MemberState,
     Role,
@@ -59,7 +60,7 @@ class Live:
         """Return a member."""
         return self.members().get(key) or Member(component=key[0], index=key[1])
 
-    def put(self, members: Collection[Member]) -> None:
+    def put(self, members: Iterable[Member]) -> None:
         """Take in new values of some members."""
         new = {(m.component, m.index): m for m in members}
         others = tuple(m for key, m in self.members().items() if key not in new)
@@ -78,6 +79,18 @@ class Live:
         return self.job.is_running and any(
             component.role is Role.ESSENTIAL and member.state is MemberState.WAITING
             for component, member in self.job.all_members()
+        )
+
+    def lacks_of_rigid(self, unstarted: Collection[Member]) -> bool:
+        """Return whether a rigid job has begun, and one has no place any more before any started.
+
+        `unstarted` are those who have one and are not started. Who is held back needs none.
+        """
+        if not self.job.is_running or self.job.mode is not ElasticMode.RIGID:
+            return False
+        others = [m for _, m in self.job.all_members() if m not in unstarted]
+        return all(member.state is MemberState.WAITING for member in others) and any(
+            (member.component, member.index) not in self.barred for member in others
         )
 
 

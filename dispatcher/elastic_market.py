@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from dispatcher.accounts import Account, payer_of
+from dispatcher.create_limits import create_limits
 from dispatcher.ledger import Ledger
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_buying import basket
@@ -13,7 +14,7 @@ from dispatcher.planner.elastic_model import Demand, ElasticView
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Budget, Limits
 from dispatcher.spend import InstanceSpend
-from pool import launching, stillborn
+from pool import launching
 from pool.core import PoolCore
 
 
@@ -82,19 +83,12 @@ class Market:
     def _limits(self, now: float) -> Limits:
         pool = self._pool
         hoped_for = pool.hoped_for()
-        in_flight = launching.types_in_flight(pool)
-        unproven = pool.stillborn > 0 and stillborn.unproven(pool)
-        creates_left = launching.creates_left(pool)
-        return Limits(
+        return create_limits(
+            pool,
             instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
             max_instances=self._settings.max_instances,
-            creates_left=creates_left,
-            tokens_left=pool.cloud_gate.creates_left(now, creates_left),
-            hindrance=lambda type_: pool.holds.hindrance(
-                type_, in_flight=in_flight, unproven=unproven, now=now
-            ),
-            trials=lambda type_: pool.holds.trials(type_, now),
             budget=self._budget(),
+            now=now,
         )
 
     def _budget(self) -> Budget | None:

@@ -11,7 +11,13 @@ from dispatcher.elastic_deeds import Deeds, need_on
 from dispatcher.elastic_jobs import Live, as_planned, without_place
 from dispatcher.elastic_market import Deal, Market
 from dispatcher.elastic_rooms import Rooms, kept_of, with_seats
-from dispatcher.model import AttemptOutcome, SchedulerSettings, WaitReason
+from dispatcher.model import (
+    AttemptOutcome,
+    EndingCause,
+    EndingFor,
+    SchedulerSettings,
+    WaitReason,
+)
 from dispatcher.placers import Placers
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import (
@@ -221,7 +227,7 @@ class ElasticPass:
                 yield components[claim.component], claim.instance_id
 
 
-def _for_whom(stop: Place, plan: ElasticPlan, lives: Mapping[str, Live]) -> str:
+def _for_whom(stop: Place, plan: ElasticPlan, lives: Mapping[str, Live]) -> EndingFor:
     """Return the job that a member makes way for: one that gets its room, if that is known."""
     essential = [
         place
@@ -229,4 +235,5 @@ def _for_whom(stop: Place, plan: ElasticPlan, lives: Mapping[str, Live]) -> str:
         if lives[place.job_id].roles()[place.component].role is Role.ESSENTIAL
     ]
     here = [place for place in essential if place.instance_id == stop.instance_id]
-    return next((place.job_id for place in (*here, *essential)), stop.job_id)
+    job_id = next((place.job_id for place in (*here, *essential)), stop.job_id)
+    return EndingFor(cause=EndingCause.FOR_JOB, of=job_id)

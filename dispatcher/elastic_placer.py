@@ -218,7 +218,8 @@ class ElasticPlacer:
         here = [m for _, m in live.job.all_members() if m.instance_id]
         stopping = [replace(member, state=MemberState.STOPPING) for member in here]
         live.put(stopping)
-        self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, why.message, now)
+        ending = reasons.job_end(comes_to)
+        self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, ending, now)
         self._deeds.finish(live, why, now)
         live.job = replace(live.job, claims=())
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from dispatcher.endings import in_words
 from dispatcher.job_book import Conclusion
-from dispatcher.model import Reason, WaitReason
+from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
 from dispatcher.moments import moment
 from dispatcher.placers import AttemptEnd
 from dispatcher.planner.elastic_model import Member, MemberState
@@ -56,13 +57,16 @@ def beyond(why: WaitReason) -> WaitReason:
 
 def job_ended(comes_to: Conclusion) -> Reason:
     """Return why a container ended whose job came to an end without it."""
-    message = f"its job {comes_to.state.value}"
-    if comes_to.reason is not None:
-        message += f": {comes_to.reason.message}"
-    return Reason(code=_ENDED, message=message)
+    return Reason(code=_ENDED, message=in_words(job_end(comes_to)))
 
 
-def next_start(end: AttemptEnd) -> str:
+def job_end(comes_to: Conclusion) -> EndingFor:
+    """Return for what the members of a job end that came to an end without them."""
+    why = comes_to.reason.message if comes_to.reason is not None else ""
+    return EndingFor(cause=EndingCause.JOB_ENDED, of=comes_to.state.value, detail=why)
+
+
+def next_start(end: AttemptEnd) -> EndingFor:
     """Return what the others of a job make way for one of whose essential members was lost."""
-    why = f": {end.reason.message}" if end.reason is not None else ""
-    return f"the next start of its job, which lost essential {end.container.task}{why}"
+    why = end.reason.message if end.reason is not None else ""
+    return EndingFor(cause=EndingCause.JOB_BEGINS_ANEW, of=end.container.task, detail=why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dispatcher.ledger import Ledger
 from dispatcher.placers import NOTHING, Placers
@@ -15,7 +15,7 @@ from drivers.interface import Resources
 from pool import probing
 from pool.core import PoolCore
 from pool.model import Worker
-from pool.room import charge
+from pool.room import charge, clamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +196,4 @@ def kept_of(base: Base, needs: Iterable[Resources]) -> Resources:
     slot = slot_in(base.room)
     for need in needs:
         slot.assign(need)
-    wanted = base.room.free.minus(slot.free).minus(base.going)
-    return replace(
-        wanted,
-        cpu_millis=max(0, wanted.cpu_millis),
-        memory_bytes=max(0, wanted.memory_bytes),
-        disk_bytes=max(0, wanted.disk_bytes),
-        gpus=max(0, wanted.gpus),
-        custom=tuple((name, max(0, amount)) for name, amount in wanted.custom),
-    )
+    return clamped(base.room.free.minus(slot.free).minus(base.going))

@@ -41,11 +41,13 @@ from dispatcher.messages import (
 from dispatcher.model import (
     AttemptOutcome,
     Container,
+    EndingCause,
+    EndingFor,
     InstanceRecord,
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.outcomes import SHUT_DOWN, container_of
+from dispatcher.outcomes import container_of
 from dispatcher.per_instance import PerInstancePlacer
 from dispatcher.placers import Placers
 from dispatcher.placing import Placing
@@ -340,7 +342,8 @@ class Engine:
         found = self.ledger.of_attempt(attempt_id)
         if found is not None and found[1].ending is None:
             container, _ = found
-            self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=SHUT_DOWN)
+            shut_down = EndingFor(cause=EndingCause.INSTANCE_SHUT_DOWN)
+            self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
 
     def _on_running(self, attempt_id: str, now: float) -> None:
         self.ledger.running(attempt_id, now)

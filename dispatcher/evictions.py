@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from math import inf
 
 from dispatcher.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, SchedulerSettings, WaitReason
+from dispatcher.model import (
+    AttemptOutcome,
+    Container,
+    EndingCause,
+    EndingFor,
+    SchedulerSettings,
+    WaitReason,
+)
 from dispatcher.ordering import Order
 from dispatcher.planner.limits import Budget, Line, Plan
 from dispatcher.planner.preemption import (
@@ -64,11 +71,12 @@ class Evictions:
         """Find who was told by an earlier process to make way and has not ended yet."""
         for attempt_id, container_id in sorted(self._ledger.open_attempts.items()):
             attempt = self._ledger.containers[container_id].attempts[-1]
-            if attempt.ending_for in self._ledger.containers:
+            whom = attempt.ending_for
+            if whom.cause is EndingCause.FOR_CONTAINER and whom.of in self._ledger.containers:
                 way = self._ways.get(attempt.instance_id)
                 others = way.attempt_ids if way is not None else frozenset()
                 self._ways[attempt.instance_id] = _Way(
-                    attempt_ids=others | {attempt_id}, container_id=attempt.ending_for
+                    attempt_ids=others | {attempt_id}, container_id=whom.of
                 )
 
     def settle(self) -> None:
@@ -163,9 +171,10 @@ class Evictions:
             container_id=container.id,
         )
         self._pool.touch(eviction.slot_id)
+        whom = EndingFor(cause=EndingCause.FOR_CONTAINER, of=container.id)
         for victim in eviction.victims:
             victim_id = self._ledger.open_attempts[victim.attempt_id]
-            self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=container.id)
+            self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=whom)
             attempts.shorten_grace(self._pool, victim.attempt_id)
             attempts.kill(self._pool, victim.attempt_id, now)
 

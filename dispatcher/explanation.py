@@ -202,12 +202,16 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
     pool = engine.pool
     in_flight = launching.types_in_flight(pool)
     unproven = pool.stillborn > 0 and stillborn.unproven(pool)
+    types, workers = _for_it(engine, container)
 
     def hindrance(type_: InstanceType) -> Hindrance | None:
+        # Nothing is created for what is for one instance only.
+        if container.pinned_to:
+            return None
         return pool.holds.hindrance(type_, in_flight=in_flight, unproven=unproven, now=now)
 
     verdicts = type_verdicts(
-        engine.types.values(),
+        types,
         key,
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
@@ -217,16 +221,17 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         return probing.is_offline(pool, worker, now)
 
     instances = tally(
-        pool.workers.values(),
+        workers,
         key,
         verdicts={verdict.name: verdict for verdict in verdicts},
         rules=engine.placing.rules,
         is_offline=is_offline,
         now=now,
     )
-    limits = limits_left(engine, container, verdicts, now)
+    limits = [] if container.pinned_to else limits_left(engine, container, verdicts, now)
     verdicts = [_but(verdict, limits) for verdict in verdicts]
-    eligible = [engine.types[verdict.name] for verdict in verdicts if verdict.eligible]
+    eligible = {verdict.name for verdict in verdicts if verdict.eligible}
+    created = [type_ for type_ in types if type_.name in eligible and not container.pinned_to]
     slot = engine.placing.claimed_slot(container.id)
     claim = _claim(engine, slot) if slot is not None else None
     reason = engine.why_waiting(container.id)
@@ -239,7 +244,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         holds=[
             hold
             for hold in pool.holds.active(now)
-            if any(pool.holds.covers(hold.scope, type_) for type_ in eligible)
+            if any(pool.holds.covers(hold.scope, type_) for type_ in created)
         ],
         limits=limits,
         claim=claim,
@@ -249,11 +254,22 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
                 boots=spread(pool.statistics.time_to_ready_s),
                 elapsed_s=_elapsed_s(slot, claim, now),
                 due_in_s=None if due is None else due - now,
-                held_for_s=_held_for_s([hindrance(type_) for type_ in eligible], now),
+                held_for_s=_held_for_s([hindrance(type_) for type_ in created], now),
                 may_free_up=instances.count("exhausted") > 0,
             )
         ),
     )
+
+
+def _for_it(
+    engine: Engine, container: Container
+) -> tuple[Sequence[InstanceType], Sequence[Worker]]:
+    """Return the types and the instances that it may be for; of a job for each, its own alone."""
+    workers = engine.pool.workers
+    if not container.pinned_to:
+        return list(engine.types.values()), list(workers.values())
+    own = workers.get(container.pinned_to)
+    return ([], []) if own is None else ([own.type], [own])
 
 
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:

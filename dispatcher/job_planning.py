@@ -10,9 +10,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, assert_never
 
+from dispatcher.endings import in_words
 from dispatcher.job_model import Job, JobTask, JobType
 from dispatcher.job_plan import JobPlan, PlannedCreate, PlannedStep
 from dispatcher.model import Container, WaitReason
+from dispatcher.per_instance_deeds import ending_for
 from dispatcher.planner import per_instance
 from dispatcher.planner import per_instance_model as steps
 from dispatcher.planner.batch import plan
@@ -99,7 +101,7 @@ def _words(step: steps.Step) -> tuple[str, str]:  # noqa: PLR0911 - a table
         case steps.UpdateInPlace():
             return "in place", f"{step.attempt_id} runs on: {_names(step.fields)}"
         case steps.Stop():
-            return "stop", f"{step.attempt_id} is stopped: {step.reason.message}"
+            return "stop", f"{step.attempt_id} is stopped: {in_words(ending_for(step))}"
         case steps.Evict():
             return "preempt", f"{', '.join(step.victims)} must make way for it"
         case steps.Wait():

@@ -26,6 +26,7 @@ from dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
+    EndingFor,
     Reason,
     SchedulerSettings,
     resources_of,
@@ -248,10 +249,9 @@ class Ledger:
             attempt,
         )
 
-    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: str = "") -> str:
+    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: EndingFor) -> str:
         """Note what the outcome of a container's open attempt will be; return the attempt's id.
 
-        `by` is the container that it makes way for, "" for none.
         It is journalled, so that a restart judges the exit as this process would have.
         """
         container = self.containers[container_id]

@@ -226,17 +226,57 @@ class WaitReason(Reason):
         return self.code, self.limit, self.behind_code, self.topic, str(self.is_final)
 
 
+class EndingCause(Enum):
+    """For what an attempt was told to end, by others than its user and its time limit.
+
+    Of a container or a job `EndingFor.of` is the id; of `REVISED` it is the number of the revision,
+    of `JOB_BEGINS_ANEW` the task that was lost, of `JOB_ENDED` the state that its job came to; and
+    "" of the others. Those from `JOB_STOPPED` to `SUPERFLUOUS` are of per-instance jobs.
+    """
+
+    NOTHING = "nothing"
+    FOR_CONTAINER = "for_container"
+    FOR_JOB = "for_job"
+    REVISED = "revised"
+    JOB_BEGINS_ANEW = "job_begins_anew"
+    JOB_ENDED = "job_ended"
+    JOB_STOPPED = "job_stopped"
+    JOB_GONE = "job_gone"
+    NO_MATCH = "no_match"
+    NODE_DRAINING = "node_draining"
+    REVISED_WHILE_HELD = "revised_while_held"
+    SUPERFLUOUS = "superfluous"
+    INSTANCE_SHUT_DOWN = "instance_shut_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndingFor:
+    """For what an attempt was told to end: the cause, and the id or number that belongs to it.
+
+    `of` is "" where there is none. `detail` is what else people are told (what does not match, how
+    a task was lost, why a job failed), "" for nothing; nothing is decided by it.
+    """
+
+    cause: EndingCause
+    of: str = ""
+    detail: str = ""
+
+
+FOR_NOTHING = EndingFor(cause=EndingCause.NOTHING)
+"""For what an attempt ends that nobody told to, or its user or its time limit did."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of a container on one instance; `outcome` is None until it is known.
 
     Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
     `ending` is what its outcome will be once it has been told to end, None while it has not, and
-    `ending_for` what it makes way for, "" for nothing: a container or a job by id, or what its job
-    says for a stop ("the instance drains", "revision 3 of its job").
+    `ending_for` for what it was told to.
     `resources` is what it was given, None where that is what its container asks for everywhere.
-    `revision` is that of a per-instance job which it runs at; of an elastic one it is how often it
-    had lost an essential member before, and begun anew; 0 in other jobs.
+    `revision` is that of a per-instance job which it runs at. Of an elastic job, which has none, it
+    is the number of renewals: how often the job had lost an essential member before this attempt
+    was made, and begun anew. It is 0 in other jobs.
     """
 
     id: str
@@ -250,7 +290,7 @@ class Attempt:
     finished_at: float | None = None
     outcome: AttemptOutcome | None = None
     ending: AttemptOutcome | None = None
-    ending_for: str = ""
+    ending_for: EndingFor = FOR_NOTHING
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dispatcher.endings import EVICTED, reason_of
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,
@@ -25,15 +26,6 @@ FINAL_STATE_AFTER = {
     AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
 }
 """What a container is after an attempt that is the last; the other outcomes go on."""
-
-EVICTED = "preempted"
-"""The code of what made way for a container of higher priority."""
-
-SHUT_DOWN = "its instance is shut down"
-"""What `Attempt.ending_for` says of an attempt that ends with its instance, and does not fail."""
-
-REVISION = "revision "
-"""How `Attempt.ending_for` begins where the job's next revision takes an attempt's place."""
 
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
@@ -115,19 +107,13 @@ def judge_gone(
 
 def _preempted(attempt: Attempt, why: str) -> Reason:
     """Return why an attempt was preempted: it made way for another, or `why`."""
-    if attempt.ending_for.startswith(REVISION):
-        return Reason(code="updated", message=f"it made way for {attempt.ending_for}")
-    if attempt.ending_for:
-        return Reason(code=EVICTED, message=f"it made way for {attempt.ending_for}")
-    return Reason(code="held", message=why)
+    return reason_of(attempt.ending_for) or Reason(code="held", message=why)
 
 
 def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
     """Return why an attempt was stopped for good: by its job's placer, or a user, as `said`."""
-    if container.cancel_requested or not attempt.ending_for:
-        return Reason(code="cancelled", message=said)
-    code = "instance_gone" if attempt.ending_for == SHUT_DOWN else "stopped"
-    return Reason(code=code, message=attempt.ending_for)
+    told = None if container.cancel_requested else reason_of(attempt.ending_for)
+    return told or Reason(code="cancelled", message=said)
 
 
 def _ended_in_time(container: Container, how: AttemptExit) -> bool:
@@ -190,9 +176,17 @@ def restart_due(container: Container) -> float | None:
         return None
     failed_at = last.finished_at or last.created_at
     restarts = _restarts(container)
-    if not restarts:
-        return failed_at
-    return max(failed_at, restarts[-1] + _restart_delay_s(container))
+    return due_after(failed_at, restarts[-1] if restarts else None, container.spec.retries.delay_s)
+
+
+def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:
+    """Return when what ended may be started again, in seconds since the epoch.
+
+    At once for the first time, then the delay after the restart before at the earliest.
+    """
+    if restarted_at is None:
+        return ended_at
+    return max(ended_at, restarted_at + _restart_delay_s(delay_s))
 
 
 def longest_delay_s(container: Container) -> float:
@@ -203,12 +197,12 @@ def longest_delay_s(container: Container) -> float:
     refusals = sum(_is_overload(attempt) for attempt in container.attempts)
     if container.attempts and _is_overload(container.attempts[-1]):
         return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
-    return _restart_delay_s(container)
+    return _restart_delay_s(container.spec.retries.delay_s)
 
 
-def _restart_delay_s(container: Container) -> float:
+def _restart_delay_s(delay_s: float) -> float:
     """Return the least time between restarts: what fails at once must not keep us starting it."""
-    return max(_SHORTEST_DELAY_S, container.spec.retries.delay_s)
+    return max(_SHORTEST_DELAY_S, delay_s)
 
 
 def _interruptions(container: Container) -> int:
@@ -248,7 +242,12 @@ def _is_tried_again(container: Container, last: Attempt) -> bool:
 
 
 def _failures(container: Container) -> int:
-    return sum(attempt.outcome is AttemptOutcome.FAILED for attempt in container.attempts)
+    """Return how often a container failed at the revision of its job that it is of now."""
+    revision = container.attempts[-1].revision
+    return sum(
+        attempt.outcome is AttemptOutcome.FAILED and attempt.revision == revision
+        for attempt in container.attempts
+    )
 
 
 def _restarts(container: Container) -> list[float]:

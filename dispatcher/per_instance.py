@@ -24,6 +24,7 @@ from dispatcher.model import (
 )
 from dispatcher.outcomes import final_reason
 from dispatcher.per_instance_deeds import Deeds, gone, is_held
+from dispatcher.per_instance_trouble import trouble
 from dispatcher.per_instance_view import (
     host_of,
     live_attempts,
@@ -145,6 +146,15 @@ class PerInstancePlacer:
         hosts = [host_of(w, self._pool, self._ledger, self._records, now) for w in workers]
         return Matching().report(planned_job(job), hosts).reason
 
+    def trouble(self, job: Job, now: float) -> Reason | None:
+        """Return what is wrong with a job that goes on, None where it is well or there is none."""
+        if job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
+            return None
+        ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
+        containers = [known[each] for each in ids if each in known]
+        spec = self._job(job.id).tasks[0].spec
+        return trouble(spec, containers, self._pool.types.values(), now)
+
     # ---- what is heard -----------------------------------------------------------------------
 
     def admit(self, job: Job) -> None:
@@ -179,6 +189,7 @@ class PerInstancePlacer:
         if rounds:
             rollout = Rollout(rounds=known.rounds + rounds)
             self._rollouts = {**self._rollouts, container.job_id: rollout}
+            self._is_restored = True
 
     def began(self, container: Container, _now: float, /) -> None:
         """Note that an attempt runs: its job gets somewhere."""
@@ -266,6 +277,7 @@ class PerInstancePlacer:
         if self._is_restored:
             self._is_restored = False
             self._past = {key: not_after(past, now) for key, past in self._past.items()}
+            self._rollouts = {id_: each.not_after(now) for id_, each in self._rollouts.items()}
         due = self._next_at is not None and self._next_at <= now
         changed = self._wanted | self._pool.touched
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())

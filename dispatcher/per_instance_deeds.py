@@ -14,10 +14,11 @@ from dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
+    EndingCause,
+    EndingFor,
     Reason,
     WaitReason,
 )
-from dispatcher.outcomes import REVISION
 from dispatcher.planner import per_instance_model as steps
 from dispatcher.planner.per_instance_match import closed, mismatch
 from dispatcher.planner.per_instance_model import Closed, Host, PerInstanceJob, Plan, Snapshot
@@ -98,10 +99,10 @@ class Deeds:
             case steps.Place():
                 self._place(step, job, now)
             case steps.Stop():
-                self._end(step.attempt_id, AttemptOutcome.CANCELLED, step.reason.message, now)
+                self._end(step.attempt_id, AttemptOutcome.CANCELLED, ending_for(step), now)
             case steps.Update():
                 if not is_held(job):
-                    why = f"{REVISION}{_revision(job)} of its job"
+                    why = EndingFor(cause=EndingCause.REVISED, of=str(_revision(job)))
                     self._end(step.attempt_id, AttemptOutcome.PREEMPTED, why, now)
             case steps.UpdateInPlace():
                 self._update_in_place(step, job)
@@ -188,11 +189,12 @@ class Deeds:
             self.reasons[container.id] = WaitReason(code="evicting", message=message)
         if is_held(job):
             return
+        whom = EndingFor(cause=EndingCause.FOR_JOB, of=job.id)
         for attempt_id in step.victims:
-            self._end(attempt_id, AttemptOutcome.PREEMPTED, job.id, now)
+            self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
             attempts.shorten_grace(self._pool, attempt_id)
 
-    def _end(self, attempt_id: str, outcome: AttemptOutcome, why: str, now: float) -> None:
+    def _end(self, attempt_id: str, outcome: AttemptOutcome, why: EndingFor, now: float) -> None:
         container_id = self._ledger.open_attempts.get(attempt_id)
         if container_id is None:
             raise BugError(f"{attempt_id} is to end, and is not open")
@@ -232,6 +234,25 @@ class Deeds:
 def gone(instance_id: str) -> Reason:
     """Return why a container ended whose instance is no longer there."""
     return Reason(code="instance_gone", message=f"its instance {instance_id} is gone")
+
+
+def ending_for(step: steps.Stop) -> EndingFor:
+    """Return for what an attempt ends that a plan stops."""
+    match step.cause:
+        case steps.StopCause.JOB_STOPPED:
+            return EndingFor(cause=EndingCause.JOB_STOPPED)
+        case steps.StopCause.JOB_GONE:
+            return EndingFor(cause=EndingCause.JOB_GONE)
+        case steps.StopCause.NO_MATCH:
+            return EndingFor(cause=EndingCause.NO_MATCH, detail=step.mismatch)
+        case steps.StopCause.NODE_DRAINING:
+            return EndingFor(cause=EndingCause.NODE_DRAINING)
+        case steps.StopCause.REVISED_WHILE_HELD:
+            return EndingFor(cause=EndingCause.REVISED_WHILE_HELD)
+        case steps.StopCause.SUPERFLUOUS:
+            return EndingFor(cause=EndingCause.SUPERFLUOUS)
+        case unknown:
+            assert_never(unknown)
 
 
 def _with_cause(step: steps.Wait | steps.Block, container: Container) -> WaitReason:

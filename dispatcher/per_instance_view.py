@@ -8,8 +8,8 @@ from math import inf
 
 from dispatcher.job_model import Job, JobType
 from dispatcher.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, InstanceRecord, resources_of
-from dispatcher.outcomes import REVISION, restart_due
+from dispatcher.model import AttemptOutcome, Container, EndingCause, InstanceRecord, resources_of
+from dispatcher.outcomes import restart_due
 from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
 from drivers.errors import BugError
@@ -144,7 +144,7 @@ def rounds_of(container: Container) -> tuple[Round, ...]:
 
     When one was told that has not ended yet is not on record: it counts as told just now.
     """
-    told = [attempt for attempt in container.attempts if attempt.ending_for.startswith(REVISION)]
+    told = [a for a in container.attempts if a.ending_for.cause is EndingCause.REVISED]
     ends = (inf if attempt.outcome is None else attempt.finished_at for attempt in told)
     return tuple(Round(began_at=end or 0.0, updates=1) for end in ends)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
 from dispatcher.concurrency import Concurrency
+from dispatcher.create_limits import create_limits
 from dispatcher.evictions import Evictions
 from dispatcher.history import History
 from dispatcher.kept_room import Kept
@@ -24,7 +25,7 @@ from dispatcher.roster import Roster
 from dispatcher.spend import InstanceSpend, PassBudget
 from dispatcher.starter import Starter
 from drivers.errors import BugError
-from pool import idle, launching, stillborn
+from pool import idle, launching
 from pool.core import PoolCore
 
 PASS_EVERY_S = 5.0
@@ -219,9 +220,6 @@ class Placing:
 
     def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool
-        in_flight = launching.types_in_flight(pool)
-        unproven = pool.stillborn > 0 and stillborn.unproven(pool)
-        creates_left = launching.creates_left(pool)
         limit = self.concurrency.limit(now)
         placed = self.ledger.placed
         instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
@@ -231,19 +229,17 @@ class Placing:
             here = placed + sum(each.number for each in self._locks.values())
             most = here if limit is None else min(limit, here)
         supervisors = self.concurrency.supervisors(most)
-        return Limits(
-            instances=instances,
-            max_instances=self.settings.max_instances,
-            creates_left=creates_left,
-            tokens_left=pool.cloud_gate.creates_left(now, creates_left),
-            hindrance=lambda type_: pool.holds.hindrance(
-                type_, in_flight=in_flight, unproven=unproven, now=now
+        return replace(
+            create_limits(
+                pool,
+                instances=instances,
+                max_instances=self.settings.max_instances,
+                budget=budget,
+                now=now,
             ),
-            trials=lambda type_: pool.holds.trials(type_, now),
             containers_left=_left(limit, placed),
             as_new=self._kept.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
-            budget=budget,
         )
 
     # ---- carrying it out -----------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dispatcher.endings import is_eviction
 from dispatcher.model import Attempt, Container, ContainerState, resources_of
 from dispatcher.queries import Recovered
 from drivers.interface import Resources
@@ -49,7 +50,7 @@ def _restore_container(engine: Engine, container: Container) -> None:
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
             _expect(engine.pool, attempt, resources, AttemptPhase.STARTING, container)
-            if attempt.ending_for.startswith(("c-", "j-")):
+            if is_eviction(attempt.ending_for):
                 attempts.shorten_grace(engine.pool, attempt.id)
 
 

@@ -134,6 +134,8 @@ class Roster:
 
     def _slot_of(self, worker: Worker) -> Slot:
         slot = slot_of(worker)
+        # The cpu that they share is promised to others, maybe, once the last of them has ended.
+        slot.sharers -= sum(self._pool.attempts[id_].kill_wanted for id_ in worker.sharing)
         if slot.kind is SlotKind.READY:
             slot.free = slot.free.minus(self._kept.of_ready(worker.id))
         else:

@@ -20,7 +20,7 @@ from dispatcher.messages import (
     Submitted,
     UserEvent,
 )
-from dispatcher.model import AttemptOutcome, ContainerState, Reason
+from dispatcher.model import FOR_NOTHING, AttemptOutcome, ContainerState, Reason
 from dispatcher.placers import Placers
 from dispatcher.workflow import Workflow, roots_of
 from pool import attempts
@@ -134,7 +134,7 @@ class UserRequests:
                 ledger.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
 
     def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
-        attempt_id = self._ledger.ending(container_id, outcome)
+        attempt_id = self._ledger.ending(container_id, outcome, by=FOR_NOTHING)
         attempts.kill(self._pool, attempt_id, now)
 
     def _note_cancel(self, container_id: str, now: float) -> None:

@@ -321,6 +321,7 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     if attempt is None or attempt.phase is AttemptPhase.ENDED or attempt.kill_wanted:
         return
     attempt.kill_wanted = True
+    core.touch(attempt.worker_id)
     signal_if_wanted(core, attempt, now)
 
 

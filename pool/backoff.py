@@ -245,6 +245,24 @@ class CreateHolds:
             if now >= record.hold.until
         }
 
+    def quota_left(
+        self, type_: InstanceType | None, instances: Callable[[Scope], int], now: float
+    ) -> int | None:
+        """Return how many more of a type there may be by the last errors, None where none tells.
+
+        Without a type it is how many more there may be of all together.
+        """
+        holds = (r.hold for r in self._of(HoldCause.QUOTA) if not _is_forgotten(r, now))
+        return min(
+            (
+                max(0, hold.instances - instances(hold.scope))
+                for hold in holds
+                if hold.instances is not None
+                and (hold.scope == EVERYTHING if type_ is None else self.covers(hold.scope, type_))
+            ),
+            default=None,
+        )
+
     # ---- inside --------------------------------------------------------------------------------
 
     def _of(self, cause: HoldCause) -> Iterator[_Record]:

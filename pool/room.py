@@ -26,6 +26,17 @@ def charge(need: Resources, *, sharers: int) -> Resources:
     return replace(need, cpu_millis=SHARED_CPU_MILLIS)
 
 
+def clamped(amounts: Resources) -> Resources:
+    """Return nothing in each dimension in which there is less than that; else what there is."""
+    return Resources(
+        cpu_millis=max(0, amounts.cpu_millis),
+        memory_bytes=max(0, amounts.memory_bytes),
+        disk_bytes=max(0, amounts.disk_bytes),
+        gpus=max(0, amounts.gpus),
+        custom=tuple((name, amount) for name, amount in amounts.custom if amount > 0),
+    )
+
+
 def room_left(worker: Worker) -> Resources:
     """Return what a worker has left for containers, added up anew."""
     left = worker.type.allocatable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from dispatcher.backend import DispatcherBackend
@@ -14,7 +14,25 @@ from dispatcher.logs import LogStore
 from dispatcher.metrics import Metrics
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
+from pool.messages import CreateInstance
 from tests.engine_rig import Rig
+from tests.samples import make_type
+from tests.store_values import url_in
+
+
+def waiting_rig() -> Rig:
+    """Return an engine whose cloud never answers a create, so that all wait."""
+    made = Rig(make_type(8))
+    made.silent.add(CreateInstance)
+    return made
+
+
+@contextmanager
+def store_in(directory: Path) -> Iterator[Store]:
+    """Yield a new store, and close it."""
+    made = Store.open(url_in(directory))
+    yield made
+    made.close()
 
 
 def runtime_over(rig: Rig, store: Store) -> Runtime:

@@ -122,6 +122,11 @@ def _of(job: ElasticJob, places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(place for place in places if place.job_id == job.id)
 
 
+def changes_something(plan: ElasticPlan) -> bool:
+    """Return whether anything begins, starts or stops by a plan."""
+    return bool(plan.begun or plan.starts or plan.stops)
+
+
 def counts(jobs: Iterable[ElasticJob]) -> dict[str, tuple[int, int]]:
     """Return how many essential and elastic members have a place, by job, for those that run."""
     found = {}

@@ -72,6 +72,7 @@ class FakeBackend(FakeJobs):
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
         self.nowhere: dict[str, WaitReason] = {}
+        self.troubles: dict[str, Reason] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
         self.explained: dict[str, Explanation] = {}
         self.submissions = 0

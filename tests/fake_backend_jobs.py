@@ -35,6 +35,7 @@ class FakeJobs(ABC):
     _keys: dict[tuple[str, str], tuple[str, list[str]]]
     planned: JobPlan
     nowhere: dict[str, WaitReason]
+    troubles: dict[str, Reason]
     plans_asked: list[tuple[str, str, NewJob]]
     unavailable: str
     submissions: int
@@ -136,6 +137,9 @@ class FakeJobs(ABC):
 
     def why_nowhere(self, job: Job) -> WaitReason | None:
         return self.nowhere.get(job.id)
+
+    def trouble(self, job: Job) -> Reason | None:
+        return self.troubles.get(job.id)
 
     async def cancel_job(self, job_id: str) -> Job:
         job = await self._unfinished_job(job_id)

@@ -112,9 +112,27 @@ class Rig:
         return self.posted.get(timeout=60)
 
 
+def _out_of_reach(tmp_path: Path) -> LinkSettings:
+    return LinkSettings(
+        user="root",
+        private_key=load_or_create_private_key(tmp_path / "key"),
+        cluster="x",
+        epoch=1,
+        bundle=RunnerBundle(data=b"", sha256="0" * 64),
+        engine_json="{}",
+        handshakes=threading.Semaphore(1),
+        clock=lambda: 5.0,
+        connect_timeout_s=2.0,
+        power_off_command="poweroff",
+    )
+
+
 @contextmanager
-def performing(tmp_path: Path) -> Iterator[Rig]:
-    """Yield a rig; each command must have had its outcome taken in the end."""
+def performing(tmp_path: Path, *, settings: LinkSettings | None = None) -> Iterator[Rig]:
+    """Yield a rig; each command must have had its outcome taken in the end.
+
+    Without `settings` its links are for instances that nobody reaches.
+    """
     posted: queue.Queue[PoolEvent] = queue.Queue()
     cloud = Cloud()
     calls = CloudCalls(
@@ -133,18 +151,7 @@ def performing(tmp_path: Path) -> Iterator[Rig]:
     )
     performer = Performer(
         cloud=calls,
-        link_settings=LinkSettings(
-            user="root",
-            private_key=load_or_create_private_key(tmp_path / "key"),
-            cluster="x",
-            epoch=1,
-            bundle=RunnerBundle(data=b"", sha256="0" * 64),
-            engine_json="{}",
-            handshakes=threading.Semaphore(1),
-            clock=lambda: 5.0,
-            connect_timeout_s=2.0,
-            power_off_command="poweroff",
-        ),
+        link_settings=settings or _out_of_reach(tmp_path),
         logs=NoLogs(),
         post=posted.put,
         now=lambda: 5.0,

@@ -11,7 +11,7 @@ from dispatcher.explanation import Explanation, Standing
 from dispatcher.job_model import Job, JobTask, JobType
 from dispatcher.job_plan import JobPlan
 from dispatcher.job_terms import Terms
-from dispatcher.model import Container, ContainerSpec, WaitReason
+from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from pool.leaks import Leak
 from pool.model import IdleBehavior
@@ -157,6 +157,10 @@ class Backend(Protocol):
 
     def why_nowhere(self, job: Job) -> WaitReason | None:
         """Return why no instance takes anything of a per-instance job, None for all else."""
+        ...
+
+    def trouble(self, job: Job) -> Reason | None:
+        """Return what is wrong with a per-instance job that goes on, None for all else."""
         ...
 
     async def cancel_job(self, job_id: str) -> Job:

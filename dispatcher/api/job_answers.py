@@ -16,9 +16,9 @@ from dispatcher.api.job_wire import (
     PeriodicAnswer,
     UpdateAnswer,
 )
-from dispatcher.api.wire import WaitAnswer
+from dispatcher.api.wire import ReasonAnswer, WaitAnswer
 from dispatcher.job_model import Job, JobTask, JobType, Tally
-from dispatcher.model import WaitReason
+from dispatcher.model import Reason, WaitReason
 from dispatcher.schedules import ScheduleError, next_after
 
 
@@ -28,11 +28,12 @@ def job_answer(
     with_tasks: bool,
     now: float | None = None,
     waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
+    trouble: Reason | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> JobAnswer:
     """Return a job as it is answered; one may have thousands of tasks, so lists are without.
 
     `now`, in seconds since the epoch, is None where its next launch is not told; `waits`, why it is
-    on no instance, is unset where that is not.
+    on no instance, and `trouble`, what is wrong with it, are unset where that is not.
     """
     return JobAnswer(
         id=job.id,
@@ -54,6 +55,7 @@ def job_answer(
         **_terms(job),
         next_launch=msgspec.UNSET if now is None else _next_launch(job, now),
         waiting_for=_waiting(job, waits),
+        trouble=_trouble(job, trouble),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
 
@@ -130,6 +132,14 @@ def _waiting(
     if isinstance(waits, msgspec.UnsetType) or not job.type.is_per_instance:
         return msgspec.UNSET
     return wait_answer(waits)
+
+
+def _trouble(
+    job: Job, trouble: Reason | msgspec.UnsetType | None
+) -> ReasonAnswer | msgspec.UnsetType | None:
+    if isinstance(trouble, msgspec.UnsetType) or not job.type.is_per_instance:
+        return msgspec.UNSET
+    return reason_answer(trouble)
 
 
 def _next_launch(job: Job, now: float) -> str | msgspec.UnsetType | None:

@@ -164,7 +164,8 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
     `next_launch`, the next one for which one will be made, is told where one job is looked at; null
     for none, as while it is held. There, too, a job for each instance says in `waiting_for` why no
-    instance takes anything of it, null where one does or some of it lives.
+    instance takes anything of it, null where one does or some of it lives. In `trouble` it says, in
+    lists too, that its program is started again and again, or that no type would do; else null.
     """
 
     id: str
@@ -197,6 +198,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     launched_for: str | msgspec.UnsetType | None = msgspec.UNSET
     next_launch: str | msgspec.UnsetType | None = msgspec.UNSET
     waiting_for: WaitAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    trouble: ReasonAnswer | msgspec.UnsetType | None = msgspec.UNSET
     tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
 
 

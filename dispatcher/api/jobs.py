@@ -22,7 +22,7 @@ from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.wire import CancelRequest
 from dispatcher.job_model import Job, JobState
-from dispatcher.model import WaitReason
+from dispatcher.model import Reason, WaitReason
 from dispatcher.queries import JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
@@ -75,8 +75,11 @@ class JobRoutes:
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
 
+        # Not in a thread: it is the engine that knows.
+        told = [(one, self._backend.trouble(one)) for one in page.items]
+
         def build() -> web.Response:
-            items = [job_answer(one, with_tasks=False) for one in page.items]
+            items = [job_answer(one, with_tasks=False, trouble=trouble) for one, trouble in told]
             return json_response(JobList(items=items, next_cursor=page.next_cursor))
 
         many = sum(len(one.tallies) for one in page.items) > _MANY_TASKS
@@ -85,7 +88,8 @@ class JobRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
         job = await self._backend.job(path_id(request, "job"))
-        return await _answer(job, now=self._now(), waits=self._backend.why_nowhere(job))
+        waits, trouble = self._backend.why_nowhere(job), self._backend.trouble(job)
+        return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a job's priority, hold it, or release it."""
@@ -159,9 +163,10 @@ async def _answer(
     headers: dict[str, str] | None = None,
     now: float | None = None,
     waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
+    trouble: Reason | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> web.Response:
     def build() -> web.Response:
-        answer = job_answer(job, with_tasks=True, now=now, waits=waits)
+        answer = job_answer(job, with_tasks=True, now=now, waits=waits, trouble=trouble)
         return json_response(answer, status=status, headers=headers)
 
     return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)

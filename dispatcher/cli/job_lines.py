@@ -77,6 +77,8 @@ def _job_note(seen: JobView) -> str:
         return "held"
     if seen.reason is not None:
         return seen.reason.message
+    if seen.trouble is not None:
+        return seen.trouble.message
     if seen.launched_for is not None:
         return f"last launched for {output.moment(seen.launched_for)}"
     return f"revision {seen.revision}" if (seen.revision or 0) > 1 else ""
@@ -116,6 +118,7 @@ def job_fields(seen: JobView) -> list[tuple[str, str]]:
         ("reason", seen.reason.message if seen.reason else ""),
         ("progress", seen.progress()),
         ("waiting", seen.waiting_for.message if seen.waiting_for else ""),
+        ("trouble", seen.trouble.message if seen.trouble else ""),
         *term_fields(seen),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))),
         ("priority", str(seen.priority)),

@@ -130,6 +130,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     launched_for: datetime | None = None
     next_launch: datetime | None = None
     waiting_for: NowhereView | None = None
+    trouble: ReasonView | None = None
     tasks: tuple[TaskView, ...] = ()
 
     @property

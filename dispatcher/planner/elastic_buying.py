@@ -2,7 +2,8 @@
 
 A job that waits gets all that its essential members need, or nothing: with less it could not begin,
 and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
-unless jobs may go ahead (`backfill`).
+unless jobs may go ahead (`backfill`). Where errors have told of a quota, fewer and larger instances
+are taken that are within it: the cheapest ones would stand by in part, and go, again and again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
 from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
 from dispatcher.planner.fit import eligible_types, need
-from dispatcher.planner.limits import Limits
+from dispatcher.planner.limits import Limits, nothing_told
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
@@ -75,6 +76,7 @@ class _Shopping:
         self._payers: list[str] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
+        self._is_within_quota = True
 
     def go(self, demand: Sequence[Demand]) -> Basket:
         essential = [each for each in demand if self._is_needed(each)]
@@ -114,10 +116,7 @@ class _Shopping:
             return False
         wants = [want for want in wants if want.options]
         mix = self._mix_of([*self._wants, *wants])
-        held: Counter[int] = Counter()
-        for new in mix:
-            held.update(dict(new.contents))
-        has_all = all(held[want.index] >= want.count for want in (*self._wants, *wants))
+        has_all = _holds_all(mix, [*self._wants, *wants])
         if (whole and not has_all) or not self._is_paid(job_id, mix):
             if whole:
                 self._beyond.add(job_id)
@@ -151,12 +150,28 @@ class _Shopping:
         return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
 
     def _mix_of(self, wants: list[Want]) -> tuple[NewInstance, ...]:
+        """Return the cheapest mix within the quotas that are told of, if the first job can be so.
+
+        If not, they may have changed.
+        """
+        if self._is_within_quota:
+            mix = self._cheapest(wants, self._limits.quota_left)
+            if self._mix or _holds_all(mix, wants):
+                return mix
+            self._is_within_quota = False
+        return self._cheapest(wants, nothing_told)
+
+    def _cheapest(
+        self, wants: list[Want], quota_left: Callable[[InstanceType | None], int | None]
+    ) -> tuple[NewInstance, ...]:
+        types = {option.type.name: option.type for want in wants for option in want.options}
+        most, left = self._limits.max_instances - self._limits.instances, quota_left(None)
         return cheapest_mix(
             wants,
             placement=self._view.rules.placement,
             max_containers=self._view.rules.max_containers,
-            most_instances=self._limits.max_instances - self._limits.instances,
-            most_of=lambda _name: None,
+            most_instances=most if left is None else min(most, left),
+            most_of=lambda name: quota_left(types[name]),
         )
 
     def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
@@ -186,6 +201,13 @@ class _Shopping:
                 self._limits.budget.create(self._account_of(job_id), slot)
             found.append(Purchase(type=new.type, job_id=job_id))
         return Basket(purchases=tuple(found), is_short=is_short, beyond=frozenset(self._beyond))
+
+
+def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
+    held: Counter[int] = Counter()
+    for new in mix:
+        held.update(dict(new.contents))
+    return all(held[want.index] >= want.count for want in wants)
 
 
 def _price(mix: tuple[NewInstance, ...]) -> Decimal:

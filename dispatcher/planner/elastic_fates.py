@@ -5,7 +5,6 @@ The rules are the same for a job that has all of its members and for one that la
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -113,21 +112,6 @@ def may_start(job: ElasticJob) -> tuple[Member, ...]:
         for component, member in candidates
         if component.startup_order == first and member.state is MemberState.PLACED
     )
-
-
-def after_restart(job: ElasticJob, found: Collection[tuple[str, int]]) -> ElasticJob:
-    """Return a job as it is when the dispatcher has started again: it waits for what it lacks.
-
-    `found` are the members, by component and number, of which a process or a start on record is
-    known; the others have no place any more, and that is no death. One that runs goes on running.
-    """
-    members = tuple(
-        member
-        if (member.component, member.index) in found or member.state is MemberState.FINISHED
-        else _without_place(member)
-        for member in job.members
-    )
-    return replace(job, members=members, claims=())
 
 
 # ---- essential members ---------------------------------------------------------------------------

@@ -219,8 +219,3 @@ class ElasticPlan:
     demand: tuple[Demand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None
-
-    @property
-    def changes_something(self) -> bool:
-        """Return whether anything starts or stops."""
-        return bool(self.begun or self.starts or self.stops)

@@ -23,9 +23,10 @@ from dispatcher.planner.elastic_model import (
     Role,
 )
 from dispatcher.planner.fit import need
-from dispatcher.planner.room import Slot
+from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queue import ClassKey
 from drivers.interface import Resources
+from pool.room import charge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,9 @@ class Stage:
         """
         mark = self._floor.mark()
         seats = self._seat(job, self._largest_first(job), iter(()), [])
+        if seats is None:
+            self._floor.undo(mark)
+            seats = self._seat_where_kept(job)
         if seats is not None:
             return _Turn(
                 seats=_as_listed(seats, self.needed(job)),
@@ -226,6 +230,21 @@ class Stage:
                 displaced.append(victim)
             seats.append(self._sit(job, component, member, slot))
         return seats
+
+    def _seat_where_kept(self, job: ElasticJob) -> list[Seat] | None:
+        """Seat members where room is kept for them, then the others as listed.
+
+        So they are counted before anything is created: what is enough then is so here, too.
+        """
+        kept = self.claimed[job.id]
+        for seat in kept:
+            if seat.slot.kind is not SlotKind.READY or not self._sits_again(seat):
+                return None
+        known = {(seat.place.component, seat.place.index) for seat in kept}
+        needed = self.needed(job)
+        others = [part for part in needed if (part[0].name, part[1].index) not in known]
+        seats = self._seat(job, others, iter(()), [])
+        return None if seats is None else [*kept, *seats]
 
     def _keys(self, job: ElasticJob, parts: Sequence[Part]) -> tuple[ClassKey, ...]:
         return tuple(self.ask(job, component).key for component, _ in parts)
@@ -354,7 +373,7 @@ def _as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
 
 def _by_size(component: Component) -> tuple[int, int, int, int]:
     """Return the sort key by which what is hard to place comes first."""
-    wanted = component.resources
+    wanted = charge(component.resources, sharers=0)
     return (-wanted.gpus, -wanted.cpu_millis, -wanted.memory_bytes, -wanted.disk_bytes)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from dispatcher.model import AttemptOutcome
+from dispatcher.outcomes import due_after
 from dispatcher.planner import per_instance_steps as steps
 from dispatcher.planner.fit import need
 from dispatcher.planner.per_instance_diff import MustRestart, Verdict, ignored, judge, unwanted
@@ -50,8 +51,6 @@ from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout
 from drivers.errors import BugError
 from drivers.interface import Resources
 
-_SHORTEST_DELAY_S = 1.0
-
 Key = tuple[str, str]
 
 
@@ -68,20 +67,17 @@ def plan(snapshot: Snapshot, preempt: Preempt = nobody) -> Plan:
     return work.plan()
 
 
-def restart_due(past: PastAttempt, delay_s: float) -> float:
+def again_at(past: PastAttempt, delay_s: float) -> float:
     """Return when an ended attempt may be followed by another, in seconds since the epoch.
 
-    At once for the first time, then `delay_s`, and a second at least, after the restart before: it
-    is what `dispatcher.outcomes` says of containers, for whatever end. Who was told to end has
-    nothing to wait for.
+    It is what `dispatcher.outcomes` says of containers, for whatever end; but who was told to end
+    has nothing to wait for.
     """
     match past.outcome:
         case AttemptOutcome.PREEMPTED | AttemptOutcome.CANCELLED:
             return past.ended_at
         case AttemptOutcome.SUCCEEDED | AttemptOutcome.FAILED | AttemptOutcome.LOST:
-            if past.restarted_at is None:
-                return past.ended_at
-            return max(past.ended_at, past.restarted_at + max(_SHORTEST_DELAY_S, delay_s))
+            return due_after(past.ended_at, past.restarted_at, delay_s)
         case _:
             assert_never(past.outcome)
 
@@ -129,9 +125,9 @@ class _Work:
             job, host = jobs.get(attempt.job_id), hosts.get(attempt.instance_id)
             key = (attempt.job_id, attempt.instance_id)
             if job is None or host is None:
-                step = unwanted(attempt, host, StopCause.JOB_STOPPED, "its job is no longer there")
+                step = unwanted(attempt, host, StopCause.JOB_GONE)
             elif key in self.verdicts:
-                step = unwanted(attempt, host, StopCause.SUPERFLUOUS, "another one runs there")
+                step = unwanted(attempt, host, StopCause.SUPERFLUOUS)
             else:
                 verdict = judge(attempt, job, host, self.matching.mismatch(job, host))
                 self.verdicts[key] = attempt, verdict
@@ -249,7 +245,7 @@ class _Turn:
         if past is not None and of_revision:
             if past.settled and self.job.kind is PerInstanceKind.SYSBATCH:
                 return
-            due = restart_due(past, self.job.spec.retries.delay_s)
+            due = again_at(past, self.job.spec.retries.delay_s)
             if due > self.work.snapshot.now:
                 self._promise(host, self._need(host))
                 self._add(steps.restart_delayed(self.job, host, due))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from dispatcher.model import ContainerSpec, Reason
+from dispatcher.model import ContainerSpec
 from dispatcher.planner.fit import need
 from dispatcher.planner.per_instance_model import (
     Host,
@@ -69,13 +69,6 @@ def changes(old: ContainerSpec, new: ContainerSpec, on: InstanceType | None = No
     )
 
 
-def needs_restart(
-    old: ContainerSpec, new: ContainerSpec, on: InstanceType | None = None
-) -> tuple[str, ...]:
-    """Return the fields for which an attempt of the old specification must be restarted."""
-    return changes(old, new, on).restart
-
-
 def _need(spec: ContainerSpec, on: InstanceType) -> object:
     return need(on, spec.resources, spec.unnamed)
 
@@ -103,8 +96,8 @@ class _Case:
     host: Host
     mismatch: str
 
-    def stop(self, cause: StopCause, message: str) -> Stop:
-        return stopped(self.attempt, cause, message)
+    def stop(self, cause: StopCause, *, mismatch: str = "") -> Stop:
+        return stopped(self.attempt, cause, mismatch=mismatch)
 
     def ignore(self, cause: IgnoreCause) -> Ignore:
         return ignored(self.attempt, cause)
@@ -117,7 +110,7 @@ def judge(attempt: LiveAttempt, job: PerInstanceJob, host: Host | None, mismatch
     "" if it is.
     """
     if host is None or attempt.is_ending or job.stopped:
-        return unwanted(attempt, host, StopCause.JOB_STOPPED, "its job was stopped")
+        return unwanted(attempt, host, StopCause.JOB_STOPPED)
     case = _Case(attempt=attempt, job=job, host=host, mismatch=mismatch)
     for rule in _RULES:
         verdict = rule(case)
@@ -126,7 +119,7 @@ def judge(attempt: LiveAttempt, job: PerInstanceJob, host: Host | None, mismatch
     return case.ignore(IgnoreCause.UP_TO_DATE)
 
 
-def unwanted(attempt: LiveAttempt, host: Host | None, cause: StopCause, message: str) -> Step:
+def unwanted(attempt: LiveAttempt, host: Host | None, cause: StopCause) -> Step:
     """Return what is to be done with a live attempt that has no place in any job."""
     if host is None:
         return MarkLost(
@@ -134,7 +127,7 @@ def unwanted(attempt: LiveAttempt, host: Host | None, cause: StopCause, message:
         )
     if attempt.is_ending:
         return ignored(attempt, IgnoreCause.ENDING)
-    return stopped(attempt, cause, message)
+    return stopped(attempt, cause)
 
 
 def _held(case: _Case) -> Verdict | None:
@@ -143,14 +136,13 @@ def _held(case: _Case) -> Verdict | None:
         return None
     if case.attempt.revision == case.job.revision:
         return case.ignore(IgnoreCause.HELD)
-    message = "its job changed, and nothing is updated on a held instance"
-    return case.stop(StopCause.REVISED_WHILE_HELD, message)
+    return case.stop(StopCause.REVISED_WHILE_HELD)
 
 
 def _no_match(case: _Case) -> Verdict | None:
     if not case.mismatch:
         return None
-    return case.stop(StopCause.NO_MATCH, f"its instance no longer matches: {case.mismatch}")
+    return case.stop(StopCause.NO_MATCH, mismatch=case.mismatch)
 
 
 def _draining(case: _Case) -> Verdict | None:
@@ -158,7 +150,7 @@ def _draining(case: _Case) -> Verdict | None:
     if case.host.behavior is not IdleBehavior.DRAIN:
         return None
     if not case.host.has_batch_work and not case.job.ignore_system:
-        return case.stop(StopCause.NODE_DRAINING, "node draining")
+        return case.stop(StopCause.NODE_DRAINING)
     return None if case.job.on_paused else case.ignore(IgnoreCause.DRAINING)
 
 
@@ -192,14 +184,14 @@ _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
 )
 
 
-def stopped(attempt: LiveAttempt, cause: StopCause, message: str) -> Stop:
+def stopped(attempt: LiveAttempt, cause: StopCause, *, mismatch: str = "") -> Stop:
     """Return the step that ends an attempt for good."""
     return Stop(
         job_id=attempt.job_id,
         instance_id=attempt.instance_id,
         attempt_id=attempt.id,
         cause=cause,
-        reason=Reason(code=cause.value, message=message),
+        mismatch=mismatch,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from dispatcher.model import AttemptOutcome, ContainerSpec, Reason, WaitReason
+from dispatcher.model import AttemptOutcome, ContainerSpec, WaitReason
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout, UpdateStrategy
 from drivers.interface import InstanceType, Resources
 from pool.model import IdleBehavior
@@ -169,6 +169,7 @@ class StopCause(Enum):
     """Why an attempt is stopped and none follows, as far as anybody knows now."""
 
     JOB_STOPPED = "job_stopped"
+    JOB_GONE = "job_gone"
     NO_MATCH = "no_match"
     NODE_DRAINING = "node_draining"
     REVISED_WHILE_HELD = "revised_while_held"
@@ -206,13 +207,16 @@ class MarkLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End an attempt; no other takes its place."""
+    """End an attempt; no other takes its place.
+
+    `mismatch` says in words what an instance of `NO_MATCH` lacks; it is "" of other causes.
+    """
 
     job_id: str
     instance_id: str
     attempt_id: str
     cause: StopCause
-    reason: Reason
+    mismatch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

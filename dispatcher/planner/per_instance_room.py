@@ -10,7 +10,7 @@ from dispatcher.planner.per_instance_match import mismatch
 from dispatcher.planner.per_instance_model import Host, PerInstanceJob
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
-from pool.room import charge
+from pool.room import charge, clamped
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,14 +86,7 @@ class Room:
     @property
     def reserved(self) -> Resources:
         """Return what of the free room is promised."""
-        more = self.now.free.minus(self.later.free)
-        return Resources(
-            cpu_millis=max(0, more.cpu_millis),
-            memory_bytes=max(0, more.memory_bytes),
-            disk_bytes=max(0, more.disk_bytes),
-            gpus=max(0, more.gpus),
-            custom=tuple((name, amount) for name, amount in more.custom if amount > 0),
-        )
+        return clamped(self.now.free.minus(self.later.free))
 
 
 def never_fits(type_: InstanceType, wanted: Resources) -> tuple[str, ...]:

@@ -56,13 +56,18 @@ class Rollout:
     rounds: tuple[Round, ...] = ()
 
     def at(self, now: float, update: UpdateStrategy) -> Rollout:
-        """Return it without the rounds that are over, the oldest first.
-
-        A round of the future, which a clock that was set back leaves, counts as one of this moment.
-        """
-        rounds = (replace(each, began_at=min(now, each.began_at)) for each in self.rounds)
+        """Return it without the rounds that are over, the oldest first."""
+        rounds = self.not_after(now).rounds
         left = [each for each in rounds if now < each.began_at + update.stagger_s]
         return Rollout(rounds=tuple(sorted(left, key=lambda each: each.began_at)))
+
+    def not_after(self, now: float) -> Rollout:
+        """Return it with no round of the future, which a clock that was set back leaves.
+
+        Such a one counts as one of this moment.
+        """
+        rounds = (replace(each, began_at=min(now, each.began_at)) for each in self.rounds)
+        return Rollout(rounds=tuple(rounds))
 
     def left(self, update: UpdateStrategy) -> int:
         """Return how many updates may begin now; it is to be as of now (`at`)."""

@@ -122,14 +122,6 @@ class Occupied:
     tenants: tuple[Tenant, ...]
     most_containers: int
 
-    def promised(self, asked: Resources, eviction: Eviction) -> Occupied:
-        """Return it once the eviction is under way and its room belongs to who asked for it."""
-        going = {victim.attempt_id for victim in eviction.victims}
-        slot = replace(self.slot)
-        slot.assign(asked)
-        tenants = (replace(t, is_ending=t.is_ending or t.attempt_id in going) for t in self.tenants)
-        return replace(self, slot=slot, tenants=tuple(tenants))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:

@@ -14,6 +14,8 @@ from dispatcher.model import (
     Container,
     ContainerSpec,
     ContainerState,
+    EndingCause,
+    EndingFor,
     InstanceRecord,
     Reason,
 )
@@ -27,6 +29,7 @@ _SPEC_DECODER = msgspec.json.Decoder(ContainerSpec)
 _RESOURCES_DECODER = msgspec.json.Decoder(Resources)
 _IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _STATES = {state.value: state for state in ContainerState}
+_ENDING_CAUSES = {cause.value: cause for cause in EndingCause}
 _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
 
 
@@ -143,7 +146,9 @@ def attempt_values(attempt: Attempt) -> Values:
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
         "ending": None if attempt.ending is None else attempt.ending.value,
-        "ending_for": attempt.ending_for,
+        "ending_cause": attempt.ending_for.cause.value,
+        "ending_for": attempt.ending_for.of,
+        "ending_detail": attempt.ending_for.detail,
         "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
         "revision": attempt.revision,
     }
@@ -168,7 +173,9 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
         ending=None if row.ending is None else _OUTCOMES[row.ending],
-        ending_for=row.ending_for,
+        ending_for=EndingFor(
+            cause=_ENDING_CAUSES[row.ending_cause], of=row.ending_for, detail=row.ending_detail
+        ),
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),
         revision=row.revision,
     )

@@ -130,6 +130,8 @@ attempts = Table(
     Column("ending_for", Text, nullable=False),
     Column("resources", LargeBinary),
     Column("revision", Integer, nullable=False),
+    Column("ending_cause", Text, nullable=False),
+    Column("ending_detail", Text, nullable=False),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from drivers.interface import Instance, InstanceType
-from pool.cloud_calls import CloudCalls, Launching
 from pool.link import WorkerLink
 from pool.link_model import LinkReady, ProbeStage, ProbeStageError
-from pool.messages import PoolEvent, Probe, ProbeFailed, ProbeSucceeded
-from pool.performer import Performer
+from pool.messages import Probe, ProbeFailed, ProbeSucceeded
 from pool.ssh_keys import load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
+from tests.performer_rig import performing
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real
@@ -107,75 +104,25 @@ def test_changes_of_being_broken_are_told_both_ways(site: Site) -> None:
     wait_until(lambda: faults == ["disk on fire", ""], "that it is over")
 
 
-class NoCloud:
-    """A driver that nothing is asked of but host keys, of which it knows nothing."""
-
-    def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
-        raise AssertionError(tags)
-
-    def create(
-        self,
-        *,
-        instance_type: InstanceType,
-        image: str,
-        tags: Mapping[str, str],
-        init_command: str,
-        public_key: str,
-        token: str,
-    ) -> Instance:
-        raise AssertionError((instance_type, image, tags, init_command, public_key, token))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class NoLogs:
-    """A log store that keeps nothing, since nothing runs."""
-
-    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        raise AssertionError((attempt_id, stream, offset, data))
-
-    def offsets(self, attempt_id: str) -> tuple[int, int]:
-        raise AssertionError(attempt_id)
-
-    def sync(self, attempt_id: str) -> None:
-        raise AssertionError(attempt_id)
-
-
 @pytest.mark.parametrize("look_anyway", [False, True])
-def test_a_probe_that_is_to_look_anyway_does_so(site: Site, *, look_anyway: bool) -> None:
-    posted: queue.Queue[PoolEvent] = queue.Queue()
-    cloud = CloudCalls(
-        NoCloud(),
-        cluster="c1",
-        launching=Launching(image="", init_command=str, public_key=""),
-        post=posted.put,
-        now=lambda: 1.0,
-        threads=1,
-        call_timeout_s=20,
-        default_port=22,
-    )
-    performer = Performer(
-        cloud=cloud,
-        link_settings=link_settings(site.key, boot_probe_command=NOT_YET),
-        logs=NoLogs(),
-        post=posted.put,
-        now=lambda: 1.0,
-    )
-    performer.perform(
-        Probe(
-            op_id=7,
-            worker_id="i-1",
-            revision=3,
-            address=site.host.address,
-            host_key=site.host.host_key,
-            secret="",
-            boot=True,
-            look_anyway=look_anyway,
+def test_a_probe_that_is_to_look_anyway_does_so(
+    site: Site, tmp_path: Path, *, look_anyway: bool
+) -> None:
+    settings = link_settings(site.key, boot_probe_command=NOT_YET)
+    with performing(tmp_path, settings=settings) as rig:
+        rig.performer.perform(
+            Probe(
+                op_id=7,
+                worker_id="i-1",
+                revision=3,
+                address=site.host.address,
+                host_key=site.host.host_key,
+                secret="",
+                boot=True,
+                look_anyway=look_anyway,
+            )
         )
-    )
-    event = posted.get(timeout=60)
-    assert performer.close()
+        event = rig.outcome()
     assert isinstance(event, ProbeSucceeded if look_anyway else ProbeFailed)
     told = event.boot_error if isinstance(event, ProbeSucceeded) else event.message
     assert "exit status 5: not yet" in told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.job_model import Job, JobType
-from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause
 from dispatcher.planner.elastic_model import ElasticMode
 from drivers.interface import Resources
 from pool.messages import PoolCommand, StartAttempt, UpdateLimits
@@ -171,15 +171,17 @@ class ElasticConduct:
         over = container.cancel_requested or self._ledger.jobs.is_concluded(job.id)
         if over or attempt.ending is AttemptOutcome.FAILED:
             return
-        other = self._ledger.jobs.job(attempt.ending_for)
+        cause, of = attempt.ending_for.cause, attempt.ending_for.of
+        other = self._ledger.jobs.job(of) if cause is EndingCause.FOR_JOB else None
         if other is None:
-            held = container.priority == 0 and not attempt.ending_for
+            unsaid = cause is EndingCause.NOTHING
+            held = container.priority == 0 and unsaid
             lost = [
                 each.id
                 for each in self._members(job)
                 if is_essential(job, each) and each.attempts and was_lost(each.attempts[-1])
             ]
-            right = held or (bool(lost) and bool(attempt.ending_for))
+            right = held or (bool(lost) and not unsaid)
             expect(right, "members are ended for a reason", attempt, lost)
         elif other.type is JobType.ELASTIC:
             self._on_giving_back(job, container, attempt, other)

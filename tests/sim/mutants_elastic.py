@@ -120,7 +120,7 @@ ENDS = (
         guard="what runs of a job ends with it",
         fault="jobs that end while elastic members run",
         where="dispatcher.elastic_placer:ElasticPlacer._conclude",
-        old="self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, why.message, now)",
+        old="self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, ending, now)",
         new="pass",
     ),
     Mutant(

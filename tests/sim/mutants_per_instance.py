@@ -158,8 +158,8 @@ OTHERS = (
         guard="who is evicted knows for which job",
         fault="system jobs without room",
         where="dispatcher.per_instance_deeds:Deeds._evict",
-        old="self._end(attempt_id, AttemptOutcome.PREEMPTED, job.id, now)",
-        new='self._end(attempt_id, AttemptOutcome.PREEMPTED, "", now)',
+        old="whom = EndingFor(cause=EndingCause.FOR_JOB, of=job.id)",
+        new="whom = EndingFor(cause=EndingCause.NOTHING)",
     ),
     Mutant(
         name="everybody may evict",

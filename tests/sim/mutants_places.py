@@ -176,7 +176,7 @@ CREATING = (
             name="tokens for any number",
             guard="max_concurrent_creates",
             fault="creates that take their time",
-            where="dispatcher.placing:Placing._limits",
+            where="dispatcher.create_limits:create_limits",
             old="pool.cloud_gate.creates_left(now, creates_left)",
             new="pool.cloud_gate.creates_left(now, 1_000)",
         ),

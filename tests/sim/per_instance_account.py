@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dispatcher.job_model import Job, JobState, JobType
 from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
+from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, EndingCause
 from pool.model import AttemptOrder
 from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore
@@ -16,8 +16,6 @@ ENDED_WITH_ITS_PLACE = ("stopped", "instance_gone")
 """Why a container ends whose job is not to run on its instance any more."""
 
 MADE_WAY = "preempted"
-REVISION = "revision "
-"""How it is told for whom an attempt makes way whose job has another revision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,7 @@ class PerInstanceAccount:
 
     def _is_on_record(self, update: Update) -> bool:
         attempt = self._store.attempts.get(update.attempt_id)
-        if attempt is None or not attempt.ending_for.startswith(REVISION):
+        if attempt is None or attempt.ending_for.cause is not EndingCause.REVISED:
             return False
         return not self._store.containers[attempt.container_id].state.final
 
@@ -112,7 +110,8 @@ class PerInstanceAccount:
         reason = attempt.reason
         if attempt.outcome is not AttemptOutcome.PREEMPTED or reason is None:
             return
-        job = self._store.jobs.get(attempt.ending_for)
+        for_job = attempt.ending_for.cause is EndingCause.FOR_JOB
+        job = self._store.jobs.get(attempt.ending_for.of) if for_job else None
         if reason.code != MADE_WAY or job is None:
             return
         expect(job.id in reason.message, "who makes way knows for whom", attempt)

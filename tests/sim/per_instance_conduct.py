@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.job_model import Job, JobType
-from dispatcher.model import Attempt, AttemptOutcome, Container, resources_of
+from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause, resources_of
 from dispatcher.planner.fit import need
 from drivers.interface import Resources
 from pool import idle
@@ -12,7 +12,6 @@ from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
-from tests.sim.per_instance_account import REVISION
 from tests.sim.per_instance_evictions import Evictions
 from tests.sim.per_instance_places import PATIENCE_S, Places, matches, terms_of
 from tests.sim.process import DispatcherProcess
@@ -24,7 +23,6 @@ LEAST_GAP = 100
 """How many points of priority a victim is below who evicts it, at least."""
 
 GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
-DRAINING = "node draining"
 
 
 class PerInstanceConduct:
@@ -134,7 +132,8 @@ class PerInstanceConduct:
             if (attempt.id, attempt.ending_for) not in self._endings:
                 self._endings.add((attempt.id, attempt.ending_for))
                 self._on_ending(container, attempt)
-                evicted.setdefault(attempt.ending_for, []).append((container, attempt))
+                if attempt.ending_for.cause is EndingCause.FOR_JOB:
+                    evicted.setdefault(attempt.ending_for.of, []).append((container, attempt))
         for job_id, victims in evicted.items():
             job = self._ledger.jobs.job(job_id)
             if job is not None and job.type.is_per_instance:
@@ -168,12 +167,13 @@ class PerInstanceConduct:
 
     def _on_ending(self, container: Container, attempt: Attempt) -> None:
         """Look at an attempt that was just told to end."""
-        if attempt.ending is AttemptOutcome.PREEMPTED and not attempt.ending_for:
+        cause = attempt.ending_for.cause
+        if attempt.ending is AttemptOutcome.PREEMPTED and cause is EndingCause.NOTHING:
             expect(container.priority == 0, "who makes way knows for whom", attempt)
-        elif attempt.ending_for.startswith(REVISION):
+        elif cause is EndingCause.REVISED:
             self._expect_may_be_updated(container, attempt)
             self._places.on_update(container, attempt)
-        elif attempt.ending_for == DRAINING:
+        elif cause is EndingCause.NODE_DRAINING:
             worker_id = attempt.instance_id
             others = [
                 c.id
@@ -184,7 +184,8 @@ class PerInstanceConduct:
             job = self._ledger.jobs.job(container.job_id)
             spared = job is not None and terms_of(job).ignore_system
             expect(not spared, "who ignores a drain is left alone", attempt)
-        evictor = self._ledger.jobs.job(attempt.ending_for)
+        of = attempt.ending_for.of
+        evictor = self._ledger.jobs.job(of) if cause is EndingCause.FOR_JOB else None
         if evictor is not None and evictor.type.is_per_instance:
             self._on_eviction(container, attempt, evictor)
 

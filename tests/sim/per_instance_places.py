@@ -68,6 +68,7 @@ class Places:
         self._due_since: dict[tuple[str, ...], float] = {}
         self._offset_s = process.now() - timeline.now
         self._began_at = timeline.now
+        self._has_passed = False
         self._begun: set[str] = set()
         self._due_updates: dict[str, list[Worker]] = {}
         self._started: set[str] = set()
@@ -119,6 +120,10 @@ class Places:
 
     def look(self) -> None:
         """Look at all slots after an event."""
+        if not self._has_passed:
+            # Rounds of before a restart count from the first pass on, by whatever clock they began.
+            self._has_passed = self._engine.placing.passes > 0
+            self._began_at = self._timeline.now
         book = self._ledger.jobs
         jobs = [book.job(job_id) for job_id in book.ids()]
         found = [job for job in jobs if job is not None and job.type.is_per_instance]

@@ -141,7 +141,8 @@ class Scheduling:
     def _due(self, container: Container, tried: tuple[Attempt, ...]) -> float | None:
         """Return when the next attempt is due at the earliest, None when there is to be none."""
         retries, last = container.spec.retries, tried[-1]
-        failed = [a for a in tried if a.outcome is AttemptOutcome.FAILED]
+        as_now = [a for a in tried if a.revision == last.revision]
+        failed = [a for a in as_now if a.outcome is AttemptOutcome.FAILED]
         code = last.reason.code if last.reason is not None else ""
         allowed = (
             len(failed) <= retries.most

@@ -305,3 +305,20 @@ def test_a_daemon_is_not_kept_waiting_by_a_clock_that_was_set_back() -> None:
     rig.crash()
     rig.advance(60)
     assert len(rig.starts()) == 1
+
+
+def test_rounds_of_a_held_job_are_over_in_time_though_the_clock_was_set_back() -> None:
+    """Seed 3963: that of before a restart lay in the future until the job was released."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=2)
+    rig.submit_daemon(daemon(update=UpdateStrategy(max_parallel=1, stagger_s=100)))
+    rig.starts()
+    rig.revise("j-1", env=(("A", "1"),))
+    assert len(rig.starts()) == 1
+    rig.jobs["j-1"] = replace(rig.jobs["j-1"], held=True)
+    rig.now -= 500
+    rig.crash()
+    rig.advance(200)
+    assert rig.starts() == []
+    rig.send(JobHoldRequested(job_id="j-1", held=False))
+    assert len(rig.starts()) == 1

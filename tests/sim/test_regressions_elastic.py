@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested
+from dispatcher.model import Profile
+from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings
 from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
 from pool.model import IdleBehavior
-from tests.elastic_jobs_rig import attempt_of, essential, rig_of, running, state_of, submit
+from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 
 
@@ -94,3 +96,40 @@ def test_nobody_starts_of_a_job_that_lost_a_place_before_all_have_one_again() ->
     rig.create_now(last_commands(rig, CreateInstance)[-1])
     rig.advance(5)
     assert running(rig) == {"early": 1, "late": 1, "big": 1}
+
+
+def test_a_rigid_job_that_lost_a_place_before_it_started_starts_nothing_without_all() -> None:
+    """Nobody's seed: its essential member started alone once somebody had made way for it."""
+    rig = rig_of(2, 2, most=4)
+    submit(rig, 1, essential(1, "first"), elastic(1, "gives"))
+    tasks = essential(1, "e"), elastic(1, "large", cpus=2)
+    submit(rig, 2, *tasks, mode=ElasticMode.RIGID)
+    lost = next(id_ for id_ in sorted(rig.cloud) if id_ != rig.started_on()["c-1000"])
+    rig.silent.add(CreateInstance)
+    rig.send(BehaviorRequested(worker_id=lost, behavior=IdleBehavior.DRAIN))
+    rig.exit(attempt_of(rig, 1001), code=143)
+    rig.advance(5)
+    assert running(rig, 2) == {}
+    for command in last_commands(rig, CreateInstance):
+        rig.create_now(command)
+    rig.advance(5)
+    assert running(rig, 2) == {"e": 1, "large": 1}
+
+
+def test_room_of_who_was_told_to_end_by_a_user_is_not_kept_twice() -> None:
+    """Seed 20011: it made way for another job too, and its room was kept beside what was free."""
+    rig = rig_of(4)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.set_priority("c-1001", 0)
+    submit(rig, 2, essential(1, cpus=3))
+    assert rig.engine.placers.elastic is not None
+    assert [room.cpu_millis for room in rig.engine.placers.elastic.kept.values()] == [2000]
+    rig.exit(attempt_of(rig, 1001), code=143)
+    assert running(rig, 2) == {"e": 1}
+
+
+def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
+    """Seed 2747: two halves were spread over both instances, and none was left for who shares."""
+    rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)
+    submit(rig, 1, essential(1, "shares", cpus=0), essential(2, "half", cpus=0.5))
+    assert running(rig) == {"shares": 1, "half": 2}

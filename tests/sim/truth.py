@@ -270,7 +270,8 @@ class Truth:
         if last.reason is not None and last.reason.code == "exit_code":
             same = exit_ is not None and exit_.code == last.exit_code
             expect(same, "outcomes are true", f"{last.id}: {last.exit_code}, in truth {exit_}")
-            failed = [a for a in attempts if a.outcome is AttemptOutcome.FAILED]
+            as_now = [a for a in attempts if a.revision == last.revision]
+            failed = [a for a in as_now if a.outcome is AttemptOutcome.FAILED]
             retries = self.store.containers[container_id].spec.retries
             again = (
                 len(failed) <= retries.most

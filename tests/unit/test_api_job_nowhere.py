@@ -7,7 +7,7 @@ from pathlib import Path
 from dispatcher.api.backend import NewJob
 from dispatcher.job_model import JobType
 from dispatcher.job_terms import PerInstanceTerms, Schedule, Terms
-from dispatcher.model import WaitReason
+from dispatcher.model import Reason, WaitReason
 from dispatcher.store.store import Store
 from tests.api_server import connected
 from tests.backend_rig import backend_over
@@ -32,10 +32,25 @@ async def test_a_job_for_each_instance_says_why_it_is_on_none_where_it_is_looked
         assert not any("waiting_for" in each for each in [made, *listed["items"]])
 
 
+async def test_a_job_for_each_instance_says_what_is_wrong_with_it_in_lists_too() -> None:
+    async with connected() as client:
+        _, made = await client.post("/v1/jobs", SYSTEM)
+        _, listed = await client.call("GET", "/v1/jobs")
+        assert [each["trouble"] for each in listed["items"]] == [None]
+        client.backend.troubles[made["id"]] = Reason(code="no_type", message="none would do")
+        _, listed = await client.call("GET", "/v1/jobs")
+        _, shown = await client.call("GET", f"/v1/jobs/{made['id']}")
+        for told in (listed["items"][0], shown):
+            assert told["trouble"] == {"code": "no_type", "message": "none would do"}
+
+
 async def test_other_jobs_say_nothing_of_instances() -> None:
     async with connected() as client:
         _, made = await client.post("/v1/jobs", {"tasks": [{"command": ["true"]}]})
-        assert "waiting_for" not in (await client.call("GET", f"/v1/jobs/{made['id']}"))[1]
+        _, shown = await client.call("GET", f"/v1/jobs/{made['id']}")
+        _, listed = await client.call("GET", "/v1/jobs")
+        assert not any("waiting_for" in each for each in [shown, *listed["items"]])
+        assert not any("trouble" in each for each in [shown, *listed["items"]])
 
 
 async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Path) -> None:

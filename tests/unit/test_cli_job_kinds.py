@@ -14,7 +14,7 @@ import pytest
 from dispatcher.cli.failure import Failure
 from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.main import main
-from dispatcher.model import Container, WaitReason
+from dispatcher.model import Container, Reason, WaitReason
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, finish, start, submitted, write
@@ -233,6 +233,21 @@ def test_ps_says_for_which_instance_a_container_is(
     assert main(["show", done]) == 0
     text = capsys.readouterr().out
     assert "for instance   i-1\n" in text
+
+
+def test_what_is_wrong_with_a_job_is_noted_in_the_list(
+    server: CliServer, capsys: Capture, path: Path
+) -> None:
+    job_id = submit(capsys, path, SYSTEM)
+    said = "started again and again on i-1: it exited with 1"
+    server.backend.troubles[job_id] = Reason(code="started_again", message=said)
+    assert main(["jobs"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert f"trouble        {said}" in shown(capsys, job_id)
+    assert main(["hold", job_id]) == 0
+    capsys.readouterr()
+    assert main(["jobs"]) == 0
+    assert said not in " ".join(capsys.readouterr().out.split()), "it is to be on hold"
 
 
 def test_explain_says_on_which_instances_a_job_waits(

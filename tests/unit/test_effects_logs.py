@@ -14,6 +14,7 @@ from drivers.interface import HostKeyVerdict, Instance, InstanceType
 from pool.cloud_calls import CloudCalls, Launching
 from pool.messages import DestroyInstance, ListInstances, PoolEvent, SetTags
 from pool.worker_reports import WorkerReports
+from tests.performer_rig import NoLogs
 
 
 @dataclass
@@ -152,19 +153,6 @@ def test_nothing_is_kept_of_an_instance_that_is_gone(site: Site) -> None:
     assert site.calls._failures == {}
     assert len(told(site, TAGS)) == 1, "no listing has shown it"
     assert site.calls._failures == {}
-
-
-class NoLogs:
-    """A log sink that nothing reaches in these tests."""
-
-    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
-        raise AssertionError((attempt_id, stream, offset, data))
-
-    def offsets(self, attempt_id: str) -> tuple[int, int]:
-        raise AssertionError(attempt_id)
-
-    def sync(self, attempt_id: str) -> None:
-        raise AssertionError(attempt_id)
 
 
 def test_a_probe_that_fails_is_logged_once_until_that_changes() -> None:

@@ -196,6 +196,29 @@ def test_after_a_quota_error_it_is_tried_again_when_the_hold_ends() -> None:
     assert running(rig) == {"e": 1}
 
 
+def test_where_a_quota_allows_too_few_instances_larger_ones_are_created() -> None:
+    """Seeds 502, 3263: one of two was created, and went when nothing came of it, without end."""
+    rig = rig_that_creates(1, 2, creates=1)
+    rig.create_error = lambda _command: QuotaError("no more") if rig.cloud else None
+    submit(rig, 1, essential(2, cpus=0.75))
+    rig.advance(300)
+    assert (rig.created_types()[:2], rig.created_types()[-1]) == (["t1", "t1"], "t2")
+    assert running(rig) == {"e": 2}
+
+
+def test_a_second_job_waits_for_what_a_quota_leaves_beside_the_first() -> None:
+    rig = rig_that_creates(1, 2, creates=1)
+    rig.create_error = lambda _command: QuotaError("no more") if rig.cloud else None
+    for number in (1, 2):
+        submit(rig, number, essential(2, cpus=0.75))
+    rig.advance(300)
+    assert running(rig) == {"e": 2}
+    for container in (1000, 1001):
+        rig.exit(attempt_of(rig, container))
+    rig.advance(5)
+    assert running(rig, 2) == {"e": 2}
+
+
 def test_an_instance_that_waits_for_the_rest_of_its_job_is_not_idle() -> None:
     rig = rig_that_creates(1, creates=1)
     rig.silent.add(CreateInstance)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dispatcher.model import Profile
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import ElasticJob, ElasticPlan, ElasticView, Place, Room
 from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.room import SlotKind
-from tests.elastic_rig import elastic, essential, make_job, rooms_of, running, view_of
+from drivers.interface import Resources
+from tests.elastic_rig import RULES, elastic, essential, make_job, rooms_of, running, view_of
 from tests.samples import make_type
 
 
@@ -113,3 +115,24 @@ def test_a_job_that_limits_kept_from_beginning_has_all_kept_for_it_that_is_on_it
     plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
     assert [(place.component, place.index) for place in plan.claims] == [("e", 0), ("e", 1)]
     assert plan.demand == ()
+
+
+def test_who_shares_a_cpu_finds_one_before_those_who_leave_none() -> None:
+    spread = replace(RULES, profile=Profile.DISTRIBUTE_LOAD)
+    half = essential(2, "half", resources=Resources(cpu_millis=500))
+    job = make_job(1, half, essential(1, "none", resources=Resources()))
+    plan = plan_elastic(replace(view_with(job, ready=(1, 1)), rules=spread), 0.0)
+    assert plan.begun == ("j-1",)
+
+
+def test_what_was_enough_while_it_was_on_its_way_is_so_once_it_is_there() -> None:
+    spread = replace(RULES, profile=Profile.DISTRIBUTE_LOAD)
+    sizes = [(1, 3), (1, 2), (1, 3), (2, 2)]
+    parts = [
+        essential(count, f"e{number}", resources=Resources(cpu_millis=cpus * 1000))
+        for number, (count, cpus) in enumerate(sizes)
+    ]
+    view = replace(view_with(make_job(1, *parts), ready=(), coming=(6, 6)), rules=spread)
+    plan = plan_elastic(view, 0.0)
+    assert wanted(plan) == []
+    assert plan_elastic(booted(view, plan), 0.0).begun == ("j-1",)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.planner.elastic_model import ElasticMode
 from pool.messages import ListInstances, StartAttempt
-from pool.model import ExitKind
+from pool.model import AttemptExit, AttemptReport, ExitKind
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import last_commands
 
@@ -42,6 +43,20 @@ def test_a_job_that_was_begun_and_not_started_whole_queues_again_with_what_runs_
     rig.settle()
     assert running(rig) == {"a": 1, "b": 1, "w": 1}
     assert len(rig.attempts) == 3
+
+
+def test_after_a_restart_incomplete_running_jobs_rejoin_the_queue() -> None:
+    rig = rig_of(5)
+    submit(rig, 1, essential(2), elastic(3), mode=ElasticMode.MALLEABLE)
+    submit(rig, 2, essential(1))
+    died = attempt_of(rig, 1002)
+    rig.on_instance[rig.attempts[died].instance_id][died] = AttemptReport(
+        attempt_id=died, container_id="", exit=AttemptExit(kind=ExitKind.EXITED, code=1)
+    )
+    before = set(rig.attempts)
+    rig.crash()
+    assert (running(rig, 1), running(rig, 2)) == ({"e": 2, "w": 3}, {}), "it came before the other"
+    assert set(rig.attempts) - before == {attempt_of(rig, 1002)}
 
 
 @pytest.mark.parametrize("crash", [False, True])

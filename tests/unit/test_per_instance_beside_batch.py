@@ -15,6 +15,8 @@ from dispatcher.job_model import JobType
 from dispatcher.messages import JobPriorityRequested
 from dispatcher.model import (
     AttemptOutcome,
+    EndingCause,
+    EndingFor,
     Placement,
     Retries,
     SchedulerSettings,
@@ -82,7 +84,7 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
     victim = rig.engine.ledger.containers["c-1"]
     assert rig.states()["c-1"] == "queued"
     (attempt,) = victim.attempts
-    assert attempt.ending_for == "j-1"
+    assert attempt.ending_for == EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
     assert attempt.reason is not None
     assert (attempt.reason.code, attempt.reason.message) == ("preempted", "it made way for j-1")
     rig.cancel_job("j-1")
@@ -204,3 +206,24 @@ def test_who_may_spend_no_more_gets_daemons_all_the_same_since_they_create_nothi
     rig.submit(make_container(1, cpus=0.1))
     rig.advance(60)
     assert rig.states()["c-1"] == "queued", "its project spends more than it may already"
+
+
+def test_nobody_joins_those_who_share_a_cpu_once_all_of_them_are_to_end() -> None:
+    """The cpu is promised to the successor; it would never come free again."""
+    rig = DaemonRig(make_type(1), pool=LONG, settings=ONE)
+    (instance,) = rig.join()
+    job = daemon(cpus=0)
+    rig.submit_daemon(job)
+    rig.advance(5)
+    ((before, _),) = rig.starts()
+    rig.deaf = True
+    rig.revise(job.id, resources=Resources(cpu_millis=500, memory_bytes=1))
+    rig.submit(make_container(1, cpus=0))
+    rig.advance(5)
+    assert rig.starts() == []
+    rig.deaf = False
+    rig.terminated(instance, before)
+    rig.advance(60)
+    assert [attempt_id.rpartition("-")[0] for attempt_id, _ in rig.starts()] == [
+        before.rpartition("-")[0]
+    ]

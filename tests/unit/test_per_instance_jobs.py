@@ -9,7 +9,7 @@ import pytest
 from dispatcher.explanation import explain
 from dispatcher.job_model import JobType
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import AttemptOutcome, Retries, SchedulerSettings
+from dispatcher.model import AttemptOutcome, EndingCause, EndingFor, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import InstanceType
 from pool.messages import SessionLost
@@ -155,7 +155,9 @@ def test_three_of_lower_priority_are_evicted_and_the_last_stays() -> None:
     outcomes = {a.container_id: a for a in rig.attempts.values() if a.outcome is not None}
     assert sorted(outcomes) == ["c-1", "c-2", "c-3"]
     assert {a.outcome.value for a in outcomes.values() if a.outcome} == {"preempted"}
-    assert {a.ending_for for a in outcomes.values()} == {"j-1"}
+    assert {a.ending_for for a in outcomes.values()} == {
+        EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
+    }
     (container,) = rig.of_job("j-1")
     assert container.state.value == "running"
 
@@ -324,3 +326,17 @@ def test_a_daemon_that_ends_at_once_for_ever_goes_on_in_another_container_with_i
     rig.advance(10)
     ((attempt, _),) = rig.starts()
     assert attempt.rpartition("-")[0] != last.id
+
+
+def test_failures_of_an_earlier_revision_use_up_none_of_the_retries_of_the_next() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    job = daemon(type_=JobType.SYSBATCH, retries=Retries(most=1, on=("failed",), delay_s=10))
+    rig.submit_daemon(job)
+    rig.exit(rig.starts()[-1][0], code=1)
+    rig.revise(job.id, command=("mended",))
+    for _ in range(2):
+        rig.advance(60)
+        rig.exit(rig.starts()[-1][0], code=1)
+    rig.advance(60)
+    assert rig.starts() == [], "twice is all that the new revision may be tried"

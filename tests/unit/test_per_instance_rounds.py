@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import pytest
 
 from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec
-from dispatcher.planner.per_instance import restart_due
-from dispatcher.planner.per_instance_diff import IN_PLACE, changes, needs_restart
+from dispatcher.planner.per_instance import again_at
+from dispatcher.planner.per_instance_diff import IN_PLACE, changes
 from dispatcher.planner.per_instance_model import (
     Block,
     PastAttempt,
@@ -40,8 +40,8 @@ from tests.samples import make_type
 def test_what_an_instance_was_told_needs_a_restart(field: str, value: object) -> None:
     old = make_spec()
     new = replace(old, **{field: value})  # type: ignore[arg-type]  # a field of the specification
-    assert needs_restart(old, new) == (field,)
-    assert needs_restart(old, old) == ()
+    assert changes(old, new).restart == (field,)
+    assert changes(old, old).restart == ()
 
 
 def test_the_fields_that_change_in_place_are_fields_and_none_of_the_four() -> None:
@@ -60,9 +60,9 @@ def test_resources_that_come_to_the_same_on_a_type_need_no_restart_there() -> No
     old = make_spec(cpus=1, unnamed=("cpus",))
     new = make_spec(cpus=2)
     same, other = make_type(4, defaults=(("cpus", 2000),)), make_type(4)
-    assert needs_restart(old, new, same) == ()
-    assert needs_restart(old, new, other) == ("resources", "unnamed")
-    assert needs_restart(old, new) == ("resources", "unnamed")
+    assert changes(old, new, same).restart == ()
+    assert changes(old, new, other).restart == ("resources", "unnamed")
+    assert changes(old, new).restart == ("resources", "unnamed")
 
 
 # ---- restarts ------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_when_an_attempt_is_followed_by_another(
         ended_at=100.0,
         restarted_at=restarted_at,
     )
-    assert restart_due(past, delay_s) == due
+    assert again_at(past, delay_s) == due
 
 
 def test_another_revision_waits_for_no_delay_of_the_one_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from pool.model import IdleBehavior
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 FOO_TYPE = make_type(1, name="foo", labels=(("foo", "yes"),))
 
 
@@ -275,6 +277,8 @@ def test_a_system_job_whose_starts_are_refused_fails_after_5_more_tries(instance
     assert job.reason.code == "plan_rejected"
     assert "5 times" in job.reason.message
     assert "no such user" in job.reason.message
+    said = job.reason.message.replace("5 times", "N times").partition(": ")[0]
+    assert f'"{said}: …" (`{job.reason.code}`)' in OPERATIONS.read_text(encoding="utf-8")
     assert rig.of_job("j-1") == []
 
 

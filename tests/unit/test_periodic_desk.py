@@ -18,30 +18,23 @@ from dispatcher.job_terms import Overlap, Schedule, Terms
 from dispatcher.periodic import DeskRuns
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.store import Store
-from pool.messages import CreateInstance
-from tests.backend_rig import backend_over
+from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.periodic_rig import at, turns
-from tests.samples import make_type
-from tests.store_values import url_in
 
 TEN, ELEVEN = at("2026-01-01 10:00"), at("2026-01-01 11:00")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.open(url_in(tmp_path))
-    yield made
-    made.close()
+    with store_in(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def rig() -> Rig:
-    """An engine whose cloud never answers a create, so that all wait."""
-    made = Rig(make_type(8))
-    made.silent.add(CreateInstance)
-    return made
+    return waiting_rig()
 
 
 @pytest.fixture

@@ -163,23 +163,12 @@ def test_what_is_ending_is_room_whatever_its_priority() -> None:
 
 
 def test_room_that_is_promised_already_is_not_taken_for_another() -> None:
-    held = [tenant(name, 100, amounts(1000)) for name in ("a", "b", "c")]
-    first = occupied(amounts(3000), held)
-    eviction = victims(amounts(1500), 500, first)
-    assert evicted(eviction) == ["a", "b"]
-    assert isinstance(eviction, Eviction)
-    second = first.promised(amounts(1500), eviction)
-    assert [each.is_ending for each in second.tenants] == [True, True, False]
+    held = [tenant(name, 100, amounts(1000), ending=name != "c") for name in ("a", "b", "c")]
+    on = occupied(amounts(3000), held)
+    on.slot.assign(amounts(1500))
     # 500 of the two that go are left over.
-    assert evicted(victims(amounts(500), 500, second)) == []
-    assert evicted(victims(amounts(501), 500, second)) == ["c"]
-    assert first.slot.free == amounts(0)
-    # What is ending goes on doing so, though nobody evicts it a second time.
-    third = second.promised(
-        amounts(500), Eviction(slot_id="i-1", price_usd_per_hour=Decimal(1), victims=())
-    )
-    assert [each.is_ending for each in third.tenants] == [True, True, False]
-    assert evicted(victims(amounts(1), 500, third)) == ["c"]
+    assert evicted(victims(amounts(500), 500, on)) == []
+    assert evicted(victims(amounts(501), 500, on)) == ["c"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from dispatcher.planner.elastic_fates import (
     Ending,
     Fate,
     Verdict,
-    after_restart,
     ended,
     may_start,
     started,
@@ -172,25 +171,6 @@ def test_who_is_refused_for_ever_while_it_is_to_stop_ends_the_job_if_it_is_essen
     fate = end_of(job, name, 1, Ending.START_REFUSED, why="no")
     assert fate.verdict is verdict
     assert member(fate.job, name, 1).state is MemberState.WAITING
-
-
-# ---- a restart of the dispatcher -----------------------------------------------------------------
-
-
-def test_after_a_restart_incomplete_running_jobs_rejoin_the_queue() -> None:
-    found = {("e", 0), ("e", 1), ("w", 1)}
-    job = after_restart(PAIR, found)
-    assert states(job) == ["e0 running", "e1 running", "w0 waiting", "w1 running", "w2 waiting"]
-    assert (job.is_running, member(job, "w", 0).deaths) == (True, 0)
-    plan = plan_elastic(view_of(job, make_job(2, essential(1))), 0.0)
-    assert [place.component for place in plan.starts if place.job_id == "j-1"] == ["w", "w"]
-
-
-def test_after_a_restart_in_the_middle_of_a_start_the_rest_of_it_is_placed() -> None:
-    placed = tuple(replace(m, state=MemberState.PLACED) for m in PAIR.members[1:])
-    job = after_restart(replace(PAIR, members=(PAIR.members[0], *placed)), {("e", 0)})
-    plan = plan_elastic(view_of(job, cpus=(2,)), 0.0)
-    assert [(place.component, place.index) for place in plan.starts] == [("e", 1)]
 
 
 # ---- the order of the start ----------------------------------------------------------------------

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.endings import in_words
+from dispatcher.per_instance_deeds import ending_for
 from dispatcher.planner.per_instance_model import (
     Block,
     Evict,
@@ -232,9 +234,8 @@ def test_attempts_of_a_stopped_job_are_stopped_also_on_a_held_instance(how: str)
     else:
         made.jobs.clear()
     decided = made.step()
-    assert [step.cause for step in decided.steps if isinstance(step, Stop)] == [
-        StopCause.JOB_STOPPED
-    ] * 2
+    cause = StopCause.JOB_STOPPED if how == "stopped" else StopCause.JOB_GONE
+    assert [step.cause for step in decided.steps if isinstance(step, Stop)] == [cause] * 2
     made.settle()
     assert made.run().steps == ()
 
@@ -246,7 +247,8 @@ def test_where_the_instance_no_longer_matches_the_attempt_is_stopped_and_not_upd
     decided = made.step()
     stops = [step for step in decided.steps if isinstance(step, Stop)]
     assert [(each.instance_id, each.cause) for each in stops] == [("i-02", StopCause.NO_MATCH)]
-    assert stops[0].reason.message == "its instance no longer matches: label role=foo missing"
+    said = in_words(ending_for(stops[0]))
+    assert said == "its instance no longer matches: label role=foo missing"
     assert [step.instance_id for step in decided.steps if isinstance(step, Update)] == ["i-01"]
 
 
@@ -261,7 +263,7 @@ def test_node_draining_per_instance_jobs_are_stopped_last_after_the_batch_work_h
     made.exit(batch)
     [stop] = made.step().steps
     assert isinstance(stop, Stop)
-    assert (stop.cause, stop.reason.message) == (StopCause.NODE_DRAINING, "node draining")
+    assert (stop.cause, in_words(ending_for(stop))) == (StopCause.NODE_DRAINING, "node draining")
     made.settle()
     assert made.run().steps == (), "and nothing is placed there again"
 

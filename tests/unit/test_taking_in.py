@@ -16,27 +16,21 @@ from dispatcher.model import Dependency
 from dispatcher.queries import JobFilter
 from dispatcher.store.store import Store
 from drivers.errors import InvalidRequest
-from pool.messages import CreateInstance
-from tests.backend_rig import backend_over
+from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_task
-from tests.samples import make_container, make_type
-from tests.store_values import url_in
+from tests.samples import make_container
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.open(url_in(tmp_path))
-    yield made
-    made.close()
+    with store_in(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def rig() -> Rig:
-    """An engine whose cloud never answers a create, so that all wait."""
-    made = Rig(make_type(8))
-    made.silent.add(CreateInstance)
-    return made
+    return waiting_rig()
 
 
 @pytest.fixture

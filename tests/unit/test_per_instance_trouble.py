@@ -1,0 +1,93 @@
+"""What a list of jobs says of a job for each instance that goes on and is not well."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.job_model import JobType
+from dispatcher.model import Constraints, Reason
+from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.samples import make_container, make_type
+
+
+def rig_of(number: int = 1) -> DaemonRig:
+    """Return a rig of some instances, on each of which a daemon runs."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=number)
+    rig.submit_daemon(daemon())
+    return rig
+
+
+def trouble(rig: DaemonRig) -> Reason | None:
+    return rig.engine.per_instance.trouble(rig.jobs["j-1"], rig.now)
+
+
+def end_all(rig: DaemonRig, *, code: int = 1, after_s: float = 20) -> None:
+    """Let all attempts of the daemon end by themselves, and time pass."""
+    for container in rig.of_job("j-1"):
+        rig.exit(container.attempts[-1].id, code=code)
+    rig.advance(after_s)
+
+
+@pytest.mark.parametrize(
+    ("code", "instances", "said"),
+    [
+        (1, 1, "started again and again on i-001: it exited with 1"),
+        (0, 3, "started again and again on i-001 and 2 more: it exited with 0"),
+    ],
+)
+def test_a_daemon_that_ends_again_and_again_is_told_whether_it_runs_just_now_or_not(
+    code: int, instances: int, said: str
+) -> None:
+    rig = rig_of(instances)
+    end_all(rig, code=code)
+    end_all(rig, code=code, after_s=5)
+    assert trouble(rig) is None, "twice may be chance"
+    end_all(rig, code=code, after_s=1)
+    assert not rig.of_job("j-1")[0].has_open_attempt
+    assert trouble(rig) == Reason(code="started_again", message=said)
+    rig.advance(20)
+    assert rig.of_job("j-1")[0].has_open_attempt
+    assert trouble(rig) == Reason(code="started_again", message=said)
+    rig.advance(600)
+    assert trouble(rig) is None, "it has run for long now"
+
+
+def test_a_daemon_that_ends_now_and_then_is_well() -> None:
+    rig = rig_of()
+    for _ in range(5):
+        end_all(rig, after_s=400)
+    assert trouble(rig) is None
+
+
+def test_the_next_revision_begins_without_the_ends_of_the_one_before() -> None:
+    rig = rig_of()
+    for _ in range(3):
+        end_all(rig)
+    assert trouble(rig) is not None
+    rig.revise("j-1", command=("better",))
+    rig.advance(20)
+    assert rig.of_job("j-1")[0].has_open_attempt
+    assert trouble(rig) is None
+
+
+def test_a_job_for_which_no_type_would_do_is_told_unless_it_runs_on_one_that_there_was() -> None:
+    rig = rig_of()
+    job = daemon(2, constraints=Constraints(labels=(("foo", "yes"),)))
+    rig.submit_daemon(job)
+    found = rig.engine.per_instance.trouble(job, rig.now)
+    assert found == Reason(code="no_type", message="no configured instance type would do for it")
+    rig.types.clear()
+    rig.engine.pool.types = {}
+    assert trouble(rig) is None, "it runs there"
+
+
+def test_nothing_is_told_of_other_jobs_and_of_those_that_have_ended() -> None:
+    rig = rig_of()
+    rig.submit(make_container(7))
+    for _ in range(3):
+        end_all(rig)
+    assert trouble(rig) is not None
+    rig.cancel_job("j-1")
+    assert trouble(rig) is None
+    assert rig.engine.per_instance.trouble(daemon(9, type_=JobType.SYSBATCH), rig.now) is None
