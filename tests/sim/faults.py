@@ -25,7 +25,8 @@ class HostFaults:
     later probes; `slow_deaths` take a while after the signal, some instances are `refusing` every
     start, some have `wrong_clocks`; `partitions` cut a session and silence the instance at once.
 
-    Some starts are refused since the instance is `overloaded`.
+    Some starts are refused since the instance is `overloaded`. `lost_limits` go down with their
+    session.
     """
 
     drops_every_s: float = 0.0
@@ -56,6 +57,7 @@ class HostFaults:
     broken_boots: float = 0.0
     partitions_every_s: float = 0.0
     overloaded: float = 0.0
+    lost_limits: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

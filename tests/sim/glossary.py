@@ -278,6 +278,7 @@ FAULTS: dict[str, str] = {
     "refusing": "share of instances that refuse every start",
     "wrong_clocks": "share of instances whose clock is wrong",
     "overloaded": "share of starts that are refused since the instance is overloaded",
+    "lost_limits": "share of words on limits of cpus that go down with their session",
     "partitions_every_s": "mean time between ways to an instance that are gone for up to a minute",
     "late_addresses": "whether addresses are known only after the boot",
     # ---- DispatcherFaults

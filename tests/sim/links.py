@@ -304,7 +304,7 @@ class VirtualLinks:
                 if session is not None:
                     session.send(lambda: session.host.release(command.attempt_id))
             case UpdateLimits():
-                _tell_limit(session, command)
+                self._tell_limit(session, command)
             case SetLease():
                 _tell_lease(link, suspended=command.suspended)
             case CloseSession():
@@ -315,6 +315,14 @@ class VirtualLinks:
                         session.end()
             case _:
                 assert_never(command)
+
+    def _tell_limit(self, session: VirtualSession | None, command: UpdateLimits) -> None:
+        if session is None:
+            return
+        if self.around.dice.falls(self.around.faults.lost_limits):
+            session.host.drop("connection reset")
+        else:
+            session.send(lambda: session.host.limit(command.attempt_id, command.cpu_millis))
 
     def _start(self, command: StartAttempt, link: Link | None) -> None:
         if link is not None and link.session is not None:
@@ -338,11 +346,6 @@ class VirtualLinks:
                 session.alive = False
                 leave_at = max(session.host.reachable_at() + 2 * LATENCY_S, session._arrives)
                 self.around.timeline.at(leave_at, session._leave)
-
-
-def _tell_limit(session: VirtualSession | None, command: UpdateLimits) -> None:
-    if session is not None:
-        session.send(lambda: session.host.limit(command.attempt_id, command.cpu_millis))
 
 
 def _tell_lease(link: Link | None, *, suspended: bool) -> None:

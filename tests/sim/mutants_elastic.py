@@ -148,6 +148,23 @@ ENDS = (
         new="if False:",
     ),
     Mutant(
+        name="who dies again and again starts at once",
+        guard="an elastic member that dies again and again waits longer each time",
+        fault="elastic members that fail",
+        where="dispatcher.planner.elastic_fates:_after_elastic",
+        old="delay_s = doubled_s(AGAIN_FIRST_S, member.deaths - 1, AGAIN_MOST_S) if member.deaths"
+        " else 0.0",
+        new="delay_s = 0.0",
+    ),
+    Mutant(
+        name="what is taken back is a job's loss",
+        guard="what the cloud takes back does not count among a job's losses",
+        fault="instances that the cloud takes back",
+        where="dispatcher.elastic_ends:_ending",
+        old="return Ending.START_FAILED",
+        new="return Ending.LOST if code == INTERRUPTED else Ending.START_FAILED",
+    ),
+    Mutant(
         name="who was done is not needed again",
         guard="a job that begins anew runs those again that were done",
         fault="instances that are lost with essential members",
@@ -188,6 +205,14 @@ ROOM = (
         where="dispatcher.planner.elastic_shares:cpu_limits",
         old="spare_millis // len(takers)",
         new="spare_millis",
+    ),
+    Mutant(
+        name="limits are told once",
+        guard="a new session is told all limits of cpus again",
+        fault="limits that go down with their session",
+        where="dispatcher.elastic_cpus:SpareCpus._share",
+        old="if given is None or given.attached_at != worker.attached_at:",
+        new="if given is None:",
     ),
     Mutant(
         name="cpus of others are spare",

@@ -128,6 +128,22 @@ UPDATES = (
         new="return max(0, 1 + update.max_parallel -",
     ),
     Mutant(
+        name="held instances are updated",
+        guard="nothing is updated on a held instance",
+        fault="instances that are held, revisions that need a restart",
+        where="dispatcher.planner.per_instance_diff:_held",
+        old="if case.host.behavior is not IdleBehavior.HOLD or case.job.on_paused:",
+        new="if True:",
+    ),
+    Mutant(
+        name="attempts end for successors that do not fit",
+        guard="an attempt runs on where its successor would have no room",
+        fault="revisions that ask for more, on full instances",
+        where="dispatcher.planner.per_instance:_Turn._update",
+        old="elif room.fits_now(need_, [attempt.resources]):",
+        new="elif True:",
+    ),
+    Mutant(
         name="rounds are forgotten",
         guard="a round keeps those that follow waiting",
         fault="revisions that need a restart",
@@ -192,6 +208,14 @@ OTHERS = (
         where="dispatcher.planner.preemption:_taken",
         old="groupby(sorted(willing, key=_loss), key=_priority)",
         new="groupby(sorted(willing, key=_loss, reverse=True), key=_priority)",
+    ),
+    Mutant(
+        name="more make way than need be",
+        guard="nobody makes way without whom there is room all the same",
+        fault="system jobs without room",
+        where="dispatcher.planner.preemption:_needed",
+        old="if trial.short():",
+        new="if True:",
     ),
     Mutant(
         name="residents leave before the batch work",

@@ -15,6 +15,7 @@ from tests.sim.elastic_options import with_elastic_jobs
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.job_options import with_jobs
 from tests.sim.per_instance_options import with_per_instance_jobs
+from tests.sim.quiet_options import in_quiet
 from tests.sim.timeline import Dice
 
 LONGEST_DOWN_S = (3.0, 30.0)
@@ -112,8 +113,7 @@ def options_of(seed: int) -> SimOptions:
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
-    demand, scheduler = with_elastic_jobs(*asked, seed)
-    return replace(options, demand=demand, scheduler=scheduler)
+    return in_quiet(options, *with_elastic_jobs(*asked, seed))
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:
