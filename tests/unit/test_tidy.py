@@ -77,7 +77,7 @@ DECIDING = (
     "pool.idle",
     "dispatcher.model",
     "dispatcher.messages",
-    "dispatcher.queue",
+    "dispatcher.queueing.queue",
     "dispatcher.planner",
     "dispatcher.engine",
 )
