@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dispatcher.jobs.model import Job, JobState, JobTask, JobType
 from dispatcher.messages import Change, SaveAttempt, SaveContainer
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
@@ -19,11 +21,13 @@ TOLD = (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED)
 class ElasticAccount:
     """Keeps account of which members have done their work, and of how jobs came to their ends.
 
-    `failed` are the jobs of which an essential member has failed.
+    `failed` are the jobs of which an essential member has failed; one fails at the latest, too,
+    when it has lost such members `most_lost` times.
     """
 
-    def __init__(self, store: VirtualStore) -> None:
+    def __init__(self, store: VirtualStore, most_lost: int) -> None:
         self._store = store
+        self._most_lost = most_lost
         self._done: dict[str, set[str]] = {}
         self._fallen: set[str] = set()
         self.failed: set[str] = set()
@@ -134,6 +138,14 @@ class ElasticAccount:
         expect(right, "an elastic job ends as what it needs does", job, states)
         told = job.state is JobState.FAILED or job.cancel_requested
         expect(told or not failed, "an elastic job ends as what it needs does", job, states)
+        if job.reason is not None and job.reason.code == "essential_lost":
+            lost = [a.id for a in self._attempts_of(states) if a.outcome is AttemptOutcome.LOST]
+            enough = len(lost) >= self._most_lost
+            expect(enough, "only what was lost fails for that", job, lost)
+
+    def _attempts_of(self, container_ids: Iterable[str]) -> list[Attempt]:
+        store = self._store
+        return [store.attempts[a] for c in container_ids for a in store.attempts_of[c]]
 
 
 def task_of(job: Job, container: Container) -> JobTask:

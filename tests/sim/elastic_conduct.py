@@ -10,6 +10,7 @@ from pool.messages import PoolCommand, StartAttempt, UpdateLimits
 from tests.sim.elastic_account import is_essential, task_of, was_lost
 from tests.sim.elastic_growth import Growth
 from tests.sim.elastic_shares import Shares
+from tests.sim.elastic_turns import Turns
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -34,6 +35,7 @@ class ElasticConduct:
         self._account = truth.jobs.elastic
         self._growth = Growth(process, timeline)
         self._shares = Shares(process, timeline, hosts)
+        self._turns = Turns(process)
         self._passes = 0
         self._started: set[str] = set()
         self._open: dict[str, set[str]] = {}
@@ -147,6 +149,7 @@ class ElasticConduct:
             self._expect_kept_room()
             for job in jobs:
                 self._expect_concluded(job)
+            self._turns.look(jobs, by_job)
         self._growth.look(jobs, by_job)
         self._shares.look()
 

@@ -102,7 +102,12 @@ PROMISES: dict[str, str] = {
     "forget what they did not commit, containers that have ended, and how the clock was set",
     "per-instance work never queues": "no container of such a job waits in the queue, so that no "
     "instance is created for it",
-    "room that is promised is not given away": "batch work leaves the room that is kept for others",
+    "nothing starts beside what nobody wants": "such a job gets no attempt on an instance while a "
+    "process is being ended there that no container wants",
+    "room that is promised is not given away": "whoever starts leaves the room that is kept for "
+    "others, and what others make way for goes to the job that they were told of",
+    "who matters least makes way first": "each of those who make way is needed, and nobody of "
+    "lower priority would do instead",
     "only who matters much less makes way": "who is evicted for such a job is 100 points of "
     "priority below it at least",
     "only who may evicts": "nobody makes way for jobs that may not evict, by the settings",

@@ -24,6 +24,10 @@ ELASTIC_PROMISES: dict[str, str] = {
     "ends",
     "an elastic job ends as what it needs does": "it has succeeded if all essential members have, "
     "and failed if one has, or was cancelled",
+    "only what was lost fails for that": "a job fails for its losses once it has had as many as it "
+    "may; what the cloud takes back, or what never ran, is none",
+    "who comes first begins first": "without backfill, no job begins while another waits that the "
+    "policy puts before it",
     "members are ended for a reason": "a member is told to end only by a user, for its time limit, "
     "with its job, for another's sake, or since its job has lost an essential one",
     "only flexible jobs give back": "no member of a rigid or malleable job makes way for another "

@@ -50,14 +50,14 @@ class Count:
 class JobAccount:
     """Keeps account of all containers' ends; `started_at` is when each attempt really began."""
 
-    def __init__(self, store: VirtualStore) -> None:
+    def __init__(self, store: VirtualStore, most_lost: int) -> None:
         self._store = store
         self._cancelled: set[str] = set()
         self._counts: dict[str, Count] = {}
         self._elements: dict[tuple[str, str, int], str] = {}
         self._tasks: dict[tuple[str, str], JobTask] = {}
         self._codes: dict[str, list[int]] = {}
-        self.elastic = ElasticAccount(store)
+        self.elastic = ElasticAccount(store, most_lost)
         self.per_instance = PerInstanceAccount(store, self.elastic)
         self.started_at: dict[str, float] = {}
         self.version = 0

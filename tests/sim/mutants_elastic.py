@@ -46,6 +46,24 @@ ORDER = (
         new="elif False:",
     ),
 )
+TURNS = (
+    Mutant(
+        name="who comes later begins first",
+        guard="without backfill nobody overtakes the first job that waits",
+        fault="jobs that need more than there is",
+        where="dispatcher.planner.elastic:_Pass._ends_before",
+        old="if not self._backfill:",
+        new="if False:",
+    ),
+    Mutant(
+        name="the policy is overlooked",
+        guard="elastic jobs have their turn by the policy",
+        fault="jobs that need more than there is",
+        where="dispatcher.planner.elastic_order:in_order",
+        old="key=lambda job: (_rank(job, settings, now), job.sequence, job.id))",
+        new="key=lambda job: (-job.sequence, job.id))",
+    ),
+)
 GIVING = (
     Mutant(
         name="all jobs give back",
@@ -189,4 +207,4 @@ ROOM = (
     ),
 )
 
-ELASTIC_MUTANTS = (*ORDER, *GIVING, *ENDS, *ROOM)
+ELASTIC_MUTANTS = (*ORDER, *TURNS, *GIVING, *ENDS, *ROOM)

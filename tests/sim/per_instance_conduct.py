@@ -12,6 +12,7 @@ from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
+from tests.sim.per_instance_evictions import Evictions
 from tests.sim.per_instance_places import PATIENCE_S, Places, matches, terms_of
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -38,6 +39,7 @@ class PerInstanceConduct:
         self._truth = truth
         self._hosts = hosts
         self._places = Places(process, timeline, truth)
+        self._evictions = Evictions(process)
         self._told_at: dict[str, float] = {}
         self._destroyed: set[str] = set()
         self._sessions: set[str] = set()
@@ -60,8 +62,8 @@ class PerInstanceConduct:
                 worker = self._pool.workers[command.worker_id]
                 if container.pinned_to:
                     self._on_start(container, worker)
-                else:
-                    self._expect_kept_room(worker)
+                self._expect_kept_room(worker)
+                self._evictions.started(container, worker)
             case SignalAttempt():
                 self._told_at.setdefault(command.attempt_id, self._timeline.now)
             case DestroyInstance():
@@ -91,10 +93,12 @@ class PerInstanceConduct:
         joined_at = self._engine.records[worker.id].created_at
         in_time = terms.late_joiners or joined_at <= terms.revised_at + SLACK
         expect(in_time, "who joins late is left alone where the job says so", what, joined_at)
+        strays = [a.id for a in self._pool.attempts_on(worker.id) if a.stray]
+        expect(not strays, "nothing starts beside what nobody wants", what, strays)
         self._places.expect_rested(container)
 
     def _expect_kept_room(self, worker: Worker) -> None:
-        """Expect that batch work leaves what is promised to others."""
+        """Expect that whoever starts leaves what is promised to others."""
         kept = self._engine.placers.kept().get(worker.id, Resources())
         fits = kept.fits_in(worker.free)
         expect(fits, "room that is promised is not given away", worker.id, kept, worker.free)
@@ -122,10 +126,18 @@ class PerInstanceConduct:
     def look(self) -> None:
         """Look at what holds after every event."""
         self._sessions = {w.id for w in self._pool.workers.values() if w.session_up}
+        told = {attempt_id for attempt_id, _ in self._endings}
+        evicted: dict[str, list[tuple[Container, Attempt]]] = {}
         for container, attempt in self._ending():
             if (attempt.id, attempt.ending_for) not in self._endings:
                 self._endings.add((attempt.id, attempt.ending_for))
                 self._on_ending(container, attempt)
+                if attempt.ending_for.cause is EndingCause.FOR_JOB:
+                    evicted.setdefault(attempt.ending_for.of, []).append((container, attempt))
+        for job_id, victims in evicted.items():
+            job = self._ledger.jobs.job(job_id)
+            if job is not None and job.type.is_per_instance:
+                self._evictions.begun(job, victims, told)
         if not any(job.type.is_per_instance for job in self._truth.store.jobs.values()):
             return
         for container in self._ledger.containers.values():

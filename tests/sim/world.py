@@ -89,7 +89,7 @@ class World:
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
         self.truth.store = self.store
-        self.truth.jobs = JobAccount(self.store)
+        self.truth.jobs = JobAccount(self.store, options.scheduler.max_lost_attempts)
         self.truth.hosts = self.hosts
         self.cloud = CloudModel(
             options.cloud,
