@@ -32,7 +32,7 @@ from dispatcher.planner.fit import eligible_types, price_order
 from dispatcher.planner.limits import View
 from dispatcher.planner.mix import Option, Want
 from dispatcher.planner.room import Rules
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, price, random_case, random_type, solve
 from tests.planner_rig import make_limits, make_view

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher import admins, ledger_check, restoring
+from dispatcher import admins
 from dispatcher.accounts import SpendLimits
-from dispatcher.elastic_wiring import elastic_placer
-from dispatcher.instance_records import record_of
-from dispatcher.kept_room import Kept
-from dispatcher.ledger import Ledger
+from dispatcher.elastic.wiring import elastic_placer
+from dispatcher.jobs.workflow import Workflow
+from dispatcher.ledger import check as ledger_check
+from dispatcher.ledger import restoring
+from dispatcher.ledger.instance_records import record_of
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.ledger.outcomes import container_of
 from dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
@@ -47,15 +50,14 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.outcomes import container_of
-from dispatcher.per_instance import PerInstancePlacer
-from dispatcher.placers import Placers
-from dispatcher.placing import Placing
+from dispatcher.per_instance.placer import PerInstancePlacer
 from dispatcher.planner.fit import eligible_types
 from dispatcher.queries import Recovered
-from dispatcher.queue import ClassKey, Queue
+from dispatcher.queueing.queue import ClassKey, Queue
+from dispatcher.scheduling.kept_room import Kept
+from dispatcher.scheduling.placers import Placers
+from dispatcher.scheduling.placing import Placing
 from dispatcher.user_requests import UserRequests
-from dispatcher.workflow import Workflow
 from drivers.interface import InstanceType
 from pool import attempts, core_check, reactor
 from pool.core import PoolCore

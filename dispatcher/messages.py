@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.model import Attempt, Container, InstanceRecord
 from pool.messages import PoolCommand, PoolEvent
 from pool.model import IdleBehavior, Launch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.job_model import Job, JobState
+from dispatcher.jobs.model import Job, JobState
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
 from pool.model import Launch
 

@@ -16,8 +16,8 @@ import structlog
 import structlog.tracebacks
 from structlog.typing import Processor
 
-from dispatcher.config import Config
-from dispatcher.config_model import EngineName
+from dispatcher.config.loading import Config
+from dispatcher.config.model import EngineName
 from dispatcher.file_limit import raise_file_limit
 from dispatcher.wiring import Server
 

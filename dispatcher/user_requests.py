@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.ledger import Ledger
+from dispatcher.jobs.workflow import Workflow, roots_of
+from dispatcher.ledger.ledger import Ledger
 from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
@@ -21,8 +22,7 @@ from dispatcher.messages import (
     UserEvent,
 )
 from dispatcher.model import FOR_NOTHING, AttemptOutcome, ContainerState, Reason
-from dispatcher.placers import Placers
-from dispatcher.workflow import Workflow, roots_of
+from dispatcher.scheduling.placers import Placers
 from pool import attempts
 from pool.core import PoolCore
 

@@ -21,16 +21,16 @@ from aiohttp import web
 from dispatcher.api.app import make_app
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
-from dispatcher.backend import DispatcherBackend
-from dispatcher.broker import Broker, Watchers
-from dispatcher.config import Config, driver_parameters, instance_types, listen_address
+from dispatcher.config.loading import Config, driver_parameters, instance_types, listen_address
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.desk.publishing import log_restored, publish_event
 from dispatcher.engine import Engine
-from dispatcher.logs import LogStore
+from dispatcher.ledger.outcomes import container_of
+from dispatcher.logs.store import LogStore
 from dispatcher.messages import Overloaded, Publication
-from dispatcher.metrics import Metrics
-from dispatcher.outcomes import container_of
-from dispatcher.periodic import PeriodicJobs
-from dispatcher.publishing import log_restored, publish_event
+from dispatcher.metrics.exposition import Metrics
+from dispatcher.periodic.launching import PeriodicJobs
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from drivers.errors import ConfigError

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from dispatcher.backend import DispatcherBackend
-from dispatcher.broker import Broker, Watchers
-from dispatcher.config_model import LimitsConfig
-from dispatcher.logs import LogStore
-from dispatcher.metrics import Metrics
+from dispatcher.config.model import LimitsConfig
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.logs.store import LogStore
+from dispatcher.metrics.exposition import Metrics
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from pool.messages import CreateInstance

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobTask, JobType
-from dispatcher.job_terms import ElasticTerms, Terms
+from dispatcher.jobs.model import Job, JobTask, JobType
+from dispatcher.jobs.terms import ElasticTerms, Terms
 from dispatcher.model import Container, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode, Role
 from pool.messages import ListInstances, StartAttempt

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dispatcher.engine import Engine
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.messages import (
     CancelRequested,
     Command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.metrics import Metrics
+from dispatcher.metrics.exposition import Metrics
 from tests.engine_rig import Rig
 
 Key = tuple[str, tuple[tuple[str, str], ...]]

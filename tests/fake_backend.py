@@ -23,8 +23,8 @@ from dispatcher.api.backend import (
     ServerEvent,
     Unavailable,
 )
-from dispatcher.explanation import Explanation, Standing
-from dispatcher.job_plan import JobPlan
+from dispatcher.explaining.explanation import Explanation, Standing
+from dispatcher.jobs.plan import JobPlan
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.queries import ContainerFilter, Page

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.job_making import (
+from dispatcher.jobs.making import (
     containers_in,
     misplaced_in_revision,
     new_job,
@@ -18,9 +18,9 @@ from dispatcher.job_making import (
     why_not_dispatched,
     why_not_revised,
 )
-from dispatcher.job_model import Job, JobState, JobTask, Tally
-from dispatcher.job_parameters import environment_of
-from dispatcher.job_plan import JobPlan
+from dispatcher.jobs.model import Job, JobState, JobTask, Tally
+from dispatcher.jobs.parameters import environment_of
+from dispatcher.jobs.plan import JobPlan
 from dispatcher.model import Container, ContainerState, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage
 from drivers.errors import InvalidRequest

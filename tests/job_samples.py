@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally, nodes_of, task_node
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally, nodes_of, task_node
 from dispatcher.model import (
     Container,
     ContainerState,

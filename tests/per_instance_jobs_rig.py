@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobTask, JobType, Tally
-from dispatcher.job_terms import PerInstanceTerms, Terms
+from dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from dispatcher.jobs.terms import PerInstanceTerms, Terms
 from dispatcher.messages import JobRevised, JobSubmitted
 from dispatcher.model import Constraints, Container, ContainerSpec, Retries
 from drivers.interface import Resources

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Limits, View
 from dispatcher.planner.room import Rules, Slot
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType
 from pool.holds import Hindrance, HindranceKind, Scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.messages import (
     AddContainer,
     Change,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from dispatcher.job_model import Job, JobTask, Tally
+from dispatcher.jobs.model import Job, JobTask, Tally
 from dispatcher.messages import InsertContainers, InsertJob
 from dispatcher.model import (
     Attempt,

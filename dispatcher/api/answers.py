@@ -23,7 +23,7 @@ from dispatcher.api.wire import (
     RetriesAnswer,
     WaitAnswer,
 )
-from dispatcher.explanation import Standing
+from dispatcher.explaining.explanation import Standing
 from dispatcher.model import (
     Attempt,
     Container,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
-from dispatcher.explanation import Explanation, Standing
-from dispatcher.job_model import Job, JobTask, JobType
-from dispatcher.job_plan import JobPlan
-from dispatcher.job_terms import Terms
+from dispatcher.explaining.explanation import Explanation, Standing
+from dispatcher.jobs.model import Job, JobTask, JobType
+from dispatcher.jobs.plan import JobPlan
+from dispatcher.jobs.terms import Terms
 from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from pool.leaks import Leak

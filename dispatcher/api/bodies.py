@@ -12,8 +12,8 @@ from aiohttp import web
 from dispatcher.api.backend import Unavailable
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.plain_text import UNPLAIN
-from dispatcher.problems import did_you_mean, quoted
-from dispatcher.validation import decode_checked, parse_json
+from dispatcher.input.problems import did_you_mean, quoted
+from dispatcher.input.validation import decode_checked, parse_json
 from drivers.errors import InvalidRequest
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from dispatcher.api.moment_text import start_problem
 from dispatcher.api.plain_text import text_problem
 from dispatcher.api.specification import gpus_of
 from dispatcher.api.wire import ContainerRequest, RunRequest
-from dispatcher.problems import Problems, did_you_mean, element, member, quoted
-from dispatcher.validation import decode_checked
+from dispatcher.input.problems import Problems, did_you_mean, element, member, quoted
+from dispatcher.input.validation import decode_checked
 from drivers.errors import InvalidRequest
 from drivers.interface import DIMENSIONS
 

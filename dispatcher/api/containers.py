@@ -23,8 +23,8 @@ from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.api.streams import StreamGate
 from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
-from dispatcher.explanation import Standing
-from dispatcher.job_model import MOST_CONTAINERS
+from dispatcher.explaining.explanation import Standing
+from dispatcher.jobs.model import MOST_CONTAINERS
 from dispatcher.model import Container, ContainerState
 from dispatcher.queries import ContainerFilter, Page
 from drivers.errors import InvalidRequest

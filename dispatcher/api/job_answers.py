@@ -17,9 +17,9 @@ from dispatcher.api.job_wire import (
     UpdateAnswer,
 )
 from dispatcher.api.wire import ReasonAnswer, WaitAnswer
-from dispatcher.job_model import Job, JobTask, JobType, Tally
+from dispatcher.jobs.model import Job, JobTask, JobType, Tally
 from dispatcher.model import Reason, WaitReason
-from dispatcher.schedules import ScheduleError, next_after
+from dispatcher.periodic.schedules import ScheduleError, next_after
 
 
 def job_answer(

@@ -7,10 +7,10 @@ from typing import Any
 
 from dispatcher.api.job_tasks import GivenTask
 from dispatcher.api.job_wire import ArrayRequest
-from dispatcher.elastic_hosts import MEMBERS_MOST, hosts_variable
-from dispatcher.job_model import JobType
+from dispatcher.elastic.hosts import MEMBERS_MOST, hosts_variable
+from dispatcher.input.problems import Problems, member, quoted
+from dispatcher.jobs.model import JobType
 from dispatcher.planner.elastic_model import Role
-from dispatcher.problems import Problems, member, quoted
 
 _PER_INSTANCE = (JobType.SYSTEM, JobType.SYSBATCH)
 _AGAIN_AND_AGAIN = (JobType.BATCH, JobType.SYSBATCH)

@@ -8,7 +8,7 @@ import msgspec
 
 from dispatcher.api.answers import wait_answer
 from dispatcher.api.wire import WaitAnswer
-from dispatcher.job_plan import JobPlan
+from dispatcher.jobs.plan import JobPlan
 
 
 class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,11 +25,11 @@ from dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.specification import specification
-from dispatcher.elastic_hosts import HOSTS_MOST_BYTES
-from dispatcher.job_model import JobTask, JobType
-from dispatcher.job_parameters import VALUES_MOST_BYTES
-from dispatcher.problems import Problems, ProblemsFull, described, element, member
-from dispatcher.validation import parse_json
+from dispatcher.elastic.hosts import HOSTS_MOST_BYTES
+from dispatcher.input.problems import Problems, ProblemsFull, described, element, member
+from dispatcher.input.validation import parse_json
+from dispatcher.jobs.model import JobTask, JobType
+from dispatcher.jobs.parameters import VALUES_MOST_BYTES
 from drivers.errors import InvalidRequest
 
 _OF_THE_JOB = ("priority", "project")

@@ -17,8 +17,8 @@ from dispatcher.api.job_wire import ArrayRequest, TaskRequest
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.near_names import NearNames
 from dispatcher.api.wire import DependencyRequest
-from dispatcher.job_model import MOST_CONTAINERS
-from dispatcher.problems import Problems, element, quoted
+from dispatcher.input.problems import Problems, element, quoted
+from dispatcher.jobs.model import MOST_CONTAINERS
 
 _NAME_RULE = (
     "use 1 to 255 letters, digits, dots, dashes and underscores, no dot or dash first,"

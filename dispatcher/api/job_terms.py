@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher import schedules
 from dispatcher.api.job_wire import JobRequest, ParameterizedRequest, PeriodicRequest
-from dispatcher.job_model import JobType
-from dispatcher.job_parameters import check_names, check_values
-from dispatcher.job_terms import ElasticTerms, Parameters, PerInstanceTerms, Schedule, Terms
+from dispatcher.input.problems import Problems, element, member
+from dispatcher.jobs.model import JobType
+from dispatcher.jobs.parameters import check_names, check_values
+from dispatcher.jobs.terms import ElasticTerms, Parameters, PerInstanceTerms, Schedule, Terms
+from dispatcher.periodic import schedules
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from dispatcher.problems import Problems, element, member
 
 EXPRESSIONS_MOST = 20
 _DAILY = "30 2 * * *"

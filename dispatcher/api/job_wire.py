@@ -15,8 +15,8 @@ from dispatcher.api.wire import (
     RunRequest,
     WaitAnswer,
 )
-from dispatcher.job_model import MOST_CONTAINERS, JobType
-from dispatcher.job_terms import Overlap
+from dispatcher.jobs.model import MOST_CONTAINERS, JobType
+from dispatcher.jobs.terms import Overlap
 from dispatcher.planner.elastic_model import ElasticMode, Role
 
 ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]

@@ -21,7 +21,7 @@ from dispatcher.api.limits import ApiLimits
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.requests import fingerprint
 from dispatcher.api.wire import CancelRequest
-from dispatcher.job_model import Job, JobState
+from dispatcher.jobs.model import Job, JobState
 from dispatcher.model import Reason, WaitReason
 from dispatcher.queries import JobFilter, JobPage
 from drivers.errors import InvalidRequest

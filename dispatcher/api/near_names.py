@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable
 from itertools import takewhile
 
-from dispatcher.problems import did_you_mean, listing
+from dispatcher.input.problems import did_you_mean, listing
 
 _FEW = 50
 _HINTS_MOST = 20

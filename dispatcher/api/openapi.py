@@ -11,7 +11,7 @@ import msgspec
 
 from dispatcher.api.problem_details import Handler
 from dispatcher.api.wire import ProblemDetails
-from dispatcher.quantities import (
+from dispatcher.input.quantities import (
     CPUS_MAX,
     PRICE_MAX_USD_PER_HOUR,
     SIZE_MAX_BYTES,

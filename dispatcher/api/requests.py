@@ -13,8 +13,8 @@ from dispatcher.api.container_checks import ContainerChecks, decode_what_can_be
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.specification import specification
 from dispatcher.api.wire import ContainerRequest
-from dispatcher.problems import Problems, ProblemsFull, element
-from dispatcher.validation import parse_json
+from dispatcher.input.problems import Problems, ProblemsFull, element
+from dispatcher.input.validation import parse_json
 from drivers.errors import InvalidRequest
 
 

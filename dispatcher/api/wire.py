@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from dispatcher.input.validation import CpuMillis, Price, Size
 from dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
-from dispatcher.validation import CpuMillis, Price, Size
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]

@@ -14,7 +14,7 @@ from dispatcher.cli.options import PlainGroup, config_option, json_option
 from drivers.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dispatcher.config import Config
+    from dispatcher.config.loading import Config
 
 EXAMPLE = "config.example.yml"
 NEW_FILE = "longshore.yml"
@@ -74,11 +74,11 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
 
     What the driver takes is explained in comments. Secrets are hidden.
     """
-    from dispatcher.config import driver_parameters, plain  # noqa: PLC0415 - most commands need none
-    from dispatcher.driver_parameters import (  # noqa: PLC0415 - as above
+    from dispatcher.config.driver_parameters import (  # noqa: PLC0415 - as above
         explained_parameters,
         shown_parameters,
     )
+    from dispatcher.config.loading import driver_parameters, plain  # noqa: PLC0415 - most commands need none
     from drivers.registry import driver  # noqa: PLC0415 - as above
 
     loaded = load(config_path)
@@ -97,7 +97,7 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
 
 def load(config_path: str | None) -> Config:
     """Return the configuration; raises `Failure` with everything that is wrong with it."""
-    from dispatcher.config import load_config  # noqa: PLC0415 - most commands need none
+    from dispatcher.config.loading import load_config  # noqa: PLC0415 - most commands need none
 
     try:
         return load_config(config_path)

@@ -106,7 +106,7 @@ def play(directory: Path) -> tuple[Story, list[str]]:
     """Run the whole demo with its files in `directory`; return its story and what went wrong."""
     import yaml  # noqa: PLC0415 - slow to import, and only the server needs it
 
-    from dispatcher.config import load_config  # noqa: PLC0415 - only the server needs all this
+    from dispatcher.config.loading import load_config  # noqa: PLC0415 - only the server needs all this
     from dispatcher.serving import running_server  # noqa: PLC0415 - the whole server
 
     path = directory / "longshore.yml"

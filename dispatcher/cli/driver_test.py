@@ -20,7 +20,7 @@ from dispatcher.cli.options import config_option, json_option
 from drivers.errors import ConfigError, LongshoreError
 
 if TYPE_CHECKING:
-    from dispatcher.config import Config
+    from dispatcher.config.loading import Config
     from drivers.conformance import Check, Report, Result, Trial
     from drivers.interface import InstanceType
 
@@ -117,7 +117,7 @@ def _run(trial: Trial, checks: Sequence[Check], *, as_json: bool) -> int:
 
 
 def _trial(config: Config, type_name: str | None, image: str | None) -> Trial:
-    from dispatcher.config import driver_parameters, instance_types  # noqa: PLC0415 - as above
+    from dispatcher.config.loading import driver_parameters, instance_types  # noqa: PLC0415 - as above
     from dispatcher.conformance_trial import make_trial  # noqa: PLC0415 - as above
     from drivers.conformance import Patience  # noqa: PLC0415 - as above
     from drivers.registry import driver  # noqa: PLC0415 - as above

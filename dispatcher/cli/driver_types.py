@@ -85,9 +85,9 @@ def types(
 
 def _driver(config_path: str | None, driver_name: str | None) -> tuple[DriverInfo, msgspec.Struct]:
     """Return the driver and its parameters; raises `ConfigError` with all that is wrong."""
-    from dispatcher.config_file import read_mapping  # noqa: PLC0415 - most commands need none
-    from dispatcher.config_model import DriverConfig  # noqa: PLC0415 - most commands need none
-    from dispatcher.validation import decode_all  # noqa: PLC0415 - most commands need none
+    from dispatcher.config.file import read_mapping  # noqa: PLC0415 - most commands need none
+    from dispatcher.config.model import DriverConfig  # noqa: PLC0415 - most commands need none
+    from dispatcher.input.validation import decode_all  # noqa: PLC0415 - most commands need none
     from drivers.registry import driver  # noqa: PLC0415 - most commands need no drivers
 
     raw = read_mapping(Path(config_path)) if config_path is not None else {}

@@ -7,7 +7,7 @@ from dispatcher.cli.failure import USAGE, Failure
 from dispatcher.cli.job_views import JobView, TaskView
 from dispatcher.cli.references import job_path
 from dispatcher.cli.views import ContainerView, view
-from dispatcher.problems import did_you_mean, listing
+from dispatcher.input.problems import did_you_mean, listing
 
 NAMES_SHOWN = 5
 

@@ -160,7 +160,7 @@ def _text(path: str, name: str) -> str:
 def _yaml_documents(text: str, name: str) -> list[object]:
     import yaml  # noqa: PLC0415 - slow to import, and JSON does not need it
 
-    from dispatcher.yaml_booleans import fastest_loader  # noqa: PLC0415 - it imports yaml too
+    from dispatcher.input.yaml_booleans import fastest_loader  # noqa: PLC0415 - it imports yaml too
 
     try:
         loaded = list(yaml.load_all(text, Loader=fastest_loader()))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dispatcher.model import WaitReason
-from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.buying import Buyer, Demand, Outlook
 from dispatcher.planner.deeds import Deed
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.ordering import Order
+from dispatcher.queueing.queue import ClassKey
 from pool.holds import Hindrance, HindranceKind
 
 _MOST_DEMANDS = 512

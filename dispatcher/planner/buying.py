@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher.model import WaitReason
-from dispatcher.ordering import Order
 from dispatcher.planner import reasons
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
+from dispatcher.queueing.ordering import Order
 from drivers.interface import InstanceType
 from pool.holds import Hindrance, HindranceKind, Scope
 from pool.room import charge

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.ordering import Order
 from dispatcher.planner.limits import Line
 from dispatcher.planner.room import Slot
+from dispatcher.queueing.ordering import Order
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dispatcher.planner.elastic_model import Component, ElasticView, Place, Room
 from dispatcher.planner.fit import eligible_types, need
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey
 from drivers.interface import Resources
 from pool.room import charge
 

@@ -24,7 +24,7 @@ from dispatcher.planner.elastic_model import (
 )
 from dispatcher.planner.fit import need
 from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey
 from drivers.interface import Resources
 from pool.room import charge
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dispatcher.planner.room import Rules, Slot, SlotKey, SlotKind
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey
 from drivers.errors import BugError
 from drivers.interface import InstanceType, Resources
 from pool.room import charge

@@ -12,7 +12,7 @@ from dispatcher.model import WaitReason
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
-from dispatcher.queue import ClassKey, RequestClass
+from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
 from pool.holds import Hindrance, Scope
 

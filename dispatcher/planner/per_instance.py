@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from dispatcher.ledger.outcomes import due_after
 from dispatcher.model import AttemptOutcome
-from dispatcher.outcomes import due_after
 from dispatcher.planner import per_instance_steps as steps
 from dispatcher.planner.fit import need
 from dispatcher.planner.per_instance_diff import MustRestart, Verdict, ignored, judge, unwanted
@@ -70,8 +70,8 @@ def plan(snapshot: Snapshot, preempt: Preempt = nobody) -> Plan:
 def again_at(past: PastAttempt, delay_s: float) -> float:
     """Return when an ended attempt may be followed by another, in seconds since the epoch.
 
-    It is what `dispatcher.outcomes` says of containers, for whatever end; but who was told to end
-    has nothing to wait for.
+    It is what `dispatcher.ledger.outcomes` says of containers, for whatever end; but who was told
+    to end has nothing to wait for.
     """
     match past.outcome:
         case AttemptOutcome.PREEMPTED | AttemptOutcome.CANCELLED:

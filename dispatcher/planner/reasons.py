@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
-from dispatcher.moments import moment
-from dispatcher.queue import RequestClass
+from dispatcher.queueing.queue import RequestClass
 from pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5

@@ -1,6 +1,6 @@
 """What each type and each instance says to a request class: yes, or what speaks against it; pure.
 
-How all that is put together for one container is in `dispatcher.explanation`.
+How all that is put together for one container is in `dispatcher.explaining.explanation`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dispatcher.moments import moment
+from dispatcher.explaining.moments import moment
 from dispatcher.planner.fit import label_rejections, need, price_order, rejections
 from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey
 from drivers.interface import InstanceType, Resources
 from pool.holds import Hindrance, HindranceKind
 from pool.model import IdleBehavior, Worker, WorkerState

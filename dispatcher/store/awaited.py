@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from dispatcher.job_model import Job, JobState, Tally, element_node
+from dispatcher.jobs.model import Job, JobState, Tally, element_node
 from dispatcher.model import ContainerState, Dependency
 from dispatcher.queries import Awaited
 from dispatcher.store import job_codec

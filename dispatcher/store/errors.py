@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.model import ContainerState
 from drivers.errors import LongshoreError
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
-from dispatcher.job_model import Job, JobState
+from dispatcher.jobs.model import Job, JobState
 from dispatcher.messages import (
     InsertJob,
     NoteJobLaunch,

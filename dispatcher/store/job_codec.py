@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
-from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.job_terms import Terms
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.jobs.terms import Terms
 from dispatcher.model import ContainerSpec, ContainerState
 from dispatcher.planner.elastic_model import Role
 from dispatcher.store.codec import (

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
-from dispatcher.job_model import Job, JobState, JobTask, Tally
+from dispatcher.jobs.model import Job, JobState, JobTask, Tally
 from dispatcher.model import ContainerSpec, ContainerState
 from dispatcher.store import codec, job_codec
 from dispatcher.store.tables import containers, job_tasks, jobs

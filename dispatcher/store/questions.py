@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, func, select
 
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.model import ContainerState
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.tables import attempts, containers, jobs

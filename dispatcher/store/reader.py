@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, false, func, s
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from dispatcher.job_model import Job, JobType
+from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, Container, ContainerState, Dependency, InstanceRecord
 from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
 from dispatcher.store import codec, job_reader

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, Update, bindparam, select, update
 
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.model import ContainerState
 from dispatcher.store.errors import AlreadyFinal, NoSuchContainer, NoSuchJob, StoreError
 from drivers.errors import BugError

@@ -12,7 +12,7 @@ from typing import Self
 
 from sqlalchemy.exc import DatabaseError
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.messages import Change
 from dispatcher.model import Container, Dependency, InstanceRecord
 from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from dispatcher.cli.driver_types import as_configured
 from dispatcher.cli.main import main
-from dispatcher.config import instance_types, load_config
-from dispatcher.config_model import TypeConfig
-from dispatcher.config_types import as_instance_type
-from dispatcher.validation import decode_all
+from dispatcher.config.loading import instance_types, load_config
+from dispatcher.config.model import TypeConfig
+from dispatcher.config.types import as_instance_type
+from dispatcher.input.validation import decode_all
 from drivers.ec2 import prices as prices_module
 from drivers.ec2.prices import PriceList, listed_prices, on_demand_prices
 from drivers.errors import CloudError

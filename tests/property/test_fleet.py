@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Container, ContainerState, SchedulerSettings
-from dispatcher.ordering import Order, OrderedEntries
+from dispatcher.queueing.ordering import Order, OrderedEntries
 from drivers.errors import CapacityError, CloudError, QuotaError
 from pool.messages import Probe, SessionLost
 from pool.model import IdleBehavior, PoolSettings
@@ -173,7 +173,7 @@ def test_the_order_of_a_class_is_that_of_a_sorted_list(
     chunk: int, changes: list[tuple[Order, bool]], data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dispatcher.ordering._CHUNK", chunk)
+        patch.setattr("dispatcher.queueing.ordering._CHUNK", chunk)
         entries, known = OrderedEntries(), list[tuple[Order, str]]()
         for order, is_added in changes:
             entry = (order, f"c-{order}")

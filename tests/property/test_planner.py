@@ -10,7 +10,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import Resources
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type

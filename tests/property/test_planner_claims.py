@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.accounts import Holder, SpendLimits
 from dispatcher.cost import share_of
+from dispatcher.input.quantities import Price
 from dispatcher.model import Container, Placement, Profile, SchedulerSettings
 from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
@@ -17,9 +18,8 @@ from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Limits, Plan, View
 from dispatcher.planner.plan_check import check
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.quantities import Price
-from dispatcher.queue import ClassKey, Queue, RequestClass
-from dispatcher.spend import PassBudget, occupied_usd_per_hour
+from dispatcher.queueing.queue import ClassKey, Queue, RequestClass
+from dispatcher.scheduling.spend import PassBudget, occupied_usd_per_hour
 from drivers.interface import Resources
 from pool.holds import HindranceKind
 from pool.room import charge

@@ -12,7 +12,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind
 from pool.room import charge, shares_a_cpu

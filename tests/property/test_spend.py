@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.cost import share_of
+from dispatcher.input.quantities import Price
 from dispatcher.model import Container, Placement, SchedulerSettings
-from dispatcher.quantities import Price
 from pool.messages import CreateInstance, Probe, StartAttempt
 from pool.model import PoolSettings
 from tests.engine_rig import Rig

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.job_model import Job, JobState, JobTask, Tally
+from dispatcher.jobs.model import Job, JobState, JobTask, Tally
 from dispatcher.messages import (
     InsertContainers,
     InsertJob,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.job_model import Job, JobState, JobTask, JobType
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType
 from dispatcher.messages import Change, SaveAttempt, SaveContainer
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
 from dispatcher.planner.elastic_model import Role

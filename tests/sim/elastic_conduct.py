@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.job_model import Job, JobType
+from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause
 from dispatcher.planner.elastic_model import ElasticMode
 from drivers.interface import Resources

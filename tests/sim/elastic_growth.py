@@ -5,7 +5,7 @@ It is careful: where anybody else may come first it says nothing.
 
 from __future__ import annotations
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.model import AttemptOutcome, Container, Placement
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import QueuePolicy

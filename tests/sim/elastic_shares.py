@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dispatcher.job_model import JobType
+from dispatcher.jobs.model import JobType
 from pool.messages import UpdateLimits
 from pool.model import AttemptPhase, Worker
 from tests.sim.hosts import Host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.model import Container
 from dispatcher.planner.elastic_settings import QueuePolicy
 from tests.sim.process import DispatcherProcess

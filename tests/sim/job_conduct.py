@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.holdbacks import Block
 from dispatcher.messages import JobHoldRequested, JobSubmitted, Submitted
 from dispatcher.model import AttemptOutcome, Container, ContainerState
+from dispatcher.queueing.holdbacks import Block
 from pool.messages import PoolCommand, SignalAttempt, StartAttempt
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobTask, Tally
+from dispatcher.jobs.model import Job, JobTask, Tally
+from dispatcher.jobs.workflow import roots_of
 from dispatcher.messages import (
     CancelRequested,
     Change,
@@ -21,7 +22,6 @@ from dispatcher.messages import (
     RequestJobPriority,
 )
 from dispatcher.model import Container, ContainerSpec, Dependency, DependencyOn
-from dispatcher.workflow import roots_of
 from tests.job_samples import ended_nodes
 from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess

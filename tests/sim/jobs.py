@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dispatcher.job_model import Job, JobState, JobTask, JobType
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType
 from dispatcher.messages import (
     AddContainer,
     Change,

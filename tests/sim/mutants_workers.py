@@ -98,7 +98,7 @@ EXITS = (
             name="ended twice in the ledger",
             guard="an attempt ends once",
             fault="exits that are told twice",
-            where="dispatcher.ledger:Ledger.ended",
+            where="dispatcher.ledger.ledger:Ledger.ended",
             old="if found is None:\n            return\n",
             new="pass\n",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.job_model import Job, JobState, JobType
+from dispatcher.jobs.model import Job, JobState, JobType
 from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, EndingCause
 from pool.model import AttemptOrder

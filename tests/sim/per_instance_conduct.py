@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.job_model import Job, JobType
+from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause, resources_of
 from dispatcher.planner.fit import need
 from drivers.interface import Resources

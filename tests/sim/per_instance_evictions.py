@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.model import Attempt, Container
 from dispatcher.planner.fit import need
 from drivers.interface import Resources

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import fields, replace
 
-from dispatcher.job_model import Job, JobType
-from dispatcher.job_terms import PerInstanceTerms
+from dispatcher.jobs.model import Job, JobType
+from dispatcher.jobs.terms import PerInstanceTerms
 from dispatcher.model import (
     Attempt,
     AttemptOutcome,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatcher.job_model import Job, JobTask, JobType, Tally
-from dispatcher.job_terms import PerInstanceTerms, Terms
+from dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from dispatcher.jobs.terms import PerInstanceTerms, Terms
 from dispatcher.messages import (
     Change,
     Event,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.ledger import Ledger
+from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import Container
 
 SENT_AWAY = ("interrupted", "preempted")

@@ -7,9 +7,9 @@ import itertools
 import math
 from math import inf
 
-from dispatcher.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
 from pool.messages import (
     CreateInstance,
     InterruptionNoticed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.outcomes import container_of
+from dispatcher.ledger.outcomes import container_of
 from pool.messages import AttemptStarted, PoolCommand, PoolEvent, SignalAttempt
 from pool.model import AttemptPhase, PoolAttempt, WorkerState
 from tests.sim.process import DispatcherProcess

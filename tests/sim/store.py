@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from dispatcher.messages import (
     AddContainer,
     Change,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.job_model import JobState, JobType
+from dispatcher.jobs.model import JobState, JobType
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
 from dispatcher.model import AttemptOutcome, Constraints, Placement, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy

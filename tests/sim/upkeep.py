@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.ordering import Order
+from dispatcher.queueing.ordering import Order
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
 from pool.messages import (

@@ -11,7 +11,7 @@ from dispatcher.model import (
     resources_of,
 )
 from dispatcher.planner.fit import need
-from dispatcher.queue import RequestClass
+from dispatcher.queueing.queue import RequestClass
 from drivers.interface import Resources
 from pool.holds import HindranceKind
 from pool.messages import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dispatcher.api.backend import NewJob
-from dispatcher.job_model import JobType
-from dispatcher.job_terms import PerInstanceTerms, Schedule, Terms
+from dispatcher.jobs.model import JobType
+from dispatcher.jobs.terms import PerInstanceTerms, Schedule, Terms
 from dispatcher.model import Reason, WaitReason
 from dispatcher.store.store import Store
 from tests.api_server import connected

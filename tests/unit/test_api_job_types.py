@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher import elastic_hosts
-from dispatcher.job_model import JobType
-from dispatcher.job_terms import (
+from dispatcher.elastic import hosts as elastic_hosts
+from dispatcher.jobs.model import JobType
+from dispatcher.jobs.terms import (
     ElasticTerms,
     Overlap,
     Parameters,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.job_plan import JobPlan, PlannedCreate, PlannedStep
+from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
 from dispatcher.model import WaitReason
 from dispatcher.planner.per_instance_counts import Counts
 from tests.api_server import Client, connected

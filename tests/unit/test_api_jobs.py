@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from dispatcher.api.limits import ApiLimits
-from dispatcher.job_model import Job
+from dispatcher.jobs.model import Job
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.fake_backend import FakeBackend
 from tests.job_bodies import ONE, chain, task

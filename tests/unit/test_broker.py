@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dispatcher.api.backend import ServerEvent
-from dispatcher.broker import Broker, Watchers
+from dispatcher.desk.broker import Broker, Watchers
 
 
 async def collect(broker: Broker, after: int | None, into: list[ServerEvent]) -> None:

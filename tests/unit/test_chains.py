@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher import chains
-from dispatcher.explanation import explain
+from dispatcher.explaining.explanation import explain
+from dispatcher.jobs import chains
 from dispatcher.model import Dependency
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_job, make_task

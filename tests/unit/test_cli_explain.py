@@ -13,10 +13,10 @@ import pytest
 
 from dispatcher.cli.explain import EstimateView, start
 from dispatcher.cli.main import main
-from dispatcher.estimate import Estimate
-from dispatcher.explanation import Claim, Explanation, Position, Waiting
-from dispatcher.history import Happening
-from dispatcher.limits_left import LimitView
+from dispatcher.explaining.estimate import Estimate
+from dispatcher.explaining.explanation import Claim, Explanation, Position, Waiting
+from dispatcher.explaining.history import Happening
+from dispatcher.explaining.limits_left import LimitView
 from dispatcher.model import Container, WaitReason
 from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
 from pool.holds import EVERYTHING, Hold, HoldCause, Scope

@@ -14,7 +14,7 @@ import pytest
 
 from dispatcher.cli.main import main
 from dispatcher.cli.plan import price_change
-from dispatcher.job_plan import JobPlan, PlannedCreate, PlannedStep
+from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
 from dispatcher.model import WaitReason
 from dispatcher.planner.per_instance_counts import Counts
 from tests.cli_server import CliServer, cli_server, meanwhile

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from dispatcher.config import (
+from dispatcher.config.loading import (
     Config,
     default_config,
     driver_parameters,
@@ -22,7 +22,7 @@ from dispatcher.config import (
     load_config,
     plain,
 )
-from dispatcher.config_model import TypeConfig
+from dispatcher.config.model import TypeConfig
 from drivers.errors import ConfigError
 from drivers.interface import Resources
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.config import instance_types, load_config, plain
+from dispatcher.config.loading import instance_types, load_config, plain
 from drivers.errors import ConfigError
 from drivers.interface import InstanceType
 

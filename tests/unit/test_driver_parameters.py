@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from dispatcher.cli.main import main
-from dispatcher.config import load_config
-from dispatcher.driver_parameters import HIDDEN
+from dispatcher.config.driver_parameters import HIDDEN
+from dispatcher.config.loading import load_config
 from drivers.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.config import driver_parameters, instance_types, load_config
+from dispatcher.config.loading import driver_parameters, instance_types, load_config
 from drivers.registry import Capability, driver
 
 ROOT = Path(__file__).resolve().parents[2]

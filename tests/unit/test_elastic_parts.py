@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.elastic_hosts import host_of, variable
-from dispatcher.job_model import Job, JobTask
-from dispatcher.job_terms import ElasticTerms, Terms
+from dispatcher.elastic.hosts import host_of, variable
+from dispatcher.jobs.model import Job, JobTask
+from dispatcher.jobs.terms import ElasticTerms, Terms
 from dispatcher.messages import BehaviorRequested, JobSubmitted
 from dispatcher.model import Container, SchedulerSettings
 from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy

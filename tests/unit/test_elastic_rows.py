@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.job_terms import ElasticTerms, Terms
+from dispatcher.jobs.terms import ElasticTerms, Terms
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from tests.elastic_jobs_rig import (

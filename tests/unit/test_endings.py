@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from dispatcher.endings import in_words, is_eviction, reason_of
+from dispatcher.ledger.endings import in_words, is_eviction, reason_of
 from dispatcher.messages import SaveAttempt
 from dispatcher.model import FOR_NOTHING, AttemptOutcome, EndingCause, EndingFor, Reason
-from dispatcher.per_instance_deeds import ending_for
+from dispatcher.per_instance.deeds import ending_for
 from dispatcher.planner.per_instance_model import Stop, StopCause
 from dispatcher.store import schema, sqlite
 from dispatcher.store.errors import StoreUnusable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dispatcher.input.quantities import Price
 from dispatcher.model import AttemptOutcome, SchedulerSettings
-from dispatcher.quantities import Price
 from drivers.errors import CapacityError, QuotaError
 from pool.messages import SignalAttempt
 from pool.model import PoolSettings

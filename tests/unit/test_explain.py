@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.explanation import Explanation, Waiting, explain, standing
+from dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
 from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
 from drivers.errors import CapacityError, ErrorScope
 from pool.messages import CreateInstance, Probe, SignalAttempt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.estimate import Situation, estimate
+from dispatcher.explaining.estimate import Situation, estimate
 from dispatcher.model import SchedulerSettings, WaitReason
 from dispatcher.planner.reasons import spend_limit
 from tests.engine_rig import Rig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.health import cloud_problems
+from dispatcher.explaining.health import cloud_problems
 from drivers.errors import CloudAuthError, CloudError
 from pool.messages import ListingFailed, ListInstances
 from tests.engine_rig import Rig

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher import history
-from dispatcher.history import MOST_CHANGES, MOST_EVENTS, Happening, History
+from dispatcher.explaining import history
+from dispatcher.explaining.history import MOST_CHANGES, MOST_EVENTS, Happening, History
 from dispatcher.messages import (
     JobCancelRequested,
     JobHoldRequested,
@@ -25,7 +25,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
-from dispatcher.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey
 from drivers.interface import Resources
 from pool.holds import Hindrance, HindranceKind
 from tests.samples import make_container

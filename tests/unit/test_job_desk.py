@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher import intake
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.backend import DispatcherBackend
-from dispatcher.config_model import LimitsConfig
-from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.job_terms import (
+from dispatcher.config.model import LimitsConfig
+from dispatcher.desk import intake
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.input.quantities import Size
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.jobs.terms import (
     ElasticTerms,
     Parameters,
     PerInstanceTerms,
@@ -23,7 +24,6 @@ from dispatcher.job_terms import (
     Terms,
 )
 from dispatcher.model import Dependency
-from dispatcher.quantities import Size
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.store import Store
 from drivers.errors import InvalidRequest

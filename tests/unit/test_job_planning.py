@@ -6,9 +6,9 @@ import copy
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.job_model import JobType
-from dispatcher.job_planning import MOST_THOUGHT_OF, plan_job
-from dispatcher.job_terms import Terms
+from dispatcher.jobs.model import JobType
+from dispatcher.jobs.planning import MOST_THOUGHT_OF, plan_job
+from dispatcher.jobs.terms import Terms
 from dispatcher.model import Dependency, SchedulerSettings
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.planner.per_instance_rounds import UpdateStrategy

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
-from dispatcher.backend import DispatcherBackend
-from dispatcher.config_model import LimitsConfig
+from dispatcher.config.model import LimitsConfig
+from dispatcher.desk.backend import DispatcherBackend
 from dispatcher.store.store import Store
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.engine_rig import Rig

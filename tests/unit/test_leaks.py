@@ -6,9 +6,9 @@ from decimal import Decimal
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.desk.views import leak_report
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.metrics import Metrics
-from dispatcher.views import leak_report
+from dispatcher.metrics.exposition import Metrics
 from drivers.errors import CloudError
 from pool.leaks import Leak, LeakKind
 from pool.messages import (

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher.desk.views import leak_report
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.views import leak_report
 from drivers.errors import AmbiguousResult, CloudError
 from pool.leaks import Leak, LeakKind
 from pool.messages import (

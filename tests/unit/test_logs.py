@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.logs import LogStore
-from dispatcher.quantities import Size
+from dispatcher.input.quantities import Size
+from dispatcher.logs.store import LogStore
 from tests.small_disk import fill, small_disk
 
 C, A = "c-1", "a-1"
@@ -122,7 +122,7 @@ def test_a_gap_whose_sentence_was_torn_is_asked_for_again(tmp_path: Path) -> Non
 
 
 def test_gaps_without_end_cut_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.logs.NOTES_LIMIT", 5)
+    monkeypatch.setattr("dispatcher.logs.store.NOTES_LIMIT", 5)
     logs = reopened(tmp_path)
     for number in range(1, 20):
         assert logs.append(A, C, "stdout", 1000 * number, b"x") == 1000 * number + 1

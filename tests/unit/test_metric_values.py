@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.messages import BehaviorRequested
-from dispatcher.metrics import Metrics
+from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import SchedulerSettings
 from drivers.errors import QuotaError
 from pool.messages import (

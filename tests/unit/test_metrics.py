@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.agenda import LaunchResult
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
+from dispatcher.periodic.agenda import LaunchResult
 from pool.leaks import LeakKind
 from pool.model import PoolSettings, WorkerState
 from pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.job_model import JobType
+from dispatcher.jobs.model import JobType
 from dispatcher.model import Retries
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
 from tests.engine_rig import Rig

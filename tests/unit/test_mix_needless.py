@@ -12,7 +12,7 @@ from dispatcher.planner.limits import Plan
 from dispatcher.planner.mix import Option, Want
 from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Rules
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind, Scope
 from tests.mix_cases import optimum, random_case

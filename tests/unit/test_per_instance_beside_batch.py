@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 from dispatcher.accounts import Holder
-from dispatcher.job_model import JobType
+from dispatcher.jobs.model import JobType
 from dispatcher.messages import JobPriorityRequested
 from dispatcher.model import (
     AttemptOutcome,

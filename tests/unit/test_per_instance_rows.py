@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.job_model import Job, JobType
+from dispatcher.jobs.model import Job, JobType
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
 from dispatcher.planner.per_instance_rounds import UpdateStrategy

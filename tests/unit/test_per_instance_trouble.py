@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.job_model import JobType
+from dispatcher.jobs.model import JobType
 from dispatcher.model import Constraints, Reason
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.agenda import LaunchResult
 from dispatcher.api.backend import Conflict, NewJob, Unavailable
-from dispatcher.backend import DispatcherBackend
-from dispatcher.config_model import LimitsConfig
-from dispatcher.job_model import Job
-from dispatcher.job_terms import Overlap, Schedule, Terms
-from dispatcher.periodic import DeskRuns
+from dispatcher.config.model import LimitsConfig
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.jobs.model import Job
+from dispatcher.jobs.terms import Overlap, Schedule, Terms
+from dispatcher.periodic.agenda import LaunchResult
+from dispatcher.periodic.launching import DeskRuns
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.store import Store
 from tests.backend_rig import backend_over, store_in, waiting_rig

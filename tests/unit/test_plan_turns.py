@@ -10,8 +10,8 @@ from decimal import Decimal
 import pytest
 
 from dispatcher.api.backend import Unavailable
-from dispatcher.job_plan import JobPlan
-from dispatcher.plan_turns import AT_ONCE, PlanTurns
+from dispatcher.desk.plan_turns import AT_ONCE, PlanTurns
+from dispatcher.jobs.plan import JobPlan
 from dispatcher.planner.per_instance_counts import Counts
 
 PLAN = JobPlan(

@@ -11,7 +11,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind
 from tests.planner_rig import make_limits, make_view

@@ -13,7 +13,7 @@ from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Limits, Plan, View
 from dispatcher.planner.plan_check import check
 from dispatcher.planner.room import Rules, SlotKind, empty_slot
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.errors import BugError, ErrorScope, QuotaError
 from drivers.interface import Resources
 from pool.backoff import CreateHolds

@@ -13,7 +13,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types, impossible, rejections
 from dispatcher.planner.limits import Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import ClassKey, Queue
+from dispatcher.queueing.queue import ClassKey, Queue
 from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind
 from pool.messages import CreateInstance, Probe, StartAttempt

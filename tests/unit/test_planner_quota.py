@@ -9,7 +9,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
 from tests.planner_rig import make_hindrance, make_limits, make_view

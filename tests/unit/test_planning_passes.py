@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from dispatcher import placing
-from dispatcher.broker import Broker, Watchers
+from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.desk.publishing import publish_event
 from dispatcher.messages import Event, PublishFailedPass
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Plan, View
-from dispatcher.publishing import publish_event
+from dispatcher.scheduling import placing
 from drivers.errors import BugError
 from pool.messages import ListInstances, Probe, StartAttempt
 from pool.model import PoolSettings

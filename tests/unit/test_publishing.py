@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from dispatcher.broker import Broker, Watchers
-from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.desk.publishing import publish_event
+from dispatcher.jobs.model import Job, JobState, Tally
 from dispatcher.messages import (
     JobPriorityRequested,
     Publication,
@@ -18,7 +19,6 @@ from dispatcher.messages import (
     PublishJob,
 )
 from dispatcher.model import Dependency, Reason
-from dispatcher.publishing import publish_event
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container, make_type

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from dispatcher.cost import attempt_cost, share_of
 from dispatcher.model import Placement
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 

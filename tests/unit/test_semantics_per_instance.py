@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.endings import in_words
-from dispatcher.per_instance_deeds import ending_for
+from dispatcher.ledger.endings import in_words
+from dispatcher.per_instance.deeds import ending_for
 from dispatcher.planner.per_instance_model import (
     Block,
     Evict,

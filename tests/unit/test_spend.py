@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 
 from dispatcher.accounts import Account, Holder, SpendLimits
+from dispatcher.input.quantities import Price
 from dispatcher.model import Attempt, AttemptOutcome, Container, Placement, SchedulerSettings
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from dispatcher.quantities import Price
-from dispatcher.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
+from dispatcher.scheduling.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
 from drivers.errors import BugError
 from drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type

@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher import roster
 from dispatcher.accounts import Holder
-from dispatcher.metrics import Metrics
+from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import Container
 from dispatcher.planner.room import Slot
 from dispatcher.queries import Recovered
+from dispatcher.scheduling import roster
 from drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
 from pool.messages import CreateInstance, ListInstances, Probe
 from pool.model import Worker

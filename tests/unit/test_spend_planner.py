@@ -12,8 +12,8 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.queue import Queue
-from dispatcher.spend import Charge, PassBudget
+from dispatcher.queueing.queue import Queue
+from dispatcher.scheduling.spend import Charge, PassBudget
 from drivers.interface import InstanceType
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type

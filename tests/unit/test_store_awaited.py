@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from dispatcher.job_model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.job_terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
+from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
 from dispatcher.messages import AddContainer, InsertJob, SaveContainer, SaveJob
 from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
 from dispatcher.queries import Awaited

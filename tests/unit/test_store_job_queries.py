@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.jobs.model import Job, JobState, Tally
 from dispatcher.messages import (
     SaveAttempt,
     SaveContainer,

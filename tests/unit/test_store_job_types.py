@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from alembic import command
 
-from dispatcher.job_model import Job, JobState, JobType, Tally
-from dispatcher.job_terms import (
+from dispatcher.jobs.model import Job, JobState, JobType, Tally
+from dispatcher.jobs.terms import (
     ElasticTerms,
     Overlap,
     Parameters,

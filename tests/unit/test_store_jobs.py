@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.jobs.model import Job, JobState, Tally
 from dispatcher.messages import (
     InsertContainers,
     InsertJob,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.job_model import Job, JobState, JobType, Tally
-from dispatcher.job_terms import PerInstanceTerms, Terms
+from dispatcher.jobs.model import Job, JobState, JobType, Tally
+from dispatcher.jobs.terms import PerInstanceTerms, Terms
 from dispatcher.messages import (
     AddContainer,
     Change,

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
 from dispatcher.model import ContainerState, Dependency
 from dispatcher.queries import ContainerFilter, JobFilter

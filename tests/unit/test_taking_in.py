@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
-from dispatcher.backend import DispatcherBackend
-from dispatcher.job_model import JobState, JobTask
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.jobs.model import JobState, JobTask
 from dispatcher.model import Dependency
 from dispatcher.queries import JobFilter
 from dispatcher.store.store import Store

@@ -77,7 +77,7 @@ DECIDING = (
     "pool.idle",
     "dispatcher.model",
     "dispatcher.messages",
-    "dispatcher.queue",
+    "dispatcher.queueing.queue",
     "dispatcher.planner",
     "dispatcher.engine",
 )
@@ -277,7 +277,8 @@ def pure_core() -> list[str]:
 def test_every_deciding_module_is_in_the_pure_core() -> None:
     known = {dotted(path) for path in python_files(*PRODUCT)}
     listed = pure_core()
-    missing = [name for name in DECIDING if name in known and name not in listed]
+    covered = [n for n in known if any(f"{n}.".startswith(f"{each}.") for each in listed)]
+    missing = [name for name in DECIDING if name in known and name not in covered]
     expect_none(missing)
 
 

@@ -15,7 +15,7 @@ from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.cost import cost_of
 from dispatcher.model import Attempt, Constraints, ContainerSpec, Placement
 from dispatcher.planner.fit import eligible_types, given_on, impossible, need, rejections
-from dispatcher.queue import Queue
+from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType, Resources
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type

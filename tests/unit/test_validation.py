@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from dispatcher.problems import PROBLEMS_MAX, element, member
-from dispatcher.quantities import parse_cpus, parse_price
-from dispatcher.validation import (
+from dispatcher.input.problems import PROBLEMS_MAX, element, member
+from dispatcher.input.quantities import parse_cpus, parse_price
+from dispatcher.input.validation import (
     JSON_DEPTH_MAX,
     CpuMillis,
     Price,

@@ -13,10 +13,10 @@ import pytest
 import structlog
 import yaml
 
-from dispatcher.config import load_config
+from dispatcher.config.loading import load_config
 from dispatcher.messages import SaveContainer
 from dispatcher.model import ContainerState, Dependency
-from dispatcher.periodic import PeriodicJobs
+from dispatcher.periodic.launching import PeriodicJobs
 from dispatcher.store.store import Store
 from dispatcher.wiring import Server
 from drivers.errors import CloudError, ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.job_model import JobState
+from dispatcher.jobs.model import JobState
 from dispatcher.messages import Submitted
 from dispatcher.model import Dependency, DependencyOn
 from tests.job_samples import make_job, make_task

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.job_model import Job, JobState, Tally
+from dispatcher.jobs.model import Job, JobState, Tally
 from dispatcher.messages import PublishJob
 from dispatcher.model import Dependency, Retries
 from pool.messages import Probe, StartAttempt

@@ -9,7 +9,7 @@ from pathlib import Path
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.cli.submission import read_files
-from dispatcher.config_file import read_mapping
+from dispatcher.config.file import read_mapping
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 TEXT = "on: [yes, no, off, y, true, False]\nno: On\n"

@@ -1,0 +1,148 @@
+"""What no type can tell of a configuration: whether its values make sense together."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from dispatcher.config.driver_parameters import check_driver
+from dispatcher.config.model import Config
+from dispatcher.config.types import check_type
+from dispatcher.input.problems import Problems, member
+from dispatcher.store.sqlite import store_path
+
+LOOPBACK_DRIVER = "loopback"
+KEY_NAME = "ssh_key"
+
+_CLUSTER = re.compile(r"[a-z0-9-]{1,40}")
+_TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def check(config: Config, sound: frozenset[str], problems: Problems) -> None:
+    """Add what is wrong with the sections named in `sound` to `problems`.
+
+    The other sections could not be read and hold defaults, of which nothing is said.
+    """
+    for section, look in _CHECKS.items():
+        if section in sound:
+            look(config, problems)
+    if "driver" in sound:
+        check_driver(config, with_types="instance_types" in sound, problems=problems)
+    if {"driver", "instance_types"} <= sound:
+        _check_types_for_driver(config, problems)
+
+
+def _check_cluster(config: Config, problems: Problems) -> None:
+    if not _CLUSTER.fullmatch(config.cluster):
+        problems.add("cluster", "must be 1 to 40 of a-z, 0-9 and -: it becomes part of cloud tags")
+
+
+def _check_listen(config: Config, problems: Problems) -> None:
+    try:
+        host, port = split_listen(config.listen)
+    except ValueError as error:
+        problems.add("listen", str(error))
+        return
+    if not 0 <= port <= 65535:
+        problems.add("listen", f"has port {port}: it must be from 0 (any free one) to 65535")
+    if not _is_loopback(host):
+        problems.add(
+            "listen",
+            "must be a loopback address such as 127.0.0.1:8420: there are no tokens yet, and open"
+            " mode is loopback only; put a proxy that authenticates in front to serve others",
+        )
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """Return the host and the port of "HOST:PORT" or "[IPV6]:PORT"; raises `ValueError`."""
+    host, colon, port = listen.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host or not re.fullmatch("[0-9]{1,5}", port) or (":" in host) > bracketed:
+        raise ValueError("must be HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
+    return (host[1:-1] if bracketed else host), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_store(config: Config, problems: Problems) -> None:
+    if config.store:
+        try:
+            store_path(config.store)
+        except ValueError as error:
+            problems.add("store", str(error))
+
+
+def _check_directories(config: Config, problems: Problems) -> None:
+    for name, text in (("data_dir", config.data_dir), ("log_dir", config.log_dir)):
+        if text and Path(text).exists() and not Path(text).is_dir():
+            problems.add(name, f"{text} is not a directory: remove it, or name another")
+
+
+def _check_ssh(config: Config, problems: Problems) -> None:
+    ssh = config.ssh
+    ours = Path(config.data_dir) / KEY_NAME
+    if ssh.private_key and not Path(ssh.private_key).is_file() and Path(ssh.private_key) != ours:
+        problems.add(
+            "ssh.private_key",
+            f"there is no file {ssh.private_key}: make it with `ssh-keygen -t ed25519 -N ''`, or"
+            " leave the option out and one is made",
+        )
+    elif Path(ssh.private_key).is_file() and not os.access(ssh.private_key, os.R_OK):
+        problems.add("ssh.private_key", f"{ssh.private_key} cannot be read: give this user access")
+    if ssh.heartbeat_timeout_s <= ssh.heartbeat_interval_s:
+        problems.add(
+            "ssh.heartbeat_timeout_s",
+            f"must be longer than heartbeat_interval_s ({ssh.heartbeat_interval_s:g}), or every"
+            " session is given up at once; four times it is a good choice",
+        )
+
+
+def _check_pool(config: Config, problems: Problems) -> None:
+    pool = config.pool
+    if pool.orphan_timeout_s <= pool.boot_timeout_s:
+        problems.add(
+            "pool.orphan_timeout_s",
+            f"must be longer than boot_timeout_s ({pool.boot_timeout_s:g}), or an instance that"
+            " boots slowly powers itself off; three times it is a good choice",
+        )
+
+
+def _check_instance_types(config: Config, problems: Problems) -> None:
+    for name, each in config.instance_types.items():
+        path = member("instance_types", name)
+        if not _TYPE_NAME.fullmatch(name):
+            problems.add(
+                path, "has a bad name: use 1 to 63 letters, digits, '.', '_' and '-', no '-' first"
+            )
+            continue
+        check_type(path, each, problems)
+
+
+def _check_types_for_driver(config: Config, problems: Problems) -> None:
+    if not config.instance_types and config.driver.name != LOOPBACK_DRIVER:
+        problems.add(
+            "instance_types",
+            f"is empty, but the driver {config.driver.name} needs to know what it may create: add"
+            " at least one type",
+        )
+
+
+_CHECKS: dict[str, Callable[[Config, Problems], None]] = {
+    "cluster": _check_cluster,
+    "listen": _check_listen,
+    "store": _check_store,
+    "data_dir": _check_directories,
+    "ssh": _check_ssh,
+    "pool": _check_pool,
+    "instance_types": _check_instance_types,
+}

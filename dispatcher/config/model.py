@@ -1,0 +1,156 @@
+"""The configuration as data: every option, its type, its bounds and its default."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import msgspec
+
+from dispatcher.input.quantities import CpuMillis, Price, Size
+from dispatcher.model import SchedulerSettings
+from pool.model import PoolSettings, Seconds
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
+Text = Annotated[str, msgspec.Meta(max_length=4096)]
+Labels = Annotated[
+    dict[
+        Annotated[str, msgspec.Meta(min_length=1, max_length=63)],
+        Annotated[str, msgspec.Meta(max_length=255)],
+    ],
+    msgspec.Meta(max_length=64),
+]
+Amounts = Annotated[
+    dict[Annotated[str, msgspec.Meta(min_length=1, max_length=63)], Count],
+    msgspec.Meta(max_length=64),
+]
+
+
+class EngineName(Enum):
+    """What runs containers on an instance; `auto` takes the first that passes a trial."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    PODMAN = "podman"
+    DOCKER = "docker"
+
+
+class DriverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which driver makes instances; `parameters` are what that driver takes."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "loopback"
+    parameters: dict[str, Any] = {}
+
+
+class GpusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPUs of an instance type: `memory` is that of each; a `model` of "" has no name."""
+
+    count: Count
+    memory: Size = Size(0)
+    model: Annotated[str, msgspec.Meta(max_length=63)] = ""
+
+
+class TypeDefaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a container gets on a type that does not name a resource; None is as elsewhere."""
+
+    cpus: CpuMillis | None = None
+    memory: Size | None = None
+    disk: Size | None = None
+    gpus: Count | None = None
+    resources: Amounts = {}
+
+
+class ReserveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the operating system of an instance keeps for itself."""
+
+    cpus: CpuMillis = CpuMillis(0)
+    memory: Size = Size(0)
+    disk: Size = Size(0)
+    gpus: Count = 0
+    resources: Amounts = {}
+
+
+class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One instance type; `provider_type` is the cloud's name for it, "" when it is ours."""
+
+    cpus: CpuMillis
+    memory: Size
+    price_per_hour: Price
+    provider_type: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    disk: Size = Size(0)
+    gpus: Count | GpusConfig = 0
+    preemptible: bool = False
+    labels: Labels = {}
+    resources: Amounts = {}
+    reserve: ReserveConfig = ReserveConfig()
+    defaults: TypeDefaultsConfig = TypeDefaultsConfig()
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How containers are run; `binary` "" is the engine's name, `run_as` "" the runner's user."""
+
+    name: EngineName = EngineName.AUTO
+    binary: Text = ""
+    global_arguments: tuple[Text, ...] = ()
+    arguments: tuple[Text, ...] = ()
+    run_as: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+
+class SshConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How instances are reached; `private_key` is a path once the configuration is loaded."""
+
+    user: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "root"
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 22
+    private_key: Text = ""
+    connect_timeout_s: Seconds = 15.0
+    command_timeout_s: Seconds = 30.0
+    heartbeat_interval_s: Seconds = 5.0
+    heartbeat_timeout_s: Seconds = 20.0
+    max_handshakes: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 16
+
+
+class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a container gets of the resources that it does not name."""
+
+    cpus: CpuMillis = CpuMillis(1000)
+    memory: Size = Size(1024**3)
+    disk: Size = Size(0)
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the server takes in, holds and keeps at most."""
+
+    request_bytes: Size = Size(16 * 1024**2)
+    list_items: Limit = 10_000
+    environment_bytes: Size = Size(1024**2)
+    log_bytes_per_stream: Size = Size(1024**3)
+    open_log_files: Limit = 512
+    queued_containers: Limit = 2_000_000
+    queued_bytes: Size = Size(4 * 1024**3)
+    queued_classes: Limit = 2_000
+    inbox_events: Limit = 100_000
+    pending_writes: Limit = 20_000
+    event_subscribers: Limit = 100
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole configuration.
+
+    Once it is loaded, `store` is a URL and `data_dir`, `log_dir` and `ssh.private_key` are
+    absolute paths; in a file, "" asks for the default of each.
+    """
+
+    cluster: Annotated[str, msgspec.Meta(max_length=100)] = "default"
+    listen: Annotated[str, msgspec.Meta(max_length=300)] = "127.0.0.1:8420"
+    store: Text = ""
+    data_dir: Text = ""
+    log_dir: Text = ""
+    driver: DriverConfig = DriverConfig()
+    instance_types: Annotated[dict[str, TypeConfig], msgspec.Meta(max_length=1000)] = {}
+    engine: EngineConfig = EngineConfig()
+    ssh: SshConfig = SshConfig()
+    pool: PoolSettings = PoolSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    defaults: DefaultsConfig = DefaultsConfig()
+    limits: LimitsConfig = LimitsConfig()

@@ -1,0 +1,5 @@
+"""The API's desk: what users ask is taken in, answered and published, between store and engine.
+
+It runs on the event loop and may wait; it decides nothing of the queue, and no HTTP enters: that is
+in `dispatcher.api`.
+"""

@@ -1,0 +1,349 @@
+"""The API's backend: the store for what is committed, the engine's memory for what is live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from dispatcher.api.backend import (
+    Conflict,
+    Health,
+    InstanceView,
+    LeakReport,
+    NewContainer,
+    NewJob,
+    NotFound,
+    ServerEvent,
+    Unavailable,
+)
+from dispatcher.config.model import LimitsConfig
+from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.desk.intake import Intake, wanted_by
+from dispatcher.desk.jobs import IdempotencyKey, JobDesk
+from dispatcher.desk.views import instance_view, leak_report
+from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
+from dispatcher.explaining.health import cloud_problems
+from dispatcher.input.spec_size import own_bytes, spec_bytes
+from dispatcher.jobs.model import Job
+from dispatcher.jobs.plan import JobPlan
+from dispatcher.jobs.planning import plan_job
+from dispatcher.logs.store import LogStore
+from dispatcher.messages import (
+    BehaviorRequested,
+    CancelRequested,
+    InsertContainers,
+    InstanceKillRequested,
+    PriorityRequested,
+    RequestCancel,
+    RequestPriority,
+    Submitted,
+)
+from dispatcher.metrics.exposition import Metrics
+from dispatcher.model import Container, Reason, WaitReason
+from dispatcher.periodic.launching import DeskRuns, PeriodicJobs
+from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
+from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    StoreBusy,
+)
+from dispatcher.store.store import Store
+from drivers.interface import InstanceType
+from pool.model import IdleBehavior, Worker, WorkerState
+
+
+class DispatcherBackend:
+    """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
+
+    `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
+    heard; `queue_limit` and `queue_limit_bytes` bound what may wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        store: Store,
+        logs: LogStore,
+        broker: Broker,
+        watchers: Watchers,
+        metrics: Metrics,
+        types: Sequence[InstanceType],
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        heard_at: Callable[[str], float],
+        limits: LimitsConfig,
+    ) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._store = store
+        self._logs = logs
+        self._broker = broker
+        self._watchers = watchers
+        self._metrics = metrics
+        self._now = now
+        self._new_id = new_id
+        self._heard_at = heard_at
+        self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
+        self._jobs = JobDesk(
+            intake=self._intake,
+            store=store,
+            ledger=self._engine.ledger,
+            now=now,
+            new_id=new_id,
+            plan=partial(plan_job, self._engine),
+        )
+
+    # ---- containers --------------------------------------------------------------------------
+
+    async def submit(
+        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Sequence[Container]:
+        """Commit new containers, then tell the engine; see the protocol for the errors."""
+        self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
+        size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
+        self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
+        sequences = self._store.next_sequences(len(items))
+        now = self._now()
+        containers = tuple(
+            Container(
+                id=f"c-{self._new_id()}",
+                sequence=sequence,
+                spec=item.spec,
+                user=user,
+                project=item.project,
+                priority=item.priority,
+                created_at=now,
+            )
+            for item, sequence in zip(items, sequences, strict=True)
+        )
+        change = InsertContainers(
+            containers=containers,
+            user=user,
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
+        )
+        try:
+            await self._intake.admit(
+                containers,
+                [
+                    wanted
+                    for number, each in enumerate(containers)
+                    for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
+                ],
+                change,
+                lambda ended: Submitted(containers=containers, ended=ended),
+            )
+        except IdempotentRepeat as repeat:
+            return [await self.container(container_id) for container_id in repeat.container_ids]
+        except IdempotencyConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return containers
+
+    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        """Return one page, newest first."""
+        try:
+            return await asyncio.to_thread(
+                self._store.containers, which, cursor=cursor, limit=limit
+            )
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    async def container(self, container_id: str) -> Container:
+        """Return one container as it is committed."""
+        try:
+            found = await asyncio.to_thread(self._store.container, container_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if found is None:
+            raise NotFound(f"there is no container {container_id}")
+        return found
+
+    def standing(self, container: Container) -> Standing:
+        """Return why a container waits, with its position, or what nobody knows of it."""
+        return standing(self._engine, container)
+
+    async def explain(self, container_id: str) -> Explanation:
+        """Return why a container, as it is committed, is where it is."""
+        return explain(self._engine, await self.container(container_id), self._now())
+
+    async def cancel(self, container_id: str) -> Container:
+        """Commit a cancellation, then tell the engine."""
+        change = RequestCancel(container_id=container_id)
+        await self._intake.request(change, CancelRequested(container_id=container_id))
+        return await self.container(container_id)
+
+    async def set_priority(self, container_id: str, priority: int) -> Container:
+        """Commit a priority, then tell the engine."""
+        change = RequestPriority(container_id=container_id, priority=priority)
+        event = PriorityRequested(container_id=container_id, priority=priority)
+        with self._intake.kinds_arrive(
+            self._intake.held_back([container_id]) if priority > 0 else []
+        ):
+            await self._intake.request(change, event)
+        return await self.container(container_id)
+
+    # ---- jobs ----------------------------------------------------------------------------------
+
+    async def submit_job(
+        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Job:
+        """Commit a new job with its containers, then tell the engine."""
+        return await self._jobs.submit(
+            new, user=user, idempotency_key=idempotency_key, fingerprint=fingerprint
+        )
+
+    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return one page, newest first."""
+        return await self._jobs.jobs(which, cursor=cursor, limit=limit)
+
+    async def job(self, job_id: str) -> Job:
+        """Return one job, with today's counts."""
+        return await self._jobs.job(job_id)
+
+    def why_nowhere(self, job: Job) -> WaitReason | None:
+        """Return why no instance takes anything of a per-instance job, None for all else."""
+        return self._engine.per_instance.why_nowhere(job, self._now())
+
+    def trouble(self, job: Job) -> Reason | None:
+        """Return what is wrong with a per-instance job that goes on, None for all else."""
+        return self._engine.per_instance.trouble(job, self._now())
+
+    async def cancel_job(self, job_id: str) -> Job:
+        """Commit a job's cancellation, then tell the engine."""
+        return await self._jobs.cancel(job_id)
+
+    async def set_job_priority(self, job_id: str, priority: int) -> Job:
+        """Commit the priority of all of a job, then tell the engine."""
+        return await self._jobs.set_priority(job_id, priority)
+
+    async def hold_job(self, job_id: str, *, held: bool) -> Job:
+        """Commit whether a job starts anything new, then tell the engine."""
+        return await self._jobs.hold(job_id, held=held)
+
+    async def revise_job(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a per-instance job, then tell the engine."""
+        return await self._jobs.revise(job_id, new)
+
+    async def plan_job(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision."""
+        return await self._jobs.plan(new, job_id=job_id, user=user)
+
+    async def dispatch_job(
+        self,
+        job_id: str,
+        parameters: Mapping[str, str],
+        *,
+        user: str,
+        idempotency_key: str,
+        fingerprint: str,
+    ) -> Job:
+        """Commit a run of a parameterised job, then tell the engine."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        return await self._jobs.dispatch(job_id, parameters, idempotency_key=key)
+
+    def periodic_jobs(self, *, wall: Callable[[], float]) -> PeriodicJobs:
+        """Return what launches periodic jobs by a wall clock, within the limits of users."""
+        return PeriodicJobs(
+            jobs=self._engine.ledger.jobs,
+            runs=DeskRuns(desk=self._jobs, intake=self._intake),
+            wall=wall,
+            now=self._now,
+            results=self._metrics.launches,
+        )
+
+    # ---- instances ---------------------------------------------------------------------------
+
+    def instances(self) -> Sequence[InstanceView]:
+        """Return all instances, sorted by id."""
+        workers = self._engine.pool.workers
+        return [self._view(workers[instance_id]) for instance_id in sorted(workers)]
+
+    def leaks(self) -> LeakReport:
+        """Return what is billed and not wanted at this moment."""
+        return leak_report(self._engine, self._now())
+
+    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+        """Tell the engine, unless the instance ends already; the answer shows what was asked."""
+        worker = self._worker(instance_id)
+        if worker.state is WorkerState.SHUTDOWN:
+            raise Conflict(
+                f"instance {instance_id} is being shut down ({worker.end_reason}), and that "
+                f"cannot be undone; {behavior.value} another one"
+            )
+        view = self._view(worker)
+        self._post(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        return replace(view, idle_behavior=behavior.value)
+
+    async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
+        """Tell the engine; the answer shows the instance as it was."""
+        view = self._view(self._worker(instance_id))
+        self._post(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        return view
+
+    def _post(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+        try:
+            self._runtime.post_request(event)
+        except InboxFull as error:
+            raise Unavailable(str(error)) from error
+
+    def _view(self, worker: Worker) -> InstanceView:
+        return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
+
+    def _worker(self, instance_id: str) -> Worker:
+        worker = self._engine.pool.workers.get(instance_id)
+        if worker is None:
+            raise NotFound(f"there is no instance {instance_id}")
+        return worker
+
+    # ---- logs, events, health ----------------------------------------------------------------
+
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        """Return bytes of the last attempt's stream, and whether nothing can follow them."""
+        container = await self.container(container_id)
+        if not container.attempts:
+            return b"", container.state.final
+        attempt = container.attempts[-1]
+        data = await asyncio.to_thread(
+            self._logs.read, container_id, attempt.id, stream, offset, limit
+        )
+        if not container.state.final or len(data) >= limit:
+            return data, False
+        size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
+        # What is not expected any more never comes, however much was promised: the instance is
+        # gone, or the log was cut at its limit.
+        expected = attempt.id in self._engine.ledger.unreleased
+        return data, offset + len(data) >= size or not expected
+
+    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+        """Return on news of the container or its log, or after `timeout_s`."""
+        await self._watchers.wait(container_id, timeout_s)
+
+    def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
+        """Yield events after a number."""
+        return self._broker.follow(after)
+
+    def last_event_number(self) -> int:
+        """Return the number of the newest event."""
+        return self._broker.last_number
+
+    def health(self) -> Health:
+        """Return whether work can be taken and placed."""
+        problems = []
+        if self._store.problem:
+            problems.append(self._store.problem)
+        if self._logs.problem:
+            problems.append(self._logs.problem)
+        problems += cloud_problems(self._engine.pool, self._now())
+        if self._runtime.failure is not None:
+            problems.append("the dispatcher is stopping after an error; see its log")
+        return Health(ready=not problems, problems=tuple(problems))
+
+    def metrics(self) -> bytes:
+        """Return the Prometheus text exposition."""
+        return self._metrics.exposition(self._now())

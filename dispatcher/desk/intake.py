@@ -1,0 +1,344 @@
+"""How what users ask for gets in: checked against limits, committed, then told to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dispatcher.api.backend import Conflict, NotFound, Unavailable
+from dispatcher.config.model import LimitsConfig
+from dispatcher.jobs.model import Job, JobType
+from dispatcher.jobs.workflow import roots_of
+from dispatcher.messages import Change, Event
+from dispatcher.model import Container, ContainerSpec, Dependency
+from dispatcher.planner.fit import impossible
+from dispatcher.queries import Awaited
+from dispatcher.queueing.queue import ClassKey
+from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.store.errors import (
+    AlreadyFinal,
+    NoSuchContainer,
+    NoSuchJob,
+    StoreBusy,
+    StoreClosed,
+    Withdrawn,
+)
+from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
+from drivers.interface import InstanceType
+
+_WRITE_PATIENCE_S = 5.0
+_PATIENCE_EACH_S = 0.0005
+"""How much longer a container more may take: a hundred thousand take seconds to write."""
+
+LASTING_JOBS_MOST = 10_000
+"""How many jobs there may be that have no containers of their own; memory counts only those."""
+
+PER_INSTANCE_JOBS_MOST = 200
+"""How many of them may run on each instance: passes look at each of them on each instance."""
+
+ELASTIC_CONTAINERS_MOST = 10_000
+"""How many containers all elastic jobs may have: passes look at each of them."""
+
+PathAndSpec = tuple[str, ContainerSpec]
+"""Where in the request a specification stands, and the specification."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Something to wait for: where the request says it, whose project may, as which array.
+
+    `size` is how many elements the array has that waits, None when it is none.
+    """
+
+    path: str
+    dependency: Dependency
+    project: str
+    size: int | None = None
+
+
+def wanted_by(
+    spec: ContainerSpec, path: str, *, project: str, size: int | None = None, own_job: str = ""
+) -> Iterator[Wanted]:
+    """Yield what a specification, which stands at `path`, waits for that is no part of its job."""
+    for place, dependency in enumerate(spec.after):
+        if not own_job or dependency.of.partition("/")[0] != own_job:
+            yield Wanted(
+                path=f"{path}.after[{place}].of", dependency=dependency, project=project, size=size
+            )
+
+
+class Intake:
+    """The way into the store and the engine; used on the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        store: Store,
+        types: Sequence[InstanceType],
+        limits: LimitsConfig,
+    ) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._store = store
+        self._types = tuple(types)
+        self._limits = limits
+        self._arriving: Counter[ClassKey] = Counter()
+        self._arriving_of_kind: Counter[JobType] = Counter()
+
+    # ---- what may come in ---------------------------------------------------------------------
+
+    def expect_room(self, *, containers: int, size_bytes: int) -> None:
+        """Raise `Unavailable` when so many containers of this size in all are too many."""
+        ledger, limits = self._engine.ledger, self._limits
+        if len(ledger.containers) + containers > limits.queued_containers:
+            raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
+        if ledger.memory.total_bytes + size_bytes > limits.queued_bytes:
+            raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
+
+    def expect_room_for_lasting_job(self) -> None:
+        """Raise `Unavailable` when too many jobs are there that do not end by themselves."""
+        if self._engine.ledger.jobs.lasting() >= LASTING_JOBS_MOST:
+            raise Unavailable(
+                f"there are {LASTING_JOBS_MOST} system, sysbatch, periodic and parameterized jobs"
+                " already: cancel some that nobody needs any more"
+            )
+
+    @contextmanager
+    def job_arrives(self, job: Job, containers: int) -> Iterator[None]:
+        """Let a job come with so many containers; raises `Unavailable` where passes took too long.
+
+        What is being committed counts too, as with kinds.
+        """
+        if job.is_template or not job.type.has_own_placer:
+            yield
+            return
+        number = 1 if job.type.is_per_instance else containers
+        # System and sysbatch jobs are counted as one.
+        kind = JobType.SYSTEM if job.type.is_per_instance else job.type
+        self._expect_room_in_passes(kind, number)
+        self._arriving_of_kind[kind] += number
+        try:
+            yield
+        finally:
+            self._arriving_of_kind[kind] -= number
+
+    def _expect_room_in_passes(self, kind: JobType, number: int) -> None:
+        book, arriving = self._engine.ledger.jobs, self._arriving_of_kind[kind]
+        if kind is JobType.SYSTEM and book.per_instance() + arriving >= PER_INSTANCE_JOBS_MOST:
+            raise Unavailable(
+                f"there are {PER_INSTANCE_JOBS_MOST} system and sysbatch jobs already: cancel some"
+                " that nobody needs any more, or let one do the work of several"
+            )
+        there = book.elastic_containers() + arriving
+        if kind is JobType.ELASTIC and there + number > ELASTIC_CONTAINERS_MOST:
+            raise Unavailable(
+                f"elastic jobs have {there} containers, and {ELASTIC_CONTAINERS_MOST} are the"
+                " most: try again when some have ended, or submit a batch job"
+            )
+
+    def refuse_impossible(self, specs: Iterable[PathAndSpec]) -> None:
+        """Raise `InvalidRequest` with all that can never run on any configured type."""
+        problems = []
+        # A list is often thousands of one kind.
+        known: dict[ClassKey, str] = {}
+        for path, spec in specs:
+            key = ClassKey(
+                resources=spec.resources, constraints=spec.constraints, unnamed=spec.unnamed
+            )
+            if key not in known:
+                known[key] = impossible(self._types, spec.resources, spec.constraints, spec.unnamed)
+            if sentence := known[key]:
+                problems.append((f"{path}.resources", sentence))
+        if problems:
+            raise InvalidRequest(problems)
+
+    def expect_kinds(self, specs: Iterable[ContainerSpec]) -> None:
+        """Raise `Unavailable` where there are more kinds among some than may ever wait."""
+        kinds = {(spec.resources, spec.constraints, spec.unnamed) for spec in specs}
+        most = self._limits.queued_classes
+        if len(kinds) > most:
+            raise Unavailable(
+                f"these are {len(kinds)} kinds of requests, and {most} may wait in all: let more"
+                " tasks ask for the same resources and constraints"
+            )
+
+    @contextmanager
+    def kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
+        """Let containers come to wait; raises `Unavailable` when there would be too many kinds.
+
+        What is being committed counts too, or many requests at once would each find room.
+        """
+        queue = self._engine.ledger.queue
+        # The elements of an array share what makes their kind.
+        one_each = {(id(c.spec), c.user, c.project): c for c in containers}.values()
+        keys = Counter({queue.key_of(each): 1 for each in one_each})
+        most = self._limits.queued_classes
+        if keys and queue.classes_with(keys.keys() | self._arriving.keys()) > most:
+            raise Unavailable(
+                f"the queue is full ({most} kinds of requests);"
+                " ask for the same resources and constraints as others do, or try again"
+            )
+        self._arriving += keys
+        try:
+            yield
+        finally:
+            self._arriving -= keys
+
+    def held_back(self, container_ids: Iterable[str]) -> list[Container]:
+        """Return those that neither run nor wait for room, and would wait in the queue for it."""
+        ledger = self._engine.ledger
+        known = (ledger.containers[each] for each in container_ids if each in ledger.containers)
+        found = [
+            each for each in known if each.id not in ledger.queue and not each.has_open_attempt
+        ]
+        types = {each.job_id: ledger.jobs.type_of(each.job_id) for each in found}
+        placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_placer}
+        return [each for each in found if each.job_id not in placed]
+
+    # ---- what others are to wait for ------------------------------------------------------------
+
+    async def _look_up(self, wanted: Sequence[Wanted]) -> Mapping[str, bool]:
+        """Return, of what new containers wait for, what has ended; by node, and how.
+
+        Raises `InvalidRequest` for what there is not in the project, or is no array of the same
+        size. What is waited for is pinned before, so that nothing is missed after.
+        """
+        if not wanted:
+            return {}
+        if self._store.problem:
+            raise Unavailable(self._store.problem)
+        try:
+            # What the engine has decided by now is committed before it is looked up.
+            before = self._store.write(())
+        except (StoreBusy, StoreClosed) as error:
+            raise Unavailable(str(error)) from error
+        try:
+            async with asyncio.timeout(_WRITE_PATIENCE_S):
+                await asyncio.wrap_future(before)
+            of = [each.dependency for each in wanted]
+            found = await asyncio.to_thread(self._store.awaited, of)
+        except TimeoutError as error:
+            self._store.withdraw(before)
+            raise Unavailable("the store takes too long; nothing was taken in") from error
+        except (StoreBusy, StoreClosed) as error:
+            raise Unavailable(str(error)) from error
+        problems = []
+        ended: dict[str, bool] = {}
+        for each in wanted:
+            known = found.get(each.dependency.of)
+            sentence = _unfit(each, known)
+            if sentence:
+                problems.append((each.path, sentence))
+            elif known is not None:
+                ended.update(known.ended)
+        if problems:
+            raise InvalidRequest(problems)
+        return ended
+
+    # ---- committing -----------------------------------------------------------------------------
+
+    async def admit(
+        self,
+        containers: Sequence[Container],
+        wanted: Sequence[Wanted],
+        change: Change,
+        event: Callable[[Mapping[str, bool]], Event],
+        *,
+        queued: bool = True,
+    ) -> None:
+        """Commit new containers and tell the engine by `event`, which gets what has ended before.
+
+        Those that are not `queued` never wait in the queue.
+        Raises `InvalidRequest` for what cannot be waited for, else as `write` does. Nothing that
+        ends meanwhile is missed.
+        """
+        workflow, roots = self._engine.workflow, roots_of(containers)
+        with self.kinds_arrive(containers if queued else ()):
+            workflow.pin(roots)
+            try:
+                ended = await self._look_up(wanted)
+            except BaseException:
+                workflow.unpin(roots)
+                raise
+            await self.write(
+                change,
+                event(ended),
+                on_refused=lambda: workflow.unpin(roots),
+                patience_s=_WRITE_PATIENCE_S + _PATIENCE_EACH_S * len(containers),
+            )
+
+    async def write(
+        self,
+        change: Change,
+        event: Event,
+        *,
+        on_refused: Callable[[], None] = lambda: None,
+        patience_s: float = _WRITE_PATIENCE_S,
+    ) -> None:
+        """Commit one change of the API's and tell the engine, or say why it cannot be.
+
+        The engine hears of it before the client does, and also when the client has hung up.
+        What is not committed in time is taken back, so that a client that tries again does not get
+        it twice; an idempotency key covers the moment in between. `on_refused` is called, once,
+        when the engine is not told and never will be.
+        """
+        try:
+            future = self._queue(change)
+        except Unavailable:
+            on_refused()
+            raise
+        written = asyncio.wrap_future(future)
+        written.add_done_callback(lambda done: self._tell_engine(done, event, on_refused))
+        try:
+            # Shielded: a client that hangs up does not take back what it asked for.
+            async with asyncio.timeout(patience_s):
+                await asyncio.shield(written)
+        except TimeoutError as error:
+            self._store.withdraw(future)
+            raise Unavailable("the store takes too long; nothing was taken in") from error
+        except (StoreClosed, Withdrawn) as error:
+            raise Unavailable(str(error)) from error
+
+    def _queue(self, change: Change) -> Future[None]:
+        if self._store.problem:
+            raise Unavailable(self._store.problem)
+        try:
+            self._runtime.check_room()
+            return self._store.write((change,))
+        except (StoreBusy, StoreClosed, InboxFull) as error:
+            raise Unavailable(str(error)) from error
+
+    def _tell_engine(
+        self, written: asyncio.Future[None], event: Event, on_refused: Callable[[], None]
+    ) -> None:
+        if not written.cancelled() and written.exception() is None:
+            self._runtime.post_committed(event)
+        else:
+            on_refused()
+
+    async def request(self, change: Change, event: Event) -> None:
+        """Commit a change of what there is; raises `NotFound`, `Conflict`, `Unavailable`."""
+        try:
+            await self.write(change, event)
+        except (NoSuchContainer, NoSuchJob) as error:
+            raise NotFound(str(error)) from error
+        except AlreadyFinal as error:
+            raise Conflict(str(error)) from error
+
+
+def _unfit(wanted: Wanted, known: Awaited | None) -> str:
+    """Return what is wrong with what somebody is to wait for, "" for nothing."""
+    dependency = wanted.dependency
+    if known is None or known.project != wanted.project:
+        return f"there is no {dependency.of} in the project {wanted.project!r}"
+    if dependency.each and (wanted.size is None or known.size != wanted.size):
+        theirs = "no array" if known.size is None else f"an array of {known.size}"
+        which = "" if "/" in dependency.of else f" (a task of a job is {dependency.of}/NAME)"
+        return f"{dependency.of} is {theirs}{which}; element by element both are arrays of one size"
+    return ""

@@ -1,0 +1,288 @@
+"""The API's part for jobs: taking them in, listing them with today's counts, steering them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from dispatcher.desk.intake import Intake, Wanted, wanted_by
+from dispatcher.desk.plan_turns import PlanTurns
+from dispatcher.input.spec_size import own_bytes, spec_bytes
+from dispatcher.jobs.making import (
+    containers_in,
+    misplaced_in_revision,
+    new_job,
+    next_revision,
+    run_of,
+    values_of_run,
+    why_not_dispatched,
+    why_not_revised,
+)
+from dispatcher.jobs.model import Job, JobTask
+from dispatcher.jobs.parameters import environment_of
+from dispatcher.jobs.plan import JobPlan
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.messages import (
+    InsertJob,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    JobRevised,
+    JobSubmitted,
+    RequestJobCancel,
+    RequestJobHold,
+    RequestJobPriority,
+    RequestJobRevision,
+)
+from dispatcher.model import Container
+from dispatcher.queries import JobFilter, JobPage
+from dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    RevisionConflict,
+    StoreBusy,
+)
+from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """What makes a repeated request harmless: whose `key` it is, "" for none, and what it meant."""
+
+    user: str
+    key: str = ""
+    fingerprint: str = ""
+
+
+class JobDesk:
+    """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
+
+    `plan` tells what a job would come to at a moment, and changes nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        store: Store,
+        ledger: Ledger,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        plan: Callable[[Job, float], JobPlan],
+    ) -> None:
+        self._intake = intake
+        self._store = store
+        self._ledger = ledger
+        self._now = now
+        self._new_id = new_id
+        self._plan = plan
+        self._plan_turns = PlanTurns()
+
+    async def submit(
+        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Job:
+        """Commit a new job with its containers, then tell the engine; see the protocol."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        self._refuse_impossible(new.tasks)
+        return await self._take_in(self._made(new, user), key)
+
+    async def run_of(
+        self, template: Job, *, env: Mapping[str, str], idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a periodic or parameterised job, then tell the engine.
+
+        Its tasks get `env` beside their own. Raises as `submit` does, with paths into the job.
+        """
+        self._refuse_impossible(template.tasks)
+        return await self._take_in(self._made_run(template, env), idempotency_key)
+
+    async def dispatch(
+        self, job_id: str, parameters: Mapping[str, str], *, idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a parameterised job with these parameters, then tell the engine."""
+        template = await self.job(job_id)
+        if sentence := why_not_dispatched(template):
+            raise Conflict(sentence)
+        values = values_of_run(template, parameters)
+        return await self.run_of(
+            template, env=environment_of(values), idempotency_key=idempotency_key
+        )
+
+    async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision."""
+        if job_id:
+            job = self._revised(await self.job(job_id), new)
+        else:
+            self._refuse_impossible(new.tasks)
+            job = self._made(new, user)
+        self._intake.expect_kinds(task.spec for task in job.tasks)
+        return await self._plan_turns.plan(lambda: self._plan(job, self._now()))
+
+    async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
+        """Commit a new job with its containers, then tell the engine."""
+        number = containers_in(job)
+        if job.is_template or job.type.is_per_instance:
+            self._intake.expect_room_for_lasting_job()
+        self._intake.expect_room(containers=number, size_bytes=_bytes_of(job))
+        containers = self._containers(job) if number else ()
+        change = InsertJob(
+            job=job,
+            containers=containers,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
+        )
+        try:
+            with self._intake.job_arrives(job, number):
+                await self._intake.admit(
+                    containers,
+                    _wanted(job),
+                    change,
+                    lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
+                    queued=not job.type.has_own_placer,
+                )
+        except IdempotentRepeat as repeat:
+            return await self.job(repeat.container_ids[0])
+        except IdempotencyConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return job
+
+    def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:
+        self._intake.refuse_impossible(
+            (f"tasks[{number}]", task.spec) for number, task in enumerate(tasks)
+        )
+
+    def _made(self, new: NewJob, user: str) -> Job:
+        return new_job(
+            new,
+            job_id=f"j-{self._new_id()}",
+            sequence=self._store.next_job_sequence(),
+            user=user,
+            now=self._now(),
+        )
+
+    def _made_run(self, template: Job, env: Mapping[str, str]) -> Job:
+        return run_of(
+            template,
+            job_id=f"j-{self._new_id()}",
+            sequence=self._store.next_job_sequence(),
+            now=self._now(),
+            env=env,
+        )
+
+    def _containers(self, job: Job) -> tuple[Container, ...]:
+        sequences = iter(self._store.next_sequences(containers_in(job)))
+        return tuple(
+            Container(
+                id=f"c-{self._new_id()}",
+                sequence=next(sequences),
+                spec=task.spec,
+                user=job.user,
+                project=job.project,
+                priority=job.priority,
+                created_at=job.created_at,
+                job_id=job.id,
+                task=task.name,
+                array_index=index if task.is_array else None,
+            )
+            for task in job.tasks
+            for index in range(task.size)
+        )
+
+    # ---- the next revision -----------------------------------------------------------------------
+
+    async def revise(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a per-instance job, then tell the engine."""
+        job = await self.job(job_id)
+        revised = self._revised(job, new)
+        if revised is job:
+            return job
+        self._intake.expect_room(containers=0, size_bytes=_bytes_of(revised))
+        try:
+            await self._intake.request(RequestJobRevision(job=revised), JobRevised(job=revised))
+        except RevisionConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return await self.job(job_id)
+
+    def _revised(self, job: Job, new: NewJob) -> Job:
+        """Return a job at its next revision; raises `Conflict` and `InvalidRequest`."""
+        if sentence := why_not_revised(job, new):
+            raise Conflict(sentence)
+        if problems := misplaced_in_revision(job, new):
+            raise InvalidRequest(problems)
+        self._refuse_impossible(new.tasks)
+        return next_revision(job, new, self._now())
+
+    # ---- looking ---------------------------------------------------------------------------
+
+    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return one page, newest first."""
+        try:
+            page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
+
+    async def job(self, job_id: str) -> Job:
+        """Return one job as it is committed, with today's counts."""
+        try:
+            found = await asyncio.to_thread(self._store.job, job_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if found is None:
+            raise NotFound(f"there is no job {job_id}")
+        return self._as_of_today(found)
+
+    def _as_of_today(self, job: Job) -> Job:
+        live = None if job.state.final else self._ledger.jobs.job(job.id)
+        return job if live is None else replace(job, tallies=live.tallies)
+
+    # ---- steering ----------------------------------------------------------------------------
+
+    async def cancel(self, job_id: str) -> Job:
+        """Commit a job's cancellation, then tell the engine."""
+        change = RequestJobCancel(job_id=job_id)
+        await self._intake.request(change, JobCancelRequested(job_id=job_id))
+        return await self.job(job_id)
+
+    async def set_priority(self, job_id: str, priority: int) -> Job:
+        """Commit the priority of all of a job, then tell the engine."""
+        change = RequestJobPriority(job_id=job_id, priority=priority)
+        event = JobPriorityRequested(job_id=job_id, priority=priority)
+        with self._intake.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
+            await self._intake.request(change, event)
+        return await self.job(job_id)
+
+    async def hold(self, job_id: str, *, held: bool) -> Job:
+        """Commit whether a job starts anything new, then tell the engine."""
+        change = RequestJobHold(job_id=job_id, held=held)
+        with self._intake.kinds_arrive([] if held else self._held_back(job_id)):
+            await self._intake.request(change, JobHoldRequested(job_id=job_id, held=held))
+        return await self.job(job_id)
+
+    def _held_back(self, job_id: str) -> list[Container]:
+        return self._intake.held_back(self._ledger.jobs.containers_of(job_id))
+
+
+def _bytes_of(job: Job) -> int:
+    """Return about how much memory a job takes with the containers that it is submitted with."""
+    own = 0 if job.is_template else sum(task.size * own_bytes(task.spec) for task in job.tasks)
+    return own + sum(spec_bytes(task.spec) for task in job.tasks)
+
+
+def _wanted(job: Job) -> list[Wanted]:
+    """Return what a job's tasks wait for that is no part of the job."""
+    return [
+        wanted
+        for number, task in enumerate(job.tasks)
+        for wanted in wanted_by(
+            task.spec,
+            f"tasks[{number}]",
+            project=job.project,
+            size=task.size if task.is_array else None,
+            own_job=job.id,
+        )
+    ]

@@ -1,0 +1,114 @@
+"""What the engine's memory looks like from outside: instances and published events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from dispatcher.api.answers import container_answer, instance_answer
+from dispatcher.api.backend import InstanceView, LeakReport
+from dispatcher.api.job_answers import job_answer
+from dispatcher.engine import Engine
+from dispatcher.explaining.explanation import Standing
+from dispatcher.jobs.model import Job
+from dispatcher.model import Container, InstanceRecord
+from pool.leaks import find_leaks, listing_is_current
+from pool.model import Worker
+
+
+def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
+    """Return a worker as admins see it; the value is a copy.
+
+    `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
+    """
+    record = engine.records.get(worker.id)
+    ledger = engine.ledger
+    running = sorted(
+        ledger.open_attempts[attempt_id]
+        for attempt_id in worker.attempts
+        if attempt_id in ledger.open_attempts
+    )
+    return InstanceView(
+        id=worker.id,
+        address=worker.address,
+        state=worker.state.value,
+        idle_behavior=worker.behavior.value,
+        instance_type=worker.type.name,
+        provider_type=worker.type.provider_type,
+        price_usd_per_hour=worker.type.price_usd_per_hour,
+        running=tuple(running),
+        last_container=worker.last_container,
+        created_at=record.created_at if record is not None else worker.appeared_at,
+        last_busy_at=worker.last_busy,
+        last_contact_at=max(worker.last_contact, heard_at),
+        broken=worker.broken,
+        last_error=worker.last_error,
+        taken_back_at=worker.interruption,
+    )
+
+
+def gone_view(record: InstanceRecord) -> InstanceView:
+    """Return an instance that the cloud no longer lists, as its last event shows it."""
+    return InstanceView(
+        id=record.id,
+        address=record.address,
+        state="gone",
+        idle_behavior="run",
+        instance_type=record.type_name,
+        provider_type="",
+        price_usd_per_hour=record.price_usd_per_hour,
+        running=(),
+        last_container="",
+        created_at=record.created_at,
+        last_busy_at=0.0,
+        last_contact_at=0.0,
+        broken="",
+        last_error=record.gone_reason,
+    )
+
+
+def leak_report(engine: Engine, now: float) -> LeakReport:
+    """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
+
+    Prices are those at which the instances were bought, whatever the configuration says now.
+    """
+    prices = {
+        record.id: record.price_usd_per_hour
+        for record in engine.records.values()
+        if record.price_usd_per_hour
+    }
+    return LeakReport(
+        leaks=tuple(find_leaks(engine.pool, now, prices_usd_per_hour=prices)),
+        listed_at=engine.pool.listed_at,
+        complete=listing_is_current(engine.pool, now),
+    )
+
+
+def container_data(container: Container, standing: Standing) -> dict[str, Any]:
+    """Return a container as the data of an event: the API's JSON, as built-in types.
+
+    Without what the user sent and what may be large or secret: its command, its environment and
+    what it waits for.
+    """
+    told = replace(container, spec=replace(container.spec, command=(), env=(), after=()))
+    data = _plain(container_answer(told, standing))
+    del data["command"], data["env"], data["after"]
+    return data
+
+
+def job_data(job: Job) -> dict[str, Any]:
+    """Return a job, without its tasks, as the data of an event: JSON, as built-in types."""
+    return _plain(job_answer(job, with_tasks=False))
+
+
+def instance_data(view: InstanceView) -> dict[str, Any]:
+    """Return an instance as the data of an event: the API's JSON, as built-in types."""
+    return _plain(instance_answer(view))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    plain = msgspec.to_builtins(value, enc_hook=float, builtin_types=())
+    assert isinstance(plain, dict)  # noqa: S101 - narrows the type; answers are structs
+    return plain

@@ -1,0 +1,102 @@
+"""Creating instances for elastic jobs, within the limits that hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from dispatcher.accounts import Account, payer_of
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.model import SchedulerSettings
+from dispatcher.planner.elastic_buying import basket
+from dispatcher.planner.elastic_model import Demand, ElasticView
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.limits import Budget, Limits
+from dispatcher.scheduling.create_limits import create_limits
+from dispatcher.scheduling.spend import InstanceSpend
+from pool import launching
+from pool.core import PoolCore
+
+
+class Deal(Enum):
+    """What came of a visit to the market: with what is known now, is it to be planned anew?"""
+
+    NOTHING_NEW = "nothing new"
+    PLAN_AGAIN = "plan again"
+    COME_BACK = "plan again and come back: nothing is bought yet"
+
+
+class Market:
+    """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+        spend: InstanceSpend | None,
+        fleet: Callable[[], Fleet],
+    ) -> None:
+        """`spend` counts what instances cost, None without limits of it."""
+        self._pool = pool
+        self._ledger = ledger
+        self._settings = settings
+        self._spend = spend
+        self._fleet = fleet
+        self.is_short = False
+        self.beyond: frozenset[str] = frozenset()
+
+    def buy(
+        self,
+        view: ElasticView,
+        demand: Sequence[Demand],
+        account_of: Callable[[str], Account],
+        now: float,
+    ) -> Deal:
+        """Create what is wanted; return what is to be done with that.
+
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough. What
+        comes to light to be beyond them keeps no room any more, which may do for the others: they
+        are to come back before anything is created that nobody needs then.
+        """
+        before, self.beyond = self.beyond, frozenset()
+        self.is_short = False
+        if not demand:
+            return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
+        found = basket(view, demand, self._limits(now), account_of)
+        if found.purchases and found.beyond - before:
+            self.is_short = True
+            self.beyond = found.beyond | before
+            return Deal.COME_BACK
+        for purchase in found.purchases:
+            payer = payer_of(account_of(purchase.job_id))
+            type_ = self._pool.types[purchase.type.name]
+            token = launching.request_launch(self._pool, type_, payer, now)
+            if self._spend is not None:
+                self._spend.launched(token)
+        self.is_short = found.is_short
+        self.beyond = found.beyond
+        is_new = bool(found.purchases) or self.beyond != before
+        return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
+
+    def _limits(self, now: float) -> Limits:
+        pool = self._pool
+        hoped_for = pool.hoped_for()
+        return create_limits(
+            pool,
+            instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
+            max_instances=self._settings.max_instances,
+            budget=self._budget(),
+            now=now,
+        )
+
+    def _budget(self) -> Budget | None:
+        """Return what may still be spent, with what has changed since the last pass."""
+        spend = self._spend
+        if spend is None:
+            return None
+        for worker_id in sorted(self._pool.touched):
+            spend.see(worker_id)
+        spend.hope_for(self._pool.hoped_for())
+        return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())

@@ -1,0 +1,239 @@
+"""One pass over elastic jobs: what the planner sees, what it decides, and the room that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from dispatcher.accounts import Account, SpendLimits
+from dispatcher.elastic import reasons
+from dispatcher.elastic.deeds import Deeds, need_on
+from dispatcher.elastic.jobs import Live, as_planned, without_place
+from dispatcher.elastic.market import Deal, Market
+from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
+from dispatcher.model import (
+    AttemptOutcome,
+    EndingCause,
+    EndingFor,
+    SchedulerSettings,
+    WaitReason,
+)
+from dispatcher.planner.elastic import plan_elastic
+from dispatcher.planner.elastic_model import (
+    Component,
+    ElasticPlan,
+    ElasticView,
+    Member,
+    MemberState,
+    Place,
+    Role,
+)
+from dispatcher.planner.elastic_order import progressed
+from dispatcher.planner.elastic_settings import QueuePolicy
+from dispatcher.planner.room import Rules
+from dispatcher.scheduling.placers import Placers
+from drivers.interface import Resources
+from pool.core import PoolCore
+
+_IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
+"""The policies by which the order of jobs changes though nothing happens."""
+
+_AGAIN_S = 5.0
+"""How soon it is decided again where time alone may change something, and nobody knows when."""
+
+_VISITS_MOST = 3
+"""How often one pass goes to the market where jobs turn out to be beyond all limits."""
+
+
+class ElasticPass:
+    """Decides, and keeps what was decided until the next time.
+
+    `kept` is the room of members that are not started yet, by slot, `awaited` the instances on
+    which there is any; `waiting` is why jobs wait, by id, and `next_at` when to decide again though
+    nothing happens, None for never.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        settings: SchedulerSettings,
+        placers: Placers,
+        rules: Rules,
+        rooms: Rooms,
+        deeds: Deeds,
+        market: Market,
+        lives: Callable[[], list[Live]],
+    ) -> None:
+        """`lives` returns the jobs that are not over, as they came."""
+        self._pool = pool
+        self._settings = settings
+        self._placers = placers
+        self._rules = rules
+        self._rooms = rooms
+        self._deeds = deeds
+        self._market = market
+        self._spend_limits = SpendLimits(settings)
+        self._lives = lives
+        self.kept: dict[str, Resources] = {}
+        self.awaited: frozenset[str] = frozenset()
+        self.waiting: Mapping[str, WaitReason] = {}
+        self.next_at: float | None = None
+
+    def rest(self) -> None:
+        """Keep nothing: there are no jobs."""
+        self.kept = {}
+        self.awaited = frozenset()
+        self.waiting = {}
+        self.next_at = None
+        self._rooms.forget()
+
+    def run(self, now: float, *, wanted: bool) -> None:
+        """Decide anew if it is `wanted` or anything has changed; start what can be started now."""
+        changed = self._rooms.update(now)
+        lost = self._give_up_lost_places()
+        due = self.next_at is not None and self.next_at <= now
+        if wanted or changed or lost or due:
+            self._decide(now)
+        for live in self._lives():
+            self._deeds.start(live, now)
+        # Who comes after this forgets what was touched here, and by now some are going.
+        self._rooms.update(now)
+        self._keep()
+
+    def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
+        """Return the members that have a place and are not started yet, by instance."""
+        seats: dict[str, list[tuple[Live, Component, Member]]] = {}
+        for live in self._lives():
+            for component, member in self._deeds.unstarted(live):
+                seats.setdefault(member.instance_id, []).append((live, component, member))
+        return seats
+
+    def _give_up_lost_places(self) -> bool:
+        """Let members wait again whose instance takes no work any more, or is taken by others.
+
+        Returns whether there are any.
+        """
+        lost = False
+        for instance_id, seats in sorted(self._seats().items()):
+            base = self._rooms.bases.get(instance_id)
+            seated = [False] * len(seats)
+            if base is not None:
+                needs = [need_on(base.room.type, component) for _, component, _ in seats]
+                seated = list(with_seats(base.room, needs)[1])
+            for has_room, (live, _, member) in zip(seated, seats, strict=True):
+                if not has_room:
+                    live.put([without_place(member)])
+                    self._deeds.rejoin(live)
+                    lost = True
+        return lost
+
+    def _decide(self, now: float) -> None:
+        """Plan and create what is wanted; then plan again, so that what comes is claimed."""
+        for live in self._lives():
+            live.job = progressed(live.job, now - live.progressed_at)
+            live.progressed_at = now
+        plan = self._plan(now)
+        for _ in range(_VISITS_MOST):
+            deal = self._market.buy(self._view(), plan.demand, self._account_of, now)
+            if deal is not Deal.NOTHING_NEW:
+                self._rooms.update(now)
+                plan = self._plan(now)
+            if deal is not Deal.COME_BACK:
+                break
+        beyond = self._market.beyond
+        self.waiting = {
+            job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting
+        }
+        in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
+        ends = [plan.next_at, now + _AGAIN_S if in_time or self._market.is_short else None]
+        self.next_at = min((end for end in ends if end is not None), default=None)
+
+    def _plan(self, now: float) -> ElasticPlan:
+        plan = plan_elastic(self._view(), now)
+        self._carry_out(plan, now)
+        return plan
+
+    def _account_of(self, job_id: str) -> Account:
+        live = next(live for live in self._lives() if live.job.id == job_id)
+        containers = (self._deeds.container(live, key) for key in live.ids)
+        known = next(container for container in containers if container is not None)
+        return self._spend_limits.account_of(known)
+
+    def _view(self) -> ElasticView:
+        seats = self._seats()
+        rooms = []
+        for instance_id, base in sorted(self._rooms.bases.items()):
+            here = seats.get(instance_id, [])
+            needs = [need_on(base.room.type, component) for _, component, _ in here]
+            rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
+        seen = (as_planned(live) for live in self._lives())
+        types = [self._pool.types[name] for name in sorted(self._pool.types)]
+        beyond = self._market.beyond
+        return ElasticView(
+            jobs=tuple(
+                replace(job, claims=()) if job.id in beyond else job
+                for job in seen
+                if job is not None
+            ),
+            rooms=tuple(rooms),
+            types=tuple(self._placers.left_of(type_) for type_ in types),
+            rules=self._rules,
+            settings=self._settings.elastic,
+            max_price_factor=self._settings.max_price_factor,
+            beyond=beyond,
+        )
+
+    def _carry_out(self, plan: ElasticPlan, now: float) -> None:
+        lives = {live.job.id: live for live in self._lives()}
+        for job_id in plan.begun:
+            live = lives[job_id]
+            live.job = replace(live.job, began_at=now)
+        for stop in plan.stops:
+            live = lives[stop.job_id]
+            member = replace(live.member((stop.component, stop.index)), state=MemberState.STOPPING)
+            live.put([member])
+            why = _for_whom(stop, plan, lives)
+            self._deeds.stop(live, [member], AttemptOutcome.PREEMPTED, why, now)
+        for start in plan.starts:
+            live = lives[start.job_id]
+            member = live.member((start.component, start.index))
+            placed = replace(member, state=MemberState.PLACED, instance_id=start.instance_id)
+            live.put([placed])
+        claims: dict[str, tuple[Place, ...]] = {}
+        for claim in plan.claims:
+            claims[claim.job_id] = (*claims.get(claim.job_id, ()), claim)
+        for live in self._lives():
+            if live.job.claims != claims.get(live.job.id, ()):
+                live.job = replace(live.job, claims=claims.get(live.job.id, ()))
+
+    def _keep(self) -> None:
+        """Keep the room of those that have a place and are not started, and what is claimed."""
+        needs: dict[str, list[Resources]] = {}
+        for component, instance_id in self._wanting():
+            base = self._rooms.bases.get(instance_id)
+            if base is not None:
+                needs.setdefault(instance_id, []).append(need_on(base.room.type, component))
+        bases = self._rooms.bases
+        self.kept = {id_: kept_of(bases[id_], wanted) for id_, wanted in sorted(needs.items())}
+        self.awaited = frozenset(self.kept.keys() & self._pool.workers.keys())
+
+    def _wanting(self) -> Iterator[tuple[Component, str]]:
+        for live in self._lives():
+            for component, member in self._deeds.unstarted(live):
+                yield component, member.instance_id
+            components = live.roles() if live.job.claims else {}
+            for claim in live.job.claims:
+                yield components[claim.component], claim.instance_id
+
+
+def _for_whom(stop: Place, plan: ElasticPlan, lives: Mapping[str, Live]) -> EndingFor:
+    """Return the job that a member makes way for: one that gets its room, if that is known."""
+    essential = [
+        place
+        for place in plan.starts
+        if lives[place.job_id].roles()[place.component].role is Role.ESSENTIAL
+    ]
+    here = [place for place in essential if place.instance_id == stop.instance_id]
+    job_id = next((place.job_id for place in (*here, *essential)), stop.job_id)
+    return EndingFor(cause=EndingCause.FOR_JOB, of=job_id)

@@ -1,0 +1,72 @@
+"""Why containers of elastic jobs wait, and why they ended, beside what a pass says; pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from dispatcher.explaining.moments import moment
+from dispatcher.jobs.book import Conclusion
+from dispatcher.ledger.endings import in_words
+from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
+from dispatcher.planner.elastic_model import Member, MemberState
+from dispatcher.scheduling.placers import AttemptEnd
+
+_ENDED = "job_ended"
+JOB_CANCELLED = Reason(code=_ENDED, message="its job was cancelled")
+
+
+def of_member(member: Member, *, barred: str) -> WaitReason | None:
+    """Return why a member waits by itself, None where its job as a whole does.
+
+    `barred` is the container, held back, that its job needs; "" for none.
+    """
+    match member.state:
+        case MemberState.FINISHED:
+            message = "it has ended with exit code 0; what becomes of it follows from its job's end"
+            return WaitReason(code="job_goes_on", message=message)
+        case MemberState.PLACED | MemberState.RUNNING | MemberState.STOPPING:
+            message = (
+                f"it has a place on {member.instance_id}, and is started there after those of lower"
+                " startup_order, and once who made way for it has ended"
+            )
+            return WaitReason(code="has_place", message=message)
+        case MemberState.WAITING if barred:
+            message = f"its job needs {barred}, which is held back: its priority is 0"
+            return WaitReason(code="behind_held", message=message, behind=barred)
+        case MemberState.WAITING if member.not_before:
+            message = (
+                f"it has ended {member.deaths} times otherwise than it should; it is placed again"
+                f" from {moment(member.not_before)} on, as there is room"
+            )
+            return WaitReason(code="backoff", message=message, until=member.not_before)
+        case MemberState.WAITING:
+            return None
+        case unknown:
+            assert_never(unknown)
+
+
+def beyond(why: WaitReason) -> WaitReason:
+    """Return why a job waits for whose lack of room no instances can be created."""
+    message = (
+        f"{why.message}; for the rest no instance may be created (max_instances, a limit of"
+        " spending, or one of the cloud's)"
+    )
+    return replace(why, message=message)
+
+
+def job_ended(comes_to: Conclusion) -> Reason:
+    """Return why a container ended whose job came to an end without it."""
+    return Reason(code=_ENDED, message=in_words(job_end(comes_to)))
+
+
+def job_end(comes_to: Conclusion) -> EndingFor:
+    """Return for what the members of a job end that came to an end without them."""
+    why = comes_to.reason.message if comes_to.reason is not None else ""
+    return EndingFor(cause=EndingCause.JOB_ENDED, of=comes_to.state.value, detail=why)
+
+
+def next_start(end: AttemptEnd) -> EndingFor:
+    """Return what the others of a job make way for one of whose essential members was lost."""
+    why = end.reason.message if end.reason is not None else ""
+    return EndingFor(cause=EndingCause.JOB_BEGINS_ANEW, of=end.container.task, detail=why)

@@ -1,0 +1,199 @@
+"""What room elastic jobs see: the instances that take work, without what others have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.planner.elastic_model import Room
+from dispatcher.planner.fleet import Fleet
+from dispatcher.planner.room import Slot, SlotKind, empty_slot
+from dispatcher.scheduling.placers import NOTHING, Placers
+from dispatcher.scheduling.roster import slot_of
+from drivers.interface import Resources
+from pool import probing
+from pool.core import PoolCore
+from pool.model import Worker
+from pool.room import charge, clamped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """An instance as it will be once those that are told to end have ended.
+
+    `going` is the room that they still take.
+    """
+
+    room: Room
+    going: Resources = NOTHING
+
+
+class Rooms:
+    """The instances that elastic jobs may use, brought up to date from pass to pass."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        placers: Placers,
+        fleet: Callable[[], Fleet],
+        reserved: Container[str],
+    ) -> None:
+        """Know nothing yet.
+
+        `fleet` returns what batch work has claimed where; what is `reserved` takes no work.
+        """
+        self._pool = pool
+        self._ledger = ledger
+        self._placers = placers
+        self._fleet = fleet
+        self._reserved = reserved
+        self._bases: dict[str, Base] = {}
+        self._others: Mapping[str, Resources] = {}
+        self._whole = True
+
+    @property
+    def bases(self) -> Mapping[str, Base]:
+        """Return the instances by id, as of the latest `update`; not a copy."""
+        return self._bases
+
+    def kept_by_others(self, slot_id: str) -> Resources:
+        """Return what other placers keep of an instance."""
+        return self._others.get(slot_id, NOTHING)
+
+    def forget(self) -> None:
+        """Forget all; the next `update` looks at everything."""
+        self._bases = {}
+        self._whole = True
+
+    def update(self, now: float) -> bool:
+        """Take in what has changed in the pool; return whether anything did for these jobs.
+
+        The pool's `touched` are left to whoever else goes by them.
+        """
+        pool = self._pool
+        per_instance = self._placers.per_instance
+        others = dict(per_instance.kept) if per_instance is not None else {}
+        ids = others.keys() | self._others.keys()
+        stale = {i for i in ids if others.get(i) != self._others.get(i)}
+        stale |= pool.touched
+        self._others = others
+        if self._whole:
+            stale |= pool.workers.keys()
+            self._whole = False
+        # What is claimed on those that come changes without a word.
+        stale |= {id_ for id_, b in self._bases.items() if b.room.kind is not SlotKind.READY}
+        fresh = dict(self._bases)
+        for slot_id in stale:
+            fresh.pop(slot_id, None)
+        for worker_id in sorted(stale & pool.workers.keys()):
+            base = self._of_worker(pool.workers[worker_id], now)
+            if base is not None:
+                fresh[worker_id] = base
+        for pending in pool.hoped_for():
+            launching = self._of_launch(pending.launch.token, pending.launch.type_name)
+            if launching is not None:
+                fresh[pending.launch.token] = launching
+        changed = fresh != self._bases
+        self._bases = fresh
+        return changed
+
+    def _of_worker(self, worker: Worker, now: float) -> Base | None:
+        if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
+            return None
+        slot = slot_of(worker)
+        slot.free = slot.free.minus(self._others.get(worker.id, NOTHING))
+        if slot.kind is not SlotKind.READY:
+            self._leave_to_newcomers(slot)
+        self._leave_to_claims(slot, worker.id)
+        if worker.token:
+            self._leave_to_claims(slot, worker.token)
+        before = slot.free
+        for attempt_id in sorted(worker.attempts):
+            if self._is_going(attempt_id):
+                slot.release(worker.attempts[attempt_id])
+        return Base(room=room_of(slot), going=slot.free.minus(before))
+
+    def _of_launch(self, token: str, type_name: str) -> Base | None:
+        type_ = self._pool.types.get(type_name)
+        if type_ is None:
+            return None
+        slot = empty_slot(SlotKind.LAUNCHING, token, type_)
+        slot.free = slot.free.minus(self._others.get(token, NOTHING))
+        self._leave_to_newcomers(slot)
+        self._leave_to_claims(slot, token)
+        return Base(room=room_of(slot))
+
+    def _leave_to_newcomers(self, slot: Slot) -> None:
+        per_instance = self._placers.per_instance
+        if per_instance is not None:
+            slot.free = slot.free.minus(per_instance.taken_of(slot.type))
+
+    def _leave_to_claims(self, slot: Slot, slot_id: str) -> None:
+        """Leave what batch work has claimed on an instance that was created for it."""
+        for need, number in self._fleet().claimed_on(slot_id):
+            slot.assign(need, number)
+
+    def _is_going(self, attempt_id: str) -> bool:
+        """Return whether an attempt of an elastic job was told to end."""
+        container_id = self._ledger.open_attempts.get(attempt_id)
+        if container_id is None:
+            return False
+        container = self._ledger.containers[container_id]
+        if self._placers.of(container) is not self._placers.elastic:
+            return False
+        return container.cancel_requested or container.attempts[-1].ending is not None
+
+
+def room_of(slot: Slot) -> Room:
+    """Return a slot as elastic jobs see it."""
+    return Room(
+        id=slot.id,
+        type=slot.type,
+        free=slot.free,
+        kind=slot.kind,
+        count=slot.count,
+        sharers=slot.sharers,
+        last_busy=slot.last_busy,
+    )
+
+
+def slot_in(room: Room) -> Slot:
+    """Return a room as something that can be filled."""
+    return Slot(
+        kind=room.kind,
+        id=room.id,
+        type=room.type,
+        free=room.free,
+        count=room.count,
+        last_busy=room.last_busy,
+        sharers=room.sharers,
+    )
+
+
+def with_seats(room: Room, needs: Iterable[Resources]) -> tuple[Room, Sequence[bool]]:
+    """Return a room once some more have a place there, and which of them have: there may be less.
+
+    Somebody with a better right may have taken it meanwhile.
+    """
+    slot = slot_in(room)
+    seated = []
+    for need in needs:
+        fits = charge(need, sharers=slot.sharers).fits_in(slot.free)
+        seated.append(fits)
+        if fits:
+            slot.assign(need)
+    return room_of(slot), seated
+
+
+def kept_of(base: Base, needs: Iterable[Resources]) -> Resources:
+    """Return what is to be kept of an instance for some, beside what becomes free there for them.
+
+    Those who are told to end still hold their room: of that nobody else gets anything.
+    """
+    slot = slot_in(base.room)
+    for need in needs:
+        slot.assign(need)
+    return clamped(base.room.free.minus(slot.free).minus(base.going))

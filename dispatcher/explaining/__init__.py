@@ -1,0 +1,4 @@
+"""Why something waits, when it may start, what happened before: answers for people; pure.
+
+It reads what others decided and changes nothing. A new reason is made where it is decided.
+"""

@@ -1,0 +1,327 @@
+"""Why a container is where it is: all that the engine's memory and the store say about that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dispatcher.engine import Engine
+from dispatcher.explaining.estimate import Estimate, Situation, estimate, spread
+from dispatcher.explaining.history import Happening
+from dispatcher.explaining.limits_left import LimitView, limits_left
+from dispatcher.jobs.chains import chain_before
+from dispatcher.model import Container, ContainerState, WaitReason
+from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
+from dispatcher.queueing.holdbacks import Block
+from dispatcher.queueing.queue import ClassKey
+from drivers.interface import InstanceType
+from pool import launching, probing, stillborn
+from pool.holds import Hindrance, Hold
+from pool.model import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A container's place among all that wait, from 1 on.
+
+    Of those before it `stuck` can never start while the configuration is what it is. `alike` wait
+    for just the same, itself among them.
+    """
+
+    number: int
+    of: int
+    alike: int
+    stuck: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The place that a container has on what is not ready yet.
+
+    `instance_id` is "" while the cloud has named none; `since` is when it appeared or was asked
+    for, in seconds since the epoch.
+    """
+
+    instance_id: str
+    type_name: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Why a container waits, in short, with its position of all that wait; empty if it does not.
+
+    `position` counts from 1, 0 for what has none. `doubt` says in a sentence what nobody knows of
+    one that should run.
+    """
+
+    reason: WaitReason | None = None
+    position: int = 0
+    of: int = 0
+    doubt: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Return why it waits, with its position; "" when it does not or nobody knows."""
+        if self.reason is None:
+            return ""
+        place = f" (position {self.position} of {self.of})" if self.position else ""
+        return f"{self.reason.message}{place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What there is to say of a container that waits."""
+
+    reason: WaitReason | None
+    position: Position | None
+    types: Sequence[TypeVerdict]
+    instances: InstanceTally
+    holds: Sequence[Hold]
+    limits: Sequence[LimitView]
+    claim: Claim | None
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a container is where it is; `waiting` is None for one that does not wait.
+
+    Of what was decided before `recorded_since` (seconds since the epoch) only attempts are known.
+    """
+
+    container: Container
+    sentence: str
+    waiting: Waiting | None
+    history: Sequence[Happening]
+    recorded_since: float
+
+
+_WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
+
+
+def standing(engine: Engine, container: Container) -> Standing:
+    """Return why a container, as the store has it, waits, or what nobody knows of it."""
+    if container.state not in _WAITING:
+        return Standing(doubt=_doubt(engine, container))
+    reason, doubt = engine.why_waiting(container.id), _doubt(engine, container)
+    queue = engine.ledger.queue
+    if reason is None or container.id not in queue:
+        return Standing(reason=reason, doubt=doubt)
+    position = queue.ahead_of(container.id) + 1
+    return Standing(reason=reason, position=position, of=len(queue), doubt=doubt)
+
+
+def _doubt(engine: Engine, container: Container) -> str:
+    """Return what is not known of where a container runs, "" for nothing."""
+    where = container.attempts[-1].instance_id if container.has_open_attempt else ""
+    if where not in engine.pool.missing:
+        return ""
+    return (
+        f"no listing of the cloud has shown {where} since the dispatcher started; until one does, "
+        "or it counts as gone, nobody knows whether it still runs there"
+    )
+
+
+def explain(engine: Engine, container: Container, now: float) -> Explanation:
+    """Return all that is known of why a container, as the store has it, is where it is.
+
+    `now` is in seconds since the epoch; the value is a copy.
+    """
+    key = engine.ledger.queue.key_of(container)
+    known = engine.ledger.containers.get(container.id)
+    waits = known is not None and not known.has_open_attempt and not container.state.final
+    waiting = _waiting(engine, container, key, now) if waits else None
+    began_at = engine.pool.began_at
+    return Explanation(
+        container=container,
+        sentence=_sentence(engine, container, waiting),
+        waiting=waiting,
+        history=[
+            each
+            for each in engine.placing.history.of(container, key, began_at=began_at, now=now)
+            if _concerns(engine, container.id, each)
+        ],
+        recorded_since=began_at,
+    )
+
+
+def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
+    """Return whether what its class waited for is also what this container did.
+
+    It is not behind what comes after it; where the order is known no more it may have been.
+    """
+    first, queue = happening.behind, engine.ledger.queue
+    if not first or container_id not in queue or first not in queue:
+        return first != container_id
+    return queue.ahead_of(first) < queue.ahead_of(container_id)
+
+
+def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
+    """Return in one sentence where a container is and why."""
+    if waiting is not None:
+        why = standing(engine, container).sentence or "no planning pass has looked at it yet"
+        return f"{container.id} waits: {why}{_first_of_chain(engine, container)}"
+    last = container.attempts[-1] if container.attempts else None
+    if container.state.final:
+        why = f": {container.reason.message}" if container.reason is not None else ""
+        return f"{container.id} {_STATES[container.state]}{why}"
+    if last is None or last.outcome is not None:
+        return f"{container.id} is {container.state.value}; its next state is being written"
+    where = f"{last.instance_id} ({last.instance_type}), attempt {last.number}"
+    if last.ending is not None:
+        return f"{container.id} is being ended on {where}"
+    doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
+    doubt = _doubt(engine, container)
+    return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
+
+
+def _first_of_chain(engine: Engine, container: Container) -> str:
+    """Return who comes first of those that a container waits for, "" where its reason says that."""
+    chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    if chain.before < 2:
+        return ""
+    whose = "first" if chain.is_whole else "first that was looked at"
+    first = engine.ledger.containers.get(chain.first)
+    if first is None:
+        return f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
+    reason = engine.why_waiting(first.id) if first.state in _WAITING else None
+    doing = f"waits: {reason.message}" if reason is not None else f"is {first.state.value}"
+    return f"; the {whose} of its chain is {first.id} ({chain.before} before it), which {doing}"
+
+
+_STATES = {
+    ContainerState.SUCCEEDED: "has succeeded",
+    ContainerState.FAILED: "has failed",
+    ContainerState.CANCELLED: "was cancelled",
+}
+
+
+def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) -> Waiting:
+    pool = engine.pool
+    in_flight = launching.types_in_flight(pool)
+    unproven = pool.stillborn > 0 and stillborn.unproven(pool)
+    types, workers = _for_it(engine, container)
+
+    def hindrance(type_: InstanceType) -> Hindrance | None:
+        # Nothing is created for what is for one instance only.
+        if container.pinned_to:
+            return None
+        return pool.holds.hindrance(type_, in_flight=in_flight, unproven=unproven, now=now)
+
+    verdicts = type_verdicts(
+        types,
+        key,
+        max_price_factor=engine.settings.max_price_factor,
+        hindrance=hindrance,
+    )
+
+    def is_offline(worker: Worker) -> bool:
+        return probing.is_offline(pool, worker, now)
+
+    instances = tally(
+        workers,
+        key,
+        verdicts={verdict.name: verdict for verdict in verdicts},
+        rules=engine.placing.rules,
+        is_offline=is_offline,
+        now=now,
+    )
+    limits = [] if container.pinned_to else limits_left(engine, container, verdicts, now)
+    verdicts = [_but(verdict, limits) for verdict in verdicts]
+    eligible = {verdict.name for verdict in verdicts if verdict.eligible}
+    created = [type_ for type_ in types if type_.name in eligible and not container.pinned_to]
+    slot = engine.placing.claimed_slot(container.id)
+    claim = _claim(engine, slot) if slot is not None else None
+    reason = engine.why_waiting(container.id)
+    due = _due(engine, container, reason)
+    return Waiting(
+        reason=reason,
+        position=_position(engine, container.id),
+        types=verdicts,
+        instances=instances,
+        holds=[
+            hold
+            for hold in pool.holds.active(now)
+            if any(pool.holds.covers(hold.scope, type_) for type_ in created)
+        ],
+        limits=limits,
+        claim=claim,
+        estimate=estimate(
+            Situation(
+                reason=reason,
+                boots=spread(pool.statistics.time_to_ready_s),
+                elapsed_s=_elapsed_s(slot, claim, now),
+                due_in_s=None if due is None else due - now,
+                held_for_s=_held_for_s([hindrance(type_) for type_ in created], now),
+                may_free_up=instances.count("exhausted") > 0,
+            )
+        ),
+    )
+
+
+def _for_it(
+    engine: Engine, container: Container
+) -> tuple[Sequence[InstanceType], Sequence[Worker]]:
+    """Return the types and the instances that it may be for; of a job for each, its own alone."""
+    workers = engine.pool.workers
+    if not container.pinned_to:
+        return list(engine.types.values()), list(workers.values())
+    own = workers.get(container.pinned_to)
+    return ([], []) if own is None else ([own.type], [own])
+
+
+def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:
+    """Return when a container may start again at the soonest, None when nothing sets a time."""
+    holdbacks = engine.ledger.holdbacks
+    if reason is not None and Block.OWN_PLACER in holdbacks.blocks(container.id):
+        return reason.until
+    return holdbacks.due(container.id)
+
+
+def _position(engine: Engine, container_id: str) -> Position | None:
+    queue = engine.ledger.queue
+    request_class = queue.class_of(container_id)
+    if request_class is None:
+        return None
+    number = queue.ahead_of(container_id) + 1
+    waiting = engine.placing.waiting
+    stuck = queue.ahead_among(container_id, (key for key in waiting if waiting[key].is_final))
+    return Position(number=number, of=len(queue), alike=len(request_class), stuck=stuck)
+
+
+def _claim(engine: Engine, slot: Slot) -> Claim:
+    worker = engine.pool.workers.get(slot.id)
+    if worker is not None:
+        return Claim(instance_id=slot.id, type_name=slot.type.name, since=worker.appeared_at)
+    pending = engine.pool.launches.get(slot.id)
+    since = pending.launch.created_at if pending is not None else 0.0
+    return Claim(instance_id="", type_name=slot.type.name, since=since)
+
+
+def _elapsed_s(slot: Slot | None, claim: Claim | None, now: float) -> float | None:
+    """Return how long the instance of a claim boots, 0.0 while there is none yet."""
+    if slot is None or claim is None:
+        return None
+    return max(0.0, now - claim.since) if slot.kind is SlotKind.COMING else 0.0
+
+
+def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | None:
+    """Return for how long none of some types may be created, None when one may be now."""
+    ends = []
+    for hindrance in hindrances:
+        if hindrance is None:
+            return None
+        ends.append(now if hindrance.until is None else hindrance.until)
+    return max(0.0, min(ends) - now) if ends else None
+
+
+def _but(verdict: TypeVerdict, limits: Sequence[LimitView]) -> TypeVerdict:
+    """Return a verdict with the limit that keeps one of its type from being created now."""
+    if verdict.hindrance or not verdict.eligible:
+        return verdict
+    for limit in limits:
+        if limit.closes(verdict):
+            return replace(verdict, hindrance=f"{limit.name} of {limit.limit:g} allows none now")
+    return verdict

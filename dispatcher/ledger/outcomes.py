@@ -1,0 +1,308 @@
+"""How an attempt ended, in words, and whether and when its container is tried again."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dispatcher.explaining.moments import moment
+from dispatcher.ledger.endings import EVICTED, reason_of
+from dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Reason,
+    SchedulerSettings,
+    WaitReason,
+    resources_of,
+)
+from pool.delays import doubled_s
+from pool.model import AttemptExit, ExitKind
+from pool.notices import AttemptLost, AttemptMissing
+
+FINAL_STATE_AFTER = {
+    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
+    AttemptOutcome.FAILED: ContainerState.FAILED,
+    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
+}
+"""What a container is after an attempt that is the last; the other outcomes go on."""
+
+INTERRUPTED = "interrupted"
+"""The code of what the cloud ended by taking the instance back, with notice."""
+
+_TAKEN_BACK = "the cloud took its instance back"
+_SHORTEST_DELAY_S = 1.0
+_SAME_S = 0.5
+"""By how much the clock of an instance may differ from ours in the time that an attempt takes."""
+
+_INTERRUPTION_FIRST_S = 1.0
+_INTERRUPTION_MOST_S = 60.0
+_OVERLOAD_FIRST_S = 15.0
+_OVERLOAD_MOST_S = 300.0
+_OVERLOADS_MOST = 20
+
+
+def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
+    """Return what an exit that nobody asked for means, and why; None when all went well."""
+    match how.kind:
+        case ExitKind.EXITED if how.code == 0:
+            return AttemptOutcome.SUCCEEDED, None
+        case ExitKind.LOST:
+            message = how.message or "its supervisor is gone without an exit record"
+            return AttemptOutcome.LOST, Reason(code="lost", message=message)
+        case ExitKind.OUT_OF_MEMORY:
+            asked = resources_of(container, container.attempts[-1]).memory_bytes
+            message = f"it took more than the {asked} bytes of memory that it asked for"
+            return AttemptOutcome.FAILED, Reason(code="out_of_memory", message=message)
+        case ExitKind.ENGINE_FAILURE:
+            message = how.message or "the container engine could not run it"
+            return AttemptOutcome.FAILED, Reason(code="engine_failure", message=message)
+        case ExitKind.EXITED:
+            message = how.message or f"it exited with {how.code}"
+            return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)
+        case _:
+            assert_never(how.kind)
+
+
+def judge_end(
+    container: Container, how: AttemptExit, *, interrupted: bool
+) -> tuple[AttemptOutcome, Reason | None]:
+    """Return what an exit means, also one that we or the cloud asked for, and why."""
+    last = container.attempts[-1]
+    ending = last.ending
+    if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
+        return AttemptOutcome.CANCELLED, _stopped(container, last, "cancelled")
+    if ending is AttemptOutcome.PREEMPTED:
+        return ending, _preempted(last, "priority set to 0")
+    if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):
+        return ending, _over_time(container)
+    if interrupted:
+        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
+    return judge_exit(container, how)
+
+
+def judge_gone(
+    container: Container,
+    attempt: Attempt,
+    of: AttemptMissing | AttemptLost,
+    *,
+    refused: bool,
+    never: str,
+) -> tuple[AttemptOutcome, Reason]:
+    """Return what it means that an attempt left no exit; `never` is its code if it never ran."""
+    if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:
+        said = when_cancelled(attempt, of.message, may_have_run=not never)
+        return AttemptOutcome.CANCELLED, _stopped(container, attempt, said)
+    if refused:
+        return AttemptOutcome.FAILED, Reason(code="start_refused", message=of.message)
+    if attempt.ending is AttemptOutcome.PREEMPTED:
+        return AttemptOutcome.PREEMPTED, _preempted(attempt, of.message)
+    if attempt.ending is AttemptOutcome.FAILED:
+        return AttemptOutcome.FAILED, _over_time(container)
+    if of.interrupted:
+        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=of.message)
+    code = "lost" if not never or attempt.started_at else never
+    return AttemptOutcome.LOST, Reason(code=code, message=of.message)
+
+
+def _preempted(attempt: Attempt, why: str) -> Reason:
+    """Return why an attempt was preempted: it made way for another, or `why`."""
+    return reason_of(attempt.ending_for) or Reason(code="held", message=why)
+
+
+def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
+    """Return why an attempt was stopped for good: by its job's placer, or a user, as `said`."""
+    told = None if container.cancel_requested else reason_of(attempt.ending_for)
+    return told or Reason(code="cancelled", message=said)
+
+
+def _ended_in_time(container: Container, how: AttemptExit) -> bool:
+    """Return whether an attempt ended by itself before its time limit, and was heard of later.
+
+    How long it ran is the instance's to tell; where it does not, it was ended.
+    """
+    ran_s = how.finished_at - how.started_at
+    known = how.started_at > 0 and ran_s >= 0
+    return known and ran_s + _SAME_S < (container.spec.time_limit_s or 0.0)
+
+
+def _over_time(container: Container) -> Reason:
+    limit_s = container.spec.time_limit_s or 0.0
+    message = f"it ran for longer than its time limit of {limit_s:g} s"
+    return Reason(code="time_limit", message=message)
+
+
+def when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str:
+    """Return what is said of a cancelled container whose attempt is missing; `message` says why."""
+    if attempt.started_at is not None:
+        return f"cancelled while it ran; {message}"
+    if may_have_run:
+        return f"cancelled, and nobody knows whether it ran; {message}"
+    return "cancelled before it ran"
+
+
+def container_of(attempt_id: str) -> str:
+    """Return the id of the container that an attempt belongs to."""
+    return attempt_id.rpartition("-")[0]
+
+
+def was_placed(container: Container, attempt_id: str, worker_id: str) -> bool:
+    """Return whether an attempt of a container was placed on a worker, ended or not."""
+    return any(
+        attempt.id == attempt_id and attempt.instance_id == worker_id
+        for attempt in container.attempts
+    )
+
+
+# ---- restarts ------------------------------------------------------------------------------------
+
+
+def restart_due(container: Container) -> float | None:
+    """Return when a container whose latest attempt failed is started again, by its `retries`.
+
+    One that an overloaded instance refused, or whose instances the cloud takes back one after the
+    other, waits longer each time, without a word from the user.
+
+    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s`, and a
+    second at least, after the restart before at the earliest. None when it is not tried again, or
+    did not fail. It follows from the attempts alone, so that it is known after a crash too.
+    """
+    last = container.attempts[-1] if container.attempts else None
+    if last is not None and (_is_overload(last) or _interruptions(container) > 1):
+        return (last.finished_at or last.created_at) + longest_delay_s(container)
+    if last is None or last.outcome is not AttemptOutcome.FAILED:
+        return None
+    if not _is_tried_again(container, last):
+        return None
+    failed_at = last.finished_at or last.created_at
+    restarts = _restarts(container)
+    return due_after(failed_at, restarts[-1] if restarts else None, container.spec.retries.delay_s)
+
+
+def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:
+    """Return when what ended may be started again, in seconds since the epoch.
+
+    At once for the first time, then the delay after the restart before at the earliest.
+    """
+    if restarted_at is None:
+        return ended_at
+    return max(ended_at, restarted_at + _restart_delay_s(delay_s))
+
+
+def longest_delay_s(container: Container) -> float:
+    """Return for how many seconds a container is held back at most after its latest attempt."""
+    interruptions = _interruptions(container)
+    if interruptions:
+        return doubled_s(_INTERRUPTION_FIRST_S, interruptions - 2, _INTERRUPTION_MOST_S)
+    refusals = sum(_is_overload(attempt) for attempt in container.attempts)
+    if container.attempts and _is_overload(container.attempts[-1]):
+        return doubled_s(_OVERLOAD_FIRST_S, refusals - 1, _OVERLOAD_MOST_S)
+    return _restart_delay_s(container.spec.retries.delay_s)
+
+
+def _restart_delay_s(delay_s: float) -> float:
+    """Return the least time between restarts: what fails at once must not keep us starting it."""
+    return max(_SHORTEST_DELAY_S, delay_s)
+
+
+def _interruptions(container: Container) -> int:
+    """Return how many of the latest attempts in a row ended since the cloud took an instance."""
+    number = 0
+    for attempt in reversed(container.attempts):
+        if attempt.reason is None or attempt.reason.code != INTERRUPTED:
+            break
+        number += 1
+    return number
+
+
+def was_evicted(container: Container) -> bool:
+    """Return whether somebody else needed the room that a container's latest attempt had."""
+    last = container.attempts[-1] if container.attempts else None
+    reason = last.reason if last is not None else None
+    return reason is not None and reason.code in (EVICTED, INTERRUPTED)
+
+
+def _is_overload(attempt: Attempt) -> bool:
+    reason = attempt.reason
+    return (
+        attempt.outcome is AttemptOutcome.LOST
+        and reason is not None
+        and (reason.code == "overloaded")
+    )
+
+
+def _is_tried_again(container: Container, last: Attempt) -> bool:
+    retries = container.spec.retries
+    if _failures(container) > retries.most:
+        return False
+    if retries.exit_codes and last.exit_code not in retries.exit_codes:
+        return False
+    code = last.reason.code if last.reason is not None else ""
+    return "failed" in retries.on or code in retries.on
+
+
+def _failures(container: Container) -> int:
+    """Return how often a container failed at the revision of its job that it is of now."""
+    revision = container.attempts[-1].revision
+    return sum(
+        attempt.outcome is AttemptOutcome.FAILED and attempt.revision == revision
+        for attempt in container.attempts
+    )
+
+
+def _restarts(container: Container) -> list[float]:
+    """Return when attempts were made that followed a failed one; others were no restarts."""
+    pairs = zip(container.attempts, container.attempts[1:], strict=False)
+    return [after.created_at for before, after in pairs if before.outcome is AttemptOutcome.FAILED]
+
+
+def restart_reason(container: Container, due: float) -> WaitReason:
+    """Return why a container waits that is started (again) at `due` (seconds since the epoch)."""
+    if not container.attempts:
+        message = f"it is not to start before {moment(due)}"
+        return WaitReason(code="not_before", message=message, until=due)
+    last = container.attempts[-1]
+    why = last.reason
+    if _is_overload(last):
+        message = f"it is started again at {moment(due)}: its instance was overloaded"
+        return WaitReason(code="restart_delay", message=message, until=due)
+    if why is not None and why.code == INTERRUPTED:
+        message = f"it is started again at {moment(due)}: {why.message}, as before"
+        return WaitReason(code="restart_delay", message=message, until=due)
+    if why is not None and why.code == "exit_code":
+        what = f"exited with {last.exit_code}"
+    else:
+        what = f"failed: {why.message}" if why is not None else "failed"
+    tries = f"attempt {_failures(container)} of {container.spec.retries.most + 1}"
+    message = f"it is started again at {moment(due)}: {tries} {what}"
+    return WaitReason(code="restart_delay", message=message, until=due)
+
+
+def final_reason(container: Container, reason: Reason | None) -> Reason | None:
+    """Return why a container has failed for good, with the number of its failures if it may retry.
+
+    `reason` is why its latest attempt failed.
+    """
+    most = container.spec.retries.most
+    if reason is None or not most:
+        return reason
+    failures = _failures(container)
+    message = f"{reason.message}; that was attempt {failures} of {most + 1}"
+    if failures <= most:
+        message += ", and such a failure is not tried again"
+    return Reason(code=reason.code, message=message)
+
+
+def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
+    """Return whether a container whose latest attempt was lost goes back to the queue.
+
+    What never started has lost nothing, and is tried again even where the user wants no retry. What
+    overloaded instances refuse has a limit of its own: no instance of it is lost.
+    """
+    last = container.attempts[-1]
+    overloads = sum(_is_overload(attempt) for attempt in container.attempts)
+    if _is_overload(last):
+        return overloads < _OVERLOADS_MOST
+    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
+    never_started = last.reason is not None and last.reason.code == "never_started"
+    return (container.spec.retry_lost or never_started) and lost < settings.max_lost_attempts

@@ -1,0 +1,1 @@
+"""The log store: what containers wrote, in bounded files on disk."""

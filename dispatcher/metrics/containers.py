@@ -1,0 +1,79 @@
+"""Metrics of containers: where they are, how long they wait, how their attempts end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from dispatcher.engine import Engine
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.metrics.histograms import histogram
+from dispatcher.model import ContainerState
+from dispatcher.scheduling.placing import Placing
+
+_OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
+
+
+def families(engine: Engine, now: float) -> Iterator[Metric]:
+    """Yield the families; `now` in seconds since the epoch."""
+    ledger = engine.ledger
+    yield from _by_state(ledger)
+    yield GaugeMetricFamily(
+        "longshore_containers_not_allocated_over_quota",
+        "Containers without a place since no more instances may be had, or behind such a one.",
+        value=_over_quota(ledger, engine.placing),
+    )
+    waiting = ledger.waiting_since.values()
+    yield GaugeMetricFamily(
+        "longshore_longest_wait_seconds",
+        "Longest time that a container which could run has not been running.",
+        value=max(0.0, now - min(waiting)) if waiting else 0.0,
+    )
+    yield histogram(
+        "longshore_queue_to_start_seconds",
+        "From when a container was queued (again) until its instance confirmed the start.",
+        [((), ledger.queue_to_start_s)],
+    )
+    outcomes = CounterMetricFamily(
+        "longshore_attempts", "Attempts that ended, by outcome.", labels=("outcome",)
+    )
+    for outcome in sorted(ledger.outcomes):
+        outcomes.add_metric((outcome,), ledger.outcomes[outcome])
+    yield outcomes
+
+
+def _by_state(ledger: Ledger) -> Iterator[Metric]:
+    states = Counter(container.state for container in ledger.containers.values())
+    family = GaugeMetricFamily(
+        "longshore_containers", "Containers that have not ended, by state.", labels=("state",)
+    )
+    for state in ContainerState:
+        if not state.final:
+            family.add_metric((state.value,), states[state])
+    yield family
+    yield GaugeMetricFamily(
+        "longshore_containers_allocated_not_started",
+        "Containers that have a place, or an attempt whose start is not confirmed.",
+        value=states[ContainerState.LOCKED],
+    )
+
+
+def _over_quota(ledger: Ledger, placing: Placing) -> int:
+    """Return how many containers without a place wait for the quota, by the last pass.
+
+    Whole classes are counted, so that it costs no more when the queue is long.
+    """
+    number = 0
+    over = set()
+    for request_class in ledger.queue.classes():
+        reason = placing.waiting.get(request_class.key)
+        if reason is not None and reason.code in _OVER_QUOTA:
+            over.add(request_class.key)
+            number += len(request_class)
+    for container_id in placing.locked:
+        request_class_of = ledger.queue.class_of(container_id)
+        if request_class_of is not None and request_class_of.key in over:
+            number -= 1
+    return number

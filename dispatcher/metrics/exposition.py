@@ -1,0 +1,51 @@
+"""The exposition: gauges are read off the engine's memory at each scrape, so that none can drift.
+
+Each `metrics_…` module beside this one makes the families of one subject.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from dispatcher.engine import Engine
+from dispatcher.metrics import cloud, containers, instances, jobs, leaks, placers, scheduling
+from dispatcher.periodic.agenda import LaunchResult
+
+
+class Metrics:
+    """The exposition of one engine; call on the thread that runs the engine.
+
+    `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
+    never. `launches` counts what came of the times of periodic jobs' schedules, for who launches.
+    """
+
+    def __init__(self, engine: Engine, *, heard_at: Callable[[str], float]) -> None:
+        self._engine = engine
+        self._heard_at = heard_at
+        self.launches: Counter[LaunchResult] = Counter()
+        self._now = 0.0
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def exposition(self, now: float) -> bytes:
+        """Return the text exposition of this moment; `now` in seconds since the epoch."""
+        self._now = now
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metric families (Prometheus' collector interface)."""
+        pool = self._engine.pool
+        yield from instances.by_category(pool)
+        yield from instances.probe_ages(pool, self._heard_at, self._now)
+        yield from instances.lives(pool.statistics)
+        yield from leaks.families(self._engine, self._now)
+        yield from cloud.families(pool.statistics)
+        yield from containers.families(self._engine, self._now)
+        yield from jobs.families(self._engine)
+        yield from placers.families(self._engine.ledger, self._now)
+        yield jobs.launches(self.launches)
+        yield from scheduling.families(self._engine, self._now)

@@ -1,0 +1,135 @@
+"""Metrics of instances: what there is and what it costs, how they come up, answer and go."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from dispatcher.metrics.histograms import histogram
+from pool.core import PoolCore
+from pool.model import IdleBehavior, Worker, WorkerState
+from pool.statistics import Statistics
+from pool.tags import is_unrecognised
+
+_LABELS = ("category", "instance_type")
+
+
+def by_category(pool: PoolCore) -> Iterator[Metric]:
+    """Yield how many instances there are, with price, cpus and memory, by category and type."""
+    count = GaugeMetricFamily(
+        "longshore_instances", "Instances by category and type.", labels=_LABELS
+    )
+    price = GaugeMetricFamily(
+        "longshore_instances_price_usd_per_hour",
+        "Price of the instances by category and type.",
+        labels=_LABELS,
+    )
+    cpus = GaugeMetricFamily(
+        "longshore_instances_cpus", "Cpus of the instances by category and type.", labels=_LABELS
+    )
+    memory = GaugeMetricFamily(
+        "longshore_instances_memory_bytes",
+        "Memory of the instances by category and type.",
+        labels=_LABELS,
+    )
+    groups: dict[tuple[str, str], list[Worker]] = {}
+    for worker in pool.workers.values():
+        groups.setdefault((category(worker), type_label(worker)), []).append(worker)
+    for labels in sorted(groups):
+        workers = groups[labels]
+        count.add_metric(labels, len(workers))
+        price.add_metric(labels, float(sum(w.type.price_usd_per_hour for w in workers)))
+        cpus.add_metric(labels, sum(w.type.resources.cpu_millis for w in workers) / 1000)
+        memory.add_metric(labels, sum(w.type.resources.memory_bytes for w in workers))
+    yield from (count, price, cpus, memory)
+
+
+def category(worker: Worker) -> str:
+    """Return the one word under which an instance is counted."""
+    if worker.state is WorkerState.SHUTDOWN:
+        return "shutdown"
+    if worker.state is WorkerState.RUNNING:
+        return "in_use"
+    if worker.behavior is IdleBehavior.HOLD:
+        return "hold"
+    return str(worker.state.value)
+
+
+def type_label(worker: Worker) -> str:
+    """Return the name of a worker's type, one word for all that are not configured.
+
+    Those are named by tags, which anybody may write: they must not make series without end.
+    """
+    return "not configured" if is_unrecognised(worker.type) else worker.type.name
+
+
+def probe_ages(
+    pool: PoolCore, heard_at: Callable[[str], float], now: float
+) -> Iterator[GaugeMetricFamily]:
+    """Yield how long the ready instances have not been heard of: the longest, and the median.
+
+    One that was never ready has no age: how long it takes is told by its category and the times to
+    SSH and to ready. A heartbeat of the session counts like a probe.
+    """
+    ages = [
+        max(0.0, now - max(worker.last_contact, heard_at(worker.id)))
+        for worker in pool.workers.values()
+        if worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+    ]
+    yield GaugeMetricFamily(
+        "longshore_probe_age_max_seconds",
+        "Longest time since a ready instance was last heard of; 0 when there is none.",
+        value=max(ages, default=0.0),
+    )
+    yield GaugeMetricFamily(
+        "longshore_probe_age_median_seconds",
+        "Median of the times since the ready instances were last heard of; 0 when there is none.",
+        value=statistics.median(ages) if ages else 0.0,
+    )
+
+
+def lives(counted: Statistics) -> Iterator[Metric]:
+    """Yield what became of instances, and how long each part of their lives took."""
+    boots = CounterMetricFamily(
+        "longshore_instance_boots",
+        "Instances that became ready, or went before they were, by outcome.",
+        labels=("outcome",),
+    )
+    for outcome, number in counted.boots.items():
+        boots.add_metric((outcome.value,), number)
+    gone = CounterMetricFamily(
+        "longshore_instances_disappeared",
+        "Instances that the cloud no longer lists, by the state that they were in.",
+        labels=("state",),
+    )
+    for state, number in counted.disappeared.items():
+        gone.add_metric((state.value,), number)
+    yield from (boots, gone)
+    yield CounterMetricFamily(
+        "longshore_interruption_notices",
+        "Preemptible instances that said that their cloud takes them back.",
+        value=counted.interruptions,
+    )
+    yield histogram(
+        "longshore_instance_time_to_ssh_seconds",
+        "From when an instance that we launched appeared until it proved its host key.",
+        [((), counted.time_to_ssh_s)],
+    )
+    yield histogram(
+        "longshore_instance_time_to_ready_seconds",
+        "From when an instance that we launched appeared until its probes succeeded.",
+        [((), counted.time_to_ready_s)],
+    )
+    yield histogram(
+        "longshore_instance_time_to_disappear_seconds",
+        "From the decision to shut an instance down until the cloud no longer listed it.",
+        [((), counted.time_to_disappear_s)],
+    )
+    yield histogram(
+        "longshore_run_probe_duration_seconds",
+        "From when a probe left the engine to its outcome: success, or the stage not passed.",
+        [((outcome.value,), each) for outcome, each in counted.probe_s.items()],
+        labels=("outcome",),
+    )

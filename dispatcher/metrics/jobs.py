@@ -1,0 +1,66 @@
+"""Metrics of jobs, and of containers that wait for something else than room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from dispatcher.engine import Engine
+from dispatcher.jobs.model import JobState
+from dispatcher.periodic.agenda import LaunchResult
+from dispatcher.queueing.holdbacks import Block
+
+_HELD = "held"
+
+
+def families(engine: Engine) -> Iterator[Metric]:
+    """Yield the families."""
+    jobs = GaugeMetricFamily(
+        "longshore_jobs",
+        "Jobs that have not ended, by state; those that are held are counted as that only.",
+        labels=("state",),
+    )
+    states = engine.ledger.jobs.states()
+    for name in (JobState.PENDING.value, JobState.RUNNING.value, _HELD):
+        jobs.add_metric((name,), states[name])
+    yield jobs
+    ended = CounterMetricFamily(
+        "longshore_jobs_ended", "Jobs that have ended, by state.", labels=("state",)
+    )
+    for state in (state for state in JobState if state.final):
+        ended.add_metric((state.value,), engine.ledger.jobs.ended[state])
+    yield ended
+    held_back = GaugeMetricFamily(
+        "longshore_containers_held_back",
+        "Containers that may not run yet, by why: each counts for all that holds it.",
+        labels=("why",),
+    )
+    for why, number in sorted(_held_back(engine).items()):
+        held_back.add_metric((why,), number)
+    yield held_back
+
+
+def launches(results: Mapping[LaunchResult, int]) -> Metric:
+    """Return what came of the times of periodic jobs' schedules."""
+    family = CounterMetricFamily(
+        "longshore_periodic_launches",
+        "Times of periodic jobs' schedules, by what came of them.",
+        labels=("result",),
+    )
+    for result in LaunchResult:
+        family.add_metric((result.value,), results.get(result, 0))
+    return family
+
+
+def _held_back(engine: Engine) -> Counter[str]:
+    holdbacks = engine.ledger.holdbacks
+    found = Counter({"time": len(holdbacks.timed()), "earlier_attempt": holdbacks.by_processes})
+    blocks = Counter(holdbacks.all_blocks())
+    for block in Block:
+        if block is Block.OWN_PLACER:
+            continue  # that alone holds nobody back
+        name = (block.name or "").lower()
+        found[name] = sum(number for each, number in blocks.items() if block in each)
+    return found

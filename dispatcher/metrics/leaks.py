@@ -1,0 +1,40 @@
+"""The metrics of what is billed and not wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from dispatcher.desk.views import leak_report
+from dispatcher.engine import Engine
+from pool.leaks import LeakKind
+
+
+def families(engine: Engine, now: float) -> Iterator[Metric]:
+    """Yield the metric families of leaks at `now`, in seconds since the epoch.
+
+    Every kind has its series, so that an alert has something to look at before the first leak.
+    """
+    report = leak_report(engine, now)
+    counts = Counter(leak.kind for leak in report.leaks)
+    family = GaugeMetricFamily(
+        "longshore_leaked_instances",
+        "Instances, and launches without an answer, that are billed and not wanted, by kind.",
+        labels=("kind",),
+    )
+    for kind in LeakKind:
+        family.add_metric((kind.value,), counts[kind])
+    yield family
+    yield GaugeMetricFamily(
+        "longshore_leaked_price_usd_per_hour",
+        "Price of what is billed and not wanted, as far as it is known.",
+        value=float(sum((leak.price_usd_per_hour for leak in report.leaks), Decimal(0))),
+    )
+    yield GaugeMetricFamily(
+        "longshore_leaks_complete",
+        "1 while the last complete listing of the cloud is current: 0, and there may be more.",
+        value=float(report.complete),
+    )

@@ -1,0 +1,67 @@
+"""Metrics of the jobs that are not placed from the queue: system, sysbatch and elastic ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from dispatcher.jobs.model import JobType
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.ledger.times import latest
+from dispatcher.model import Container, ContainerState
+from dispatcher.planner.elastic_model import Role
+from dispatcher.queueing.holdbacks import Block
+
+_TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
+
+
+def families(ledger: Ledger, now: float) -> Iterator[Metric]:
+    """Yield the families; `now` in seconds since the epoch."""
+    numbers: Counter[JobType] = Counter()
+    longest: dict[JobType, float] = {}
+    essential: dict[str, frozenset[str]] = {}
+    for container in ledger.containers.values():
+        type_ = ledger.jobs.type_of(container.job_id)
+        if type_ not in _TYPES or not _waits(ledger, container):
+            continue
+        if type_ is JobType.ELASTIC and container.task not in _essential(
+            ledger, container.job_id, essential
+        ):
+            continue
+        numbers[type_] += 1
+        longest[type_] = max(longest.get(type_, 0.0), now - latest(container))
+    waiting = GaugeMetricFamily(
+        "longshore_placer_containers_waiting",
+        "Containers of jobs with a placer of their own that have no place, by the jobs' type: of "
+        "elastic jobs the essential ones; what is held back is not counted.",
+        labels=("type",),
+    )
+    waits = GaugeMetricFamily(
+        "longshore_placer_longest_wait_seconds",
+        "Longest time that one of these has waited, since its submission or its last attempt.",
+        labels=("type",),
+    )
+    for type_ in _TYPES:
+        waiting.add_metric((type_.value,), numbers[type_])
+        waits.add_metric((type_.value,), longest.get(type_, 0.0))
+    yield from (waiting, waits)
+
+
+def _waits(ledger: Ledger, container: Container) -> bool:
+    """Return whether a container has no place, and nobody holds it back on purpose."""
+    return (
+        container.state is ContainerState.QUEUED
+        and container.priority > 0
+        and not ledger.holdbacks.blocks(container.id) & ~Block.OWN_PLACER
+    )
+
+
+def _essential(ledger: Ledger, job_id: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Return the essential components of a job, looked up once for all of its containers."""
+    if job_id not in known:
+        job = ledger.jobs.job(job_id)
+        tasks = job.tasks if job is not None else ()
+        known[job_id] = frozenset(task.name for task in tasks if task.role is Role.ESSENTIAL)
+    return known[job_id]

@@ -1,0 +1,1 @@
+"""Who waits: in the queue, by class and priority, or outside of it for something; pure."""

@@ -1,0 +1,203 @@
+"""The queue: waiting containers by request class, in priority order within each.
+
+A request class is all containers with equal resources and constraints, so that the planner's cost
+does not grow with the number of containers that wait.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from dispatcher.accounts import Account
+from dispatcher.ledger.outcomes import was_evicted
+from dispatcher.model import Constraints, Container
+from dispatcher.planner.fit import need
+from dispatcher.queueing.ordering import Order, OrderedEntries
+from drivers.interface import InstanceType, Resources
+
+_EVICTED_FIRST = 2**62
+"""More than there ever are sequence numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassKey:
+    """What makes containers equal to the planner.
+
+    `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
+    own, () where none has any; `account` is whose limits of spending count, () where there are none
+    but the cluster's, so that such limits alone make classes of one kind many. Those `on_trial` are
+    of containers that are only thought of (`dispatcher.jobs.planning`).
+    """
+
+    resources: Resources
+    constraints: Constraints
+    unnamed: tuple[str, ...] = ()
+    supervisor: bool = False
+    account: Account = ()
+    on_trial: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Looked up all the time, by every pass.
+        who = (self.supervisor, self.account, self.on_trial)
+        object.__setattr__(
+            self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class RequestClass:
+    """The waiting containers of one class; the first is the next to get a place.
+
+    `version` is another after every change of who waits here, or in which order, and never the
+    same for two classes.
+    """
+
+    def __init__(
+        self, key: ClassKey, types: tuple[InstanceType, ...], versions: Iterator[int]
+    ) -> None:
+        self.key = key
+        self.types = types
+        self.version = next(versions)
+        self._versions = versions
+        self._needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
+        self._orders: dict[str, Order] = {}
+        self._entries = OrderedEntries()
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def need(self, type_: InstanceType) -> Resources:
+        """Return what one of its containers asks for on an instance of one of its types."""
+        return self._needs[type_.name]
+
+    @property
+    def needs(self) -> dict[str, Resources]:
+        """Return what one of its containers asks for, by the name of the type; not a copy."""
+        return self._needs
+
+    def add(self, container: Container) -> None:
+        """Let a container wait, or give one that waits its new place."""
+        order = (-container.priority, _rank(container))
+        known = self._orders.get(container.id)
+        if known == order:
+            return
+        if known is not None:
+            self._entries.remove(known, container.id)
+        self._orders[container.id] = order
+        self._entries.add(order, container.id)
+        self.version = next(self._versions)
+
+    def discard(self, container_id: str) -> None:
+        """Let a container wait no more; not waiting is no error."""
+        order = self._orders.pop(container_id, None)
+        if order is not None:
+            self._entries.remove(order, container_id)
+            self.version = next(self._versions)
+
+    def at(self, position: int) -> tuple[Order, str] | None:
+        """Return the order and the id of the container at a position from 0, None past the end."""
+        return self._entries.at(position)
+
+    def span(self, start: int, stop: int) -> Iterator[tuple[Order, str]]:
+        """Return the containers from one position to before another; do not change it meanwhile."""
+        return self._entries.span(start, stop)
+
+    def before(self, order: Order) -> int:
+        """Return how many of its containers come before an order."""
+        return self._entries.before(order)
+
+    def order_of(self, container_id: str) -> Order:
+        """Return a waiting container's order; raises KeyError when it does not wait here."""
+        return self._orders[container_id]
+
+
+def _rank(container: Container) -> int:
+    """Return a container's place among those of its priority: who was evicted goes first again."""
+    return container.sequence - (_EVICTED_FIRST if was_evicted(container) else 0)
+
+
+class Queue:
+    """All waiting containers, by class."""
+
+    def __init__(
+        self,
+        eligible: Callable[[ClassKey], tuple[InstanceType, ...]],
+        account_of: Callable[[Container], Account] = lambda _: (),
+    ) -> None:
+        """Make an empty queue; `account_of` tells whose limits of spending a container has."""
+        self._eligible = eligible
+        self._account_of = account_of
+        self._classes: dict[ClassKey, RequestClass] = {}
+        self._class_of: dict[str, RequestClass] = {}
+        self._all = OrderedEntries()
+        self._versions = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._class_of)
+
+    def __contains__(self, container_id: str) -> bool:
+        return container_id in self._class_of
+
+    def add(self, container: Container) -> None:
+        """Let a container wait, or give one that waits its new place."""
+        key = self.key_of(container)
+        request_class = self._classes.get(key)
+        if request_class is None:
+            types = self._eligible(key)
+            request_class = self._classes[key] = RequestClass(key, types, self._versions)
+        if container.id in self._class_of:
+            self._all.remove(request_class.order_of(container.id), container.id)
+        request_class.add(container)
+        self._class_of[container.id] = request_class
+        self._all.add(request_class.order_of(container.id), container.id)
+
+    def key_of(self, container: Container) -> ClassKey:
+        """Return the key of the class in which a container waits, or would."""
+        spec = container.spec
+        return ClassKey(
+            resources=spec.resources,
+            constraints=spec.constraints,
+            unnamed=spec.unnamed,
+            supervisor=spec.supervisor,
+            account=self._account_of(container),
+        )
+
+    def discard(self, container_id: str) -> None:
+        """Let a container wait no more; not waiting is no error."""
+        request_class = self._class_of.pop(container_id, None)
+        if request_class is None:
+            return
+        self._all.remove(request_class.order_of(container_id), container_id)
+        request_class.discard(container_id)
+        if not request_class:
+            del self._classes[request_class.key]
+
+    def class_of(self, container_id: str) -> RequestClass | None:
+        """Return the class in which a container waits, None when it does not."""
+        return self._class_of.get(container_id)
+
+    def classes(self) -> list[RequestClass]:
+        """Return the classes, the one with the first container first."""
+        keyed = [(first, c) for c in self._classes.values() if (first := c.at(0)) is not None]
+        keyed.sort(key=lambda pair: pair[0])
+        return [request_class for _, request_class in keyed]
+
+    def ahead_of(self, container_id: str) -> int:
+        """Return how many waiting containers come before one; it must wait too."""
+        return self._all.before(self._class_of[container_id].order_of(container_id))
+
+    def ahead_among(self, container_id: str, keys: Iterable[ClassKey]) -> int:
+        """Return how many containers of some classes come before one that waits too."""
+        order = self._class_of[container_id].order_of(container_id)
+        classes = (self._classes.get(key) for key in keys)
+        return sum(request_class.before(order) for request_class in classes if request_class)
+
+    def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
+        """Return how many classes there would be if containers of these waited too."""
+        return len(self._classes.keys() | keys)

@@ -1,0 +1,59 @@
+"""Starting containers on workers, for whoever decides it: the batch pass, or another placer."""
+
+from __future__ import annotations
+
+from dispatcher.ledger.environment import environment
+from dispatcher.ledger.ledger import Ledger
+from dispatcher.model import Attempt
+from drivers.interface import Resources
+from pool import attempts
+from pool.core import PoolCore
+from pool.model import AttemptOrder, Worker
+from pool.room import SHARED_CPU_MILLIS
+
+
+class Starter:
+    """Begins attempts: in the ledger first, so that they are journalled, then in the pool."""
+
+    def __init__(self, pool: PoolCore, ledger: Ledger) -> None:
+        self._pool = pool
+        self._ledger = ledger
+
+    def start(
+        self,
+        container_id: str,
+        worker: Worker,
+        need: Resources,
+        now: float,
+        *,
+        revision: int = 0,
+        more: tuple[tuple[str, str], ...] = (),
+    ) -> Attempt:
+        """Begin an attempt of a waiting container on a ready worker, where `need` is its room.
+
+        `revision` is what `Attempt.revision` is to be; `more` goes to its environment.
+        """
+        ledger = self._ledger
+        attempt = ledger.open_attempt(container_id, worker, now, revision=revision)
+        container = ledger.containers[container_id]
+        spec = container.spec
+        array_size = ledger.jobs.size_of(container)
+        order = AttemptOrder(
+            attempt_id=attempt.id,
+            container_id=container_id,
+            image=spec.image,
+            command=spec.command,
+            env=environment(container, attempt, array_size, more),
+            cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
+            memory_bytes=need.memory_bytes,
+        )
+        attempts.place(
+            self._pool,
+            worker,
+            order,
+            need,
+            now,
+            grace_s=spec.grace_period_s,
+            resident=bool(container.pinned_to),
+        )
+        return attempt
