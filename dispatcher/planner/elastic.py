@@ -17,6 +17,7 @@ from dispatcher.planner.elastic_demand import Remainder
 from dispatcher.planner.elastic_floor import Floor
 from dispatcher.planner.elastic_model import (
     ElasticJob,
+    ElasticMode,
     ElasticPlan,
     ElasticView,
     MemberState,
@@ -86,7 +87,8 @@ class _Pass:
             return reasons.ENDING
         if job.not_before > self._now:
             return reasons.backing_off(job.not_before, job.failed_starts)
-        return None
+        rests_until = _rests_until(job)
+        return reasons.one_rests(rests_until) if rests_until > self._now else None
 
     # ---- the plan ----------------------------------------------------------------------------
 
@@ -151,6 +153,14 @@ class _Pass:
             if member.state is MemberState.WAITING
         ]
         return min((end for end in ends if end > self._now), default=None)
+
+
+def _rests_until(job: ElasticJob) -> float:
+    """Return when the last delay of those ends without whom a job does not begin, 0 for none."""
+    if job.mode is not ElasticMode.RIGID:
+        return 0.0
+    waiting = (member for member in job.members if member.state is MemberState.WAITING)
+    return max((member.not_before for member in waiting), default=0.0)
 
 
 def _by_member(place: Place) -> tuple[str, str, int]:
