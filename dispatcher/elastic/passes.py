@@ -141,8 +141,10 @@ class ElasticPass:
             if deal is not Deal.COME_BACK:
                 break
         beyond = self._market.beyond
+        over = self._market.over_quota
         self.waiting = {
-            job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting
+            job_id: reasons.beyond(why, over.get(job_id, ())) if job_id in beyond else why
+            for job_id, why in plan.waiting
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
         ends = [plan.next_at, now + _AGAIN_S if in_time or self._market.is_short else None]
