@@ -77,8 +77,8 @@ class MemberState(Enum):
 class Member:
     """One container of a component, by its number from 0.
 
-    `instance_id` is "" while it has no place. `deaths` is how often it ended otherwise than it
-    should; it has no place before `not_before`.
+    `instance_id` is "" while it has no place. `deaths` is how often in a row it ended otherwise
+    than it should; it has no place before `not_before`.
     """
 
     component: str

@@ -151,10 +151,9 @@ ENDS = (
         name="who dies again and again starts at once",
         guard="an elastic member that dies again and again waits longer each time",
         fault="elastic members that fail",
-        where="dispatcher.planner.elastic_fates:_after_elastic",
-        old="delay_s = doubled_s(AGAIN_FIRST_S, member.deaths - 1, AGAIN_MOST_S) if member.deaths"
-        " else 0.0",
-        new="delay_s = 0.0",
+        where="dispatcher.planner.elastic_fates:delay_s",
+        old="return doubled_s(AGAIN_FIRST_S, deaths - 2, DEATHS_MOST_S) if deaths > 1 else 0.0",
+        new="return 0.0",
     ),
     Mutant(
         name="what is taken back is a job's loss",
