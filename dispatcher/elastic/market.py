@@ -46,6 +46,7 @@ class Market:
         self._fleet = fleet
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
+        self._passed: frozenset[str] = frozenset()
 
     def buy(
         self,
@@ -64,7 +65,7 @@ class Market:
         self.is_short = False
         if not demand:
             return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of)
+        found = basket(view, demand, self._limits(now), account_of, self._passed)
         if found.purchases and found.beyond - before:
             self.is_short = True
             self.beyond = found.beyond | before
@@ -77,6 +78,7 @@ class Market:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
+        self._passed = found.passed
         is_new = bool(found.purchases) or self.beyond != before
         return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
 
