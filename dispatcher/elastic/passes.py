@@ -78,6 +78,7 @@ class ElasticPass:
         self.awaited: frozenset[str] = frozenset()
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
+        self._passed: frozenset[str] = frozenset()
 
     def rest(self) -> None:
         """Keep nothing: there are no jobs."""
@@ -140,6 +141,7 @@ class ElasticPass:
                 plan = self._plan(now)
             if deal is not Deal.COME_BACK:
                 break
+        self._passed = plan.passed
         beyond = self._market.beyond
         over = self._market.over_quota
         self.waiting = {
@@ -183,6 +185,7 @@ class ElasticPass:
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
             beyond=beyond,
+            passed=self._passed,
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:

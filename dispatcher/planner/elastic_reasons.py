@@ -57,6 +57,12 @@ NO_LESS_FREE = WaitReason(
 )
 
 
+LATER_TURN = WaitReason(
+    code="later_turn",
+    message="more jobs cannot begin than one pass tries; its turn comes in one of the next",
+)
+
+
 def on_its_way(instances: int) -> WaitReason:
     """Return why a job waits whose room is on instances that are not ready."""
     where = "an instance that is on its way"
