@@ -19,9 +19,11 @@ from dispatcher.messages import (
     PublishJob,
 )
 from dispatcher.model import Dependency, Reason
+from dispatcher.queries import LISTED_ATTEMPTS
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container, make_type
+from tests.unit.test_history_attempts import failing
 
 
 def publish(what: Publication, broker: Broker, watchers: Watchers | None = None) -> None:
@@ -150,6 +152,16 @@ async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
     assert not others.done()
     watchers.notify_all()
     await others
+
+
+async def test_the_event_of_a_container_has_its_last_attempts() -> None:
+    broker = Broker()
+    publish(PublishContainer(container=failing(LISTED_ATTEMPTS + 2)), broker)
+    _, _, data = await first_event(broker)
+    attempts = data["attempts"]
+    assert isinstance(attempts, tuple)
+    assert data["attempt_count"] == LISTED_ATTEMPTS + 2
+    assert [each["number"] for each in attempts] == list(range(3, LISTED_ATTEMPTS + 3))
 
 
 async def test_the_event_of_a_container_is_small_whatever_it_was_sent_with() -> None:
