@@ -96,7 +96,7 @@ class _Pass:
         return ElasticPlan(
             begun=tuple(self._begun),
             starts=tuple(starts),
-            stops=tuple(sorted(self._stage.stops, key=_by_member)),
+            stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(remainder.claims),
             demand=tuple(remainder.demand),
             waiting=tuple(
@@ -117,7 +117,7 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
-        given_back = {_by_member(place) for place in self._stage.stops}
+        given_back = {_by_member(stop.place) for stop in self._stage.stops}
         for job in self._order:
             lacking = sum(
                 (job.id, component.name, member.index) in given_back

@@ -133,3 +133,16 @@ def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
     rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)
     submit(rig, 1, essential(1, "shares", cpus=0), essential(2, "half", cpus=0.5))
     assert running(rig) == {"shares": 1, "half": 2}
+
+
+def test_who_makes_way_is_told_for_whom_though_others_begin_there_too() -> None:
+    """Seed 293: it was told the first that began on its instance, for whom there was room."""
+    rig = rig_of(5)
+    submit(rig, 1, essential(1), elastic(2))
+    submit(rig, 2, essential(1, cpus=5))
+    submit(rig, 3, essential(1))
+    submit(rig, 4, essential(1, cpus=2))
+    rig.cancel("c-2000")
+    assert running(rig, 3) == {"e": 1}
+    told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 1002)]
+    assert told == ["", "j-4"]
