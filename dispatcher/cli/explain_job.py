@@ -111,7 +111,8 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
     if job.final:
         why = f": {job.reason.message}" if job.reason and job.reason.message else ""
         return [f"{job.title} has ended: {job.state}, {job.progress()}{why}"]
-    lines = [f"{progress_line(job)}; it is {job.state}"]
+    state = f"{job.state} and {job.cancelling}" if job.cancelling else job.state
+    lines = [f"{progress_line(job)}; it is {state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
     if job.counts.locked:
