@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
@@ -12,14 +12,16 @@ from dispatcher.explaining.limits_left import LimitView, limits_left
 from dispatcher.explaining.moments import moment
 from dispatcher.jobs.chains import chain_before
 from dispatcher.model import Container, ContainerState, WaitReason
+from dispatcher.planner.fit import need
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
 from dispatcher.queueing.queue import ClassKey
-from drivers.interface import InstanceType
+from drivers.interface import InstanceType, Resources
 from pool import launching, probing, signals, stillborn
 from pool.holds import Hindrance, Hold
 from pool.model import Worker
+from pool.room import clamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +243,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         verdicts={verdict.name: verdict for verdict in verdicts},
         rules=engine.placing.rules,
         is_offline=is_offline,
+        kept=_kept(engine, container, workers),
         now=now,
     )
     limits = [] if container.pinned_to else limits_left(engine, container, verdicts, now)
@@ -271,6 +274,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
                 due_in_s=None if due is None else due - now,
                 held_for_s=_held_for_s([hindrance(type_) for type_ in created], now),
                 may_free_up=instances.count("exhausted") > 0,
+                is_kept=instances.count("kept") > 0,
             )
         ),
     )
@@ -285,6 +289,27 @@ def _for_it(
         return list(engine.types.values()), list(workers.values())
     own = workers.get(container.pinned_to)
     return ([], []) if own is None else ([own.type], [own])
+
+
+_NOT_PROMISED = frozenset({"no_room", "too_small"})
+"""The reasons of those daemons for which no room is kept."""
+
+
+def _kept(
+    engine: Engine, container: Container, workers: Sequence[Worker]
+) -> Mapping[str, Resources]:
+    """Return the room that others are promised before a container, by instance."""
+    type_ = engine.ledger.jobs.type_of(container.job_id)
+    if type_ is None or not type_.has_own_placer:
+        return engine.placers.kept()
+    kept = engine.per_instance.kept
+    reason = engine.why_waiting(container.id)
+    if not container.pinned_to or (reason is not None and reason.code in _NOT_PROMISED):
+        return kept
+    # What is kept may be its own.
+    own, spec = container.pinned_to, container.spec
+    wanted = (need(each.type, spec.resources, spec.unnamed) for each in workers if each.id == own)
+    return {own: clamped(kept.get(own, Resources()).minus(each)) for each in wanted}
 
 
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:
