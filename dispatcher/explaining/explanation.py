@@ -17,6 +17,7 @@ from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
 from dispatcher.queueing.queue import ClassKey
+from dispatcher.scheduling.placers import NOTHING
 from drivers.interface import InstanceType, Resources
 from pool import launching, probing, signals, stillborn
 from pool.holds import Hindrance, Hold
@@ -307,9 +308,11 @@ def _kept(
     if not container.pinned_to or (reason is not None and reason.code in _NOT_PROMISED):
         return kept
     # What is kept may be its own.
-    own, spec = container.pinned_to, container.spec
-    wanted = (need(each.type, spec.resources, spec.unnamed) for each in workers if each.id == own)
-    return {own: clamped(kept.get(own, Resources()).minus(each)) for each in wanted}
+    spec, others = container.spec, {}
+    for worker in workers:
+        wanted = need(worker.type, spec.resources, spec.unnamed)
+        others[worker.id] = clamped(kept.get(worker.id, NOTHING).minus(wanted))
+    return others
 
 
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:

@@ -22,7 +22,7 @@ from pool.room import charge
 
 MOST_NAMED = 5
 _GIB = 2**30
-NOTHING = Resources()
+_NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def tally(
         if cause:
             ids[cause].append(worker.id)
             continue
-        promised = kept.get(worker.id, NOTHING)
+        promised = kept.get(worker.id, _NOTHING)
         shape = (name, worker.free, promised, worker.sharers, worker.busy_with >= most)
         alike.setdefault(shape, ([], worker))[0].append(worker.id)
     for (_, _, promised, _, _), (found, worker) in alike.items():
