@@ -151,7 +151,9 @@ class PerInstancePlacer:
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
         containers = [known[each] for each in ids if each in known]
         spec = self._job(job.id).tasks[0].spec
-        return trouble(spec, containers, self._pool.types.values(), now)
+        # For a sysbatch job to wait for room is nothing unusual.
+        waits = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        return trouble(spec, containers, self._pool.types.values(), now, waits)
 
     # ---- what is heard -----------------------------------------------------------------------
 
