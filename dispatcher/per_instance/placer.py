@@ -59,6 +59,7 @@ _WORN_OUT = Reason(
     code="attempts_most",
     message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
 )
+_NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
 _STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
@@ -341,7 +342,8 @@ class PerInstancePlacer:
                     message=f"{failed} of its {job.tally.total} containers failed",
                 )
                 state = JobState.FAILED if failed else JobState.SUCCEEDED
-                self._conclude(job.id, state, reason if failed else None)
+                why = None if job.tally.total else _NOWHERE
+                self._conclude(job.id, state, reason if failed else why)
 
     # ---- what it sees --------------------------------------------------------------------------
 
