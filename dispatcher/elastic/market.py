@@ -46,6 +46,7 @@ class Market:
         self._fleet = fleet
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
+        self.unpaid: frozenset[str] = frozenset()
         self._passed: frozenset[str] = frozenset()
 
     def buy(
@@ -57,18 +58,21 @@ class Market:
     ) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
-        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough. What
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
+        `unpaid` for which of them that is a limit of their own project or user. What
         comes to light to be beyond them keeps no room any more, which may do for the others: they
         are to come back before anything is created that nobody needs then.
         """
         before, self.beyond = self.beyond, frozenset()
+        unpaid, self.unpaid = self.unpaid, frozenset()
         self.is_short = False
         if not demand:
-            return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
+            return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
         found = basket(view, demand, self._limits(now), account_of, self._passed)
         if found.purchases and found.beyond - before:
             self.is_short = True
             self.beyond = found.beyond | before
+            self.unpaid = found.unpaid | unpaid
             return Deal.COME_BACK
         for purchase in found.purchases:
             payer = payer_of(account_of(purchase.job_id))
@@ -78,8 +82,9 @@ class Market:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
+        self.unpaid = found.unpaid
         self._passed = found.passed
-        is_new = bool(found.purchases) or self.beyond != before
+        is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
         return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
 
     def _limits(self, now: float) -> Limits:
