@@ -145,6 +145,8 @@ def print_container(seen: ContainerView) -> None:
             [attempt_row(attempt, revised=revised) for attempt in seen.attempts],
             wrap=("REASON",),
         )
+    if seen.earlier_attempts:
+        click.echo(f"{seen.earlier_attempts} earlier attempts are not shown")
 
 
 def show_fields(seen: ContainerView) -> list[tuple[str, str]]:

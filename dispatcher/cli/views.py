@@ -136,6 +136,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     instance: str | None = None
     instance_type: str | None = None
     attempts: tuple[AttemptView, ...] = ()
+    attempt_count: int = 0
     cost_usd: Decimal = Decimal(0)
 
     @property
@@ -149,6 +150,11 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         if self.state == "succeeded":
             return 0
         return ((self.exit_code or 0) & 0xFF) or 1
+
+    @property
+    def earlier_attempts(self) -> int:
+        """Return how many attempts there were before those that the server answered."""
+        return max(0, self.attempt_count - len(self.attempts))
 
     @property
     def title(self) -> str:

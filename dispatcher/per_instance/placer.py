@@ -23,10 +23,11 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.per_instance.deeds import Deeds, gone, is_held
+from dispatcher.per_instance.deeds import Deeds, gone
 from dispatcher.per_instance.trouble import trouble
 from dispatcher.per_instance.view import (
     host_of,
+    is_held,
     live_attempts,
     not_after,
     past_attempt,

@@ -19,6 +19,7 @@ from dispatcher.planner.elastic_demand import Remainder
 from dispatcher.planner.elastic_floor import Floor
 from dispatcher.planner.elastic_model import (
     ElasticJob,
+    ElasticMode,
     ElasticPlan,
     ElasticView,
     MemberState,
@@ -116,7 +117,8 @@ class _Pass:
             return reasons.ENDING
         if job.not_before > self._now:
             return reasons.backing_off(job.not_before, job.failed_starts)
-        return None
+        rests_until = _rests_until(job)
+        return reasons.one_rests(rests_until) if rests_until > self._now else None
 
     # ---- the plan ----------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class _Pass:
         return ElasticPlan(
             begun=tuple(self._begun),
             starts=tuple(starts),
-            stops=tuple(sorted(self._stage.stops, key=_by_member)),
+            stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(remainder.claims),
             demand=tuple(remainder.demand),
             waiting=tuple(
@@ -148,7 +150,7 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
-        given_back = {_by_member(place) for place in self._stage.stops}
+        given_back = {_by_member(stop.place) for stop in self._stage.stops}
         for job in self._order:
             lacking = sum(
                 (job.id, component.name, member.index) in given_back
@@ -183,6 +185,14 @@ class _Pass:
         ]
         ends += [self._now + NEXT_TURN_S] if self._untried else []
         return min((end for end in ends if end > self._now), default=None)
+
+
+def _rests_until(job: ElasticJob) -> float:
+    """Return when the last delay of those ends without whom a job does not begin, 0 for none."""
+    if job.mode is not ElasticMode.RIGID:
+        return 0.0
+    waiting = (member for member in job.members if member.state is MemberState.WAITING)
+    return max((member.not_before for member in waiting), default=0.0)
 
 
 def _by_member(place: Place) -> tuple[str, str, int]:

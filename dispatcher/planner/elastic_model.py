@@ -104,6 +104,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """An elastic member that gives its room back, and the job that gets it."""
+
+    place: Place
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJob:
     """A job that waits or runs; changed by making a new value.
 
@@ -219,7 +227,7 @@ class ElasticPlan:
 
     begun: tuple[str, ...] = ()
     starts: tuple[Place, ...] = ()
-    stops: tuple[Place, ...] = ()
+    stops: tuple[Stop, ...] = ()
     claims: tuple[Place, ...] = ()
     demand: tuple[Demand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()

@@ -78,6 +78,12 @@ def backing_off(until: float, failed_starts: int) -> WaitReason:
     return WaitReason(code="backoff", message=message, until=until)
 
 
+def one_rests(until: float) -> WaitReason:
+    """Return why a job waits that begins with all of its members, while one has its delay."""
+    message = f"it begins with all components, and one that died is placed again at {moment(until)}"
+    return WaitReason(code="backoff", message=message, until=until)
+
+
 ENDING = WaitReason(
     code="ending",
     message="containers of its last start have not ended yet",

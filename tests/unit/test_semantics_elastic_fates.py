@@ -17,7 +17,7 @@ from dispatcher.planner.elastic_fates import (
     may_start,
     started,
 )
-from dispatcher.planner.elastic_model import ElasticJob, Member, MemberState
+from dispatcher.planner.elastic_model import ElasticJob, ElasticMode, Member, MemberState
 from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
 
 
@@ -138,6 +138,16 @@ def test_elastic_dies_it_is_placed_again_and_counted(ending: Ending) -> None:
     assert (fate.verdict, fate.stops, member(fate.job, "w", 1).deaths) == (Verdict.GOES_ON, (), 1)
     plan = plan_elastic(view_of(fate.job), 100.0)
     assert ("w", 1) in [(place.component, place.index) for place in plan.starts]
+
+
+def test_a_rigid_job_begins_once_the_delays_of_all_its_elastic_ones_have_passed() -> None:
+    rests = Member(component="w", index=0, deaths=3, not_before=110.0)
+    job = make_job(1, essential(1), elastic(1), members=(rests,), mode=ElasticMode.RIGID)
+    plan = plan_elastic(view_of(job), 105.0)
+    assert (plan.begun, plan.waiting[0][1].until, plan.next_at) == ((), 110.0, 110.0)
+    assert plan_elastic(view_of(job), 110.0).begun == ("j-1",)
+    flexible = replace(job, mode=ElasticMode.FLEXIBLE)
+    assert plan_elastic(view_of(flexible), 105.0).begun == ("j-1",)
 
 
 def test_the_failures_of_an_elastic_one_never_end_the_job() -> None:
