@@ -185,6 +185,7 @@ class ElasticPass:
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
             beyond=beyond,
+            unpaid=self._market.unpaid,
             passed=self._passed,
         )
 

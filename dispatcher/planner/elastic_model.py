@@ -186,8 +186,9 @@ class ElasticView:
 
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
-    that is essential can be had: nothing is kept for them in part. Those that earlier plans have
-    `passed` were tried in vain.
+    that is essential can be had: nothing is kept for them in part; of these the `unpaid`
+    ones are at a limit of their own project or user: they come last. Those that earlier
+    plans have `passed` were tried in vain.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -197,6 +198,7 @@ class ElasticView:
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
     beyond: frozenset[str] = frozenset()
+    unpaid: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()
 
 
