@@ -39,6 +39,8 @@ class ElasticConduct:
         self._passes = 0
         self._started: set[str] = set()
         self._open: dict[str, set[str]] = {}
+        self._awaited: frozenset[str] = frozenset()
+        self._waited: set[str] = set()
         self._endings = {(a.id, a.ending) for _, _, a in self._ending()}
 
     # ---- what is decided ----
@@ -146,6 +148,7 @@ class ElasticConduct:
             self._expect_over(job, by_job[job.id])
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
+            self._awaited, self._waited = self._awaited_now(), self._unstarted()
             self._expect_kept_room()
             for job in jobs:
                 self._expect_concluded(job)
@@ -200,15 +203,35 @@ class ElasticConduct:
         expect(right, "members make way only for what another job needs", attempt, by.id)
 
     def _took_kept_room(self, needed: list[Container], instance_id: str) -> bool:
-        """Return whether one begins at once on an instance, in room that others wait for there.
+        """Return whether one begins at once on an instance, in room that others waited for there.
 
-        Who makes way there leaves his room to these.
+        Who makes way there leaves his room to these, unless others have a place there just now.
         """
-        elastic = self._engine.placers.elastic
-        assert elastic is not None
         starting = [c.attempts[-1] for c in needed if c.has_open_attempt]
         begins = any(a.instance_id == instance_id and a.started_at is None for a in starting)
-        return begins and instance_id in elastic.awaited
+        newcomers = self._unstarted(instance_id) - self._waited
+        return begins and instance_id in self._awaited & self._awaited_now() and not newcomers
+
+    def _awaited_now(self) -> frozenset[str]:
+        elastic = self._engine.placers.elastic
+        assert elastic is not None
+        return elastic.awaited
+
+    def _unstarted(self, instance_id: str = "") -> set[str]:
+        """Return the members that have a place, on one instance or on any, and are not started."""
+        waiting = {
+            container.id: self._engine.placers.reason(container)
+            for container in self._ledger.containers.values()
+            if self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC
+            and not container.has_open_attempt
+        }
+        return {
+            id_
+            for id_, reason in waiting.items()
+            if reason is not None
+            and reason.code == "has_place"
+            and f"on {instance_id}" in reason.message
+        }
 
     def _expect_over(self, job: Job, members: list[Container]) -> None:
         """Expect that a job that is over has nothing that waits or is to run on."""
