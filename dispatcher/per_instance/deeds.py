@@ -188,6 +188,8 @@ class Deeds:
             who = "a container" if number == 1 else f"{number} containers"
             message = f"room is made for it: {who} of lower priority must end"
             self.reasons[container.id] = WaitReason(code="evicting", message=message)
+            if container.priority == 0:
+                return
         if is_held(job):
             return
         whom = EndingFor(cause=EndingCause.FOR_JOB, of=job.id)

@@ -26,6 +26,7 @@ from dispatcher.model import (
 from dispatcher.per_instance.deeds import Deeds, gone
 from dispatcher.per_instance.trouble import trouble
 from dispatcher.per_instance.view import (
+    held_back,
     host_of,
     is_held,
     live_attempts,
@@ -359,6 +360,7 @@ class PerInstancePlacer:
         """
         workers = [self._pool.workers[name] for name in names]
         shown = {worker.id for worker in workers}
+        containers = self._deeds.containers_on(shown)
         jobs = {job_id: self._planned(job_id) for job_id in self._jobs}
         if instead is not None:
             jobs[instead.id] = planned_job(instead)
@@ -366,9 +368,10 @@ class PerInstancePlacer:
             now=now,
             jobs=[job for _, job in sorted(jobs.items())],
             hosts=[host_of(w, self._pool, self._ledger, self._records, now) for w in workers],
-            live=live_attempts(self._deeds.containers_on(shown)),
+            live=live_attempts(containers),
             past=[past for (_, name), past in sorted(self._past.items()) if name in shown],
             rollouts=self._rollouts,
+            held_back=held_back(containers),
         )
 
     def _job(self, job_id: str) -> Job:

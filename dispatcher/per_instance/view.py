@@ -117,6 +117,15 @@ def live_attempts(containers: Iterable[Container]) -> list[LiveAttempt]:
     return found
 
 
+def held_back(containers: Iterable[Container]) -> dict[str, list[str]]:
+    """Return for each job the instances whose containers a user holds back."""
+    found: dict[str, list[str]] = {}
+    for container in containers:
+        if container.priority == 0:
+            found.setdefault(container.job_id, []).append(container.pinned_to)
+    return found
+
+
 def past_attempt(container: Container) -> PastAttempt | None:
     """Return the latest attempt of a per-instance container if it has ended, else None."""
     if not container.attempts or container.has_open_attempt:

@@ -159,7 +159,7 @@ class _Work:
 class _Turn:
     """One job's turn in a plan: `left` updates may still begin, `begun` have.
 
-    That of a held job is played through in copies of the `rooms`, since nothing comes of it.
+    Where the job is held back, it is played through in a copy of the room: nothing comes of it.
     """
 
     job: PerInstanceJob
@@ -178,9 +178,10 @@ class _Turn:
         for host in work.hosts:
             if pair := work.verdicts.get((job.id, host.id)):
                 work.rooms[host.id].spared.add(pair[0].id)
-        rooms = work.rooms
+        held_back = work.snapshot.held_back.get(job.id, ())
         if job.held:
-            rooms = {name: room.copy() for name, room in rooms.items()}
+            held_back = work.rooms.keys()
+        rooms = work.rooms | {name: work.rooms[name].copy() for name in held_back}
         known = work.snapshot.rollouts.get(job.id, Rollout())
         rollout = known.at(work.snapshot.now, job.update)
         left = rollout.left(job.update)

@@ -5,7 +5,7 @@ A `system` job runs on every matching instance for ever, a `sysbatch` job once t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -111,7 +111,9 @@ class Snapshot:
     It may show some of the instances only, with the attempts that are on these: the steps are right
     for them, and `Plan.next_at` and the reports are about them. An attempt of an instance that is
     not shown counts as lost. Of `past` the latest of each job on each instance counts. `rollouts`
-    are those that the plan before this one returned.
+    are those that the plan before this one returned. `held_back` names, for each job, the shown
+    instances on which it starts nothing since a user wants that; it takes no room there, as one
+    that is held takes none anywhere.
     """
 
     now: float
@@ -120,6 +122,7 @@ class Snapshot:
     live: Sequence[LiveAttempt] = ()
     past: Sequence[PastAttempt] = ()
     rollouts: Mapping[str, Rollout] = field(default_factory=dict)
+    held_back: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 # ---- who makes way -------------------------------------------------------------------------------

@@ -111,6 +111,8 @@ PROMISES: dict[str, str] = {
     "only who matters much less makes way": "who is evicted for such a job is 100 points of "
     "priority below it at least",
     "only who may evicts": "nobody makes way for jobs that may not evict, by the settings",
+    "nobody makes way for what is held back": "nobody is evicted for a job, or a container of one, "
+    "that a user holds back",
     "who makes way knows for whom": "an evicted attempt is preempted, and names the job",
     "who makes way waits again": "its container waits for room again, and has not failed",
     "batch work leaves first": "where an instance drains, what belongs to it is told to end only "

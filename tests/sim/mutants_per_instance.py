@@ -86,6 +86,14 @@ PLACES = (
         new="if False:",
     ),
     Mutant(
+        name="held jobs evict",
+        guard="nobody makes way for a held job",
+        fault="jobs on every instance that are held, full instances",
+        where="dispatcher.per_instance.deeds:Deeds._evict",
+        old="if is_held(job):",
+        new="if False:",
+    ),
+    Mutant(
         name="held instances get new attempts",
         guard="nothing new is placed on a held instance",
         fault="instances that are held",

@@ -220,6 +220,10 @@ class PerInstanceConduct:
         system = by.type is JobType.SYSTEM
         allowed = settings.preempt_system if system else settings.preempt_sysbatch
         expect(allowed, "only who may evicts", *what)
+        place = (by.id, attempt.instance_id)
+        waiting = [c for c in self._ledger.containers.values() if (c.job_id, c.pinned_to) == place]
+        held = by.held or any(c.priority == 0 for c in waiting if not c.state.final)
+        expect(not held, "nobody makes way for what is held back", *what)
 
     def _expect_to_go(self, worker: Worker) -> None:
         """Expect that an instance waits for what belongs to it no longer than all get."""

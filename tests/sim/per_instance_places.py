@@ -164,6 +164,8 @@ class Places:
                 continue
             if job.held or job.priority == 0 or self._ledger.jobs.is_concluded(job.id):
                 continue
+            if container is not None and container.priority == 0:
+                continue
             asked = asked.plus(_charged(job, worker))
             lacking.append((job, container))
         for job, container in lacking:

@@ -287,6 +287,24 @@ def test_a_held_job_keeps_no_room_from_those_that_matter_less() -> None:
     assert rig.attempts[low[0]].outcome is AttemptOutcome.PREEMPTED
 
 
+def test_nobody_makes_way_for_a_daemon_that_is_held_back_on_its_instance() -> None:
+    """Found beside seed 98: what was evicted for it found its room kept for nothing."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(replace(daemon(2, cpus=800, priority=900), held=True))
+    (container,) = rig.of_job("j-2")
+    rig.set_priority(container.id, 0)
+    rig.submit_daemon(daemon(1, cpus=800, priority=100))
+    ((low, _),) = rig.starts()
+    rig.send(JobHoldRequested(job_id="j-2", held=False))
+    assert rig.attempts[low].ending is None
+    rig.revise("j-1", retries=Retries(delay_s=99))
+    assert rig.attempts[low].revision == 2
+    rig.set_priority(container.id, 900)
+    ((high, _),) = rig.starts()
+    assert rig.attempts[high].container_id == container.id
+
+
 def test_what_was_stopped_and_went_with_its_instance_was_stopped() -> None:
     """Seed 83: it was recorded as lost."""
     rig = DaemonRig(make_type(1), pool=LONG)
