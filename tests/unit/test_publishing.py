@@ -108,7 +108,6 @@ def test_a_job_is_one_line_in_the_log(job: Job) -> None:
             "containers": 4,
             "ended": 4,
             "held": False,
-            "cancel_requested": False,
             "exit_code": 7,
             "why": "1 of its 4 containers failed",
         }
