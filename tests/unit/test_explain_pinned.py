@@ -88,3 +88,18 @@ def test_of_what_never_fits_on_its_instance_it_is_said_that_it_never_starts() ->
     rig.submit_daemon(daemon(cpus=1500))
     (own,) = rig.of_job("j-1")
     assert waiting(rig, own.id).estimate.basis.startswith("never: the instance")
+
+
+def test_room_that_is_kept_for_a_daemon_itself_is_room_for_it() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(cpus=600))
+    for _ in range(2):
+        (own,) = rig.of_job("j-1")
+        rig.exit(own.attempts[-1].id, code=1)
+    (own,) = rig.of_job("j-1")
+    assert rig.engine.per_instance.kept
+    found = waiting(rig, own.id)
+    assert found.reason is not None
+    assert found.reason.code not in {"no_room", "too_small"}
+    assert [fate.cause for fate in found.instances.fates] == ["fits"]

@@ -73,6 +73,7 @@ async def test_a_job_becomes_an_event_without_its_tasks(job: Job) -> None:
         "labels": {"team": "x"},
         "state": "failed",
         "held": False,
+        "cancel_requested": False,
         "exit_code": 7,
         "reason": {"code": "failed", "message": "1 of its 4 containers failed"},
         "created_at": "2023-11-14T22:13:20.000Z",
