@@ -132,6 +132,8 @@ def container_answer(
         position=standing.position or None,
         queue_length=standing.of or None,
         doubt=standing.doubt or None,
+        cancel_requested=container.cancel_requested,
+        kill_at=rfc3339(standing.kill_at),
         for_instance=container.pinned_to or msgspec.UNSET,
     )
 

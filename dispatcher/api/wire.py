@@ -231,7 +231,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `queue_length`. `doubt` says what nobody knows of one that should run.
     `for_instance` is the instance for which a system or sysbatch job has it. `attempts` are the
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
-    is asked for alone. `attempt_count` is how many there were.
+    is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
+    to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     """
 
     id: str
@@ -274,6 +275,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None
     queue_length: int | None
     doubt: str | None
+    cancel_requested: bool
+    kill_at: str | None
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
 
 

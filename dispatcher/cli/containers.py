@@ -157,7 +157,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
     return [
         ("id", seen.id),
         ("name", seen.name),
-        ("state", seen.state),
+        ("state", seen.state + (f" ({seen.cancelling})" if seen.cancelling else "")),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("job", seen.job or ""),

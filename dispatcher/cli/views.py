@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from dispatcher.cli.failure import Failure
+from dispatcher.cli.output import moment
 
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 WAITING_STATES = ("queued", "locked")
@@ -122,6 +123,8 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     queue_length: int | None = None
     doubt: str | None = None
+    cancel_requested: bool = False
+    kill_at: datetime | None = None
     job: str | None = None
     task: str | None = None
     array_index: int | None = None
@@ -168,6 +171,13 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in WAITING_STATES
 
     @property
+    def cancelling(self) -> str:
+        """Return that it is being cancelled, and when KILL comes where that is known, else ""."""
+        if self.final or not self.cancel_requested:
+            return ""
+        return "being cancelled" + (f", KILL at {moment(self.kill_at)}" if self.kill_at else "")
+
+    @property
     def attempt_started_at(self) -> datetime | None:
         """Return when its last attempt began to run; None while it waits for one."""
         if self.waits:
@@ -202,6 +212,8 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         """Return why it waits, else where it runs, else why it ended, in one line."""
         if self.final:
             return self.reason.message if self.reason else ""
+        if self.cancelling:
+            return f"{self.instance}: {self.cancelling}" if self.instance else self.cancelling
         if self.waits and (self.waiting or self.state == "queued"):
             # Its last attempt's instance may be gone.
             return self.waiting or ""

@@ -59,6 +59,7 @@ _WORN_OUT = Reason(
     code="attempts_most",
     message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
 )
+_NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
 _STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
@@ -150,10 +151,18 @@ class PerInstancePlacer:
         if job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
             return None
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
-        containers = (known[each] for each in ids if each in known)
         looping = self._restless.of(job.id, known, now)
         spec = self._job(job.id).tasks[0].spec
-        return trouble(spec, looping, containers, self._pool.types.values(), now)
+        # For a sysbatch job to wait for room is nothing unusual.
+        reasons = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        waits = {each: reasons[each] for each in ids if each in reasons}
+        return trouble(
+            spec,
+            looping,
+            lambda: (known[each] for each in ids if each in known),
+            self._pool.types.values(),
+            waits,
+        )
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -344,7 +353,8 @@ class PerInstancePlacer:
                     message=f"{failed} of its {job.tally.total} containers failed",
                 )
                 state = JobState.FAILED if failed else JobState.SUCCEEDED
-                self._conclude(job.id, state, reason if failed else None)
+                why = None if job.tally.total else _NOWHERE
+                self._conclude(job.id, state, reason if failed else why)
 
     # ---- what it sees --------------------------------------------------------------------------
 

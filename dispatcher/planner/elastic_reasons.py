@@ -93,5 +93,5 @@ ENDING = WaitReason(
 def grows(lacking: int) -> WaitReason:
     """Return what a running job waits for that lacks some members."""
     ones = "component" if lacking == 1 else "components"
-    message = f"runs, and has a use for {lacking} {ones} more when there is room"
+    message = f"its job runs, and starts {lacking} {ones} more as soon as there is room"
     return WaitReason(code="grows", message=message)

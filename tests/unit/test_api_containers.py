@@ -68,6 +68,8 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "position": None,
         "queue_length": None,
         "doubt": None,
+        "cancel_requested": False,
+        "kill_at": None,
     }
 
 
