@@ -106,6 +106,11 @@ class PerInstancePlacer:
         """Return nobody: per-instance jobs keep no instance alive."""
         return frozenset()
 
+    @property
+    def promised(self) -> int:
+        """Return 0: what runs on every instance counts for no limit of how many may run."""
+        return 0
+
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what its jobs take of every new instance of a type."""
         taken = self._taken.get(type_.name)

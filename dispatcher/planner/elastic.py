@@ -51,6 +51,7 @@ class _Pass:
         self._now = now
         self._backfill = view.settings.backfill
         self._beyond = view.beyond
+        self._most = view.containers_most
         self._unpaid = view.unpaid
         self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
         self._floor = Floor(view)
@@ -113,6 +114,8 @@ class _Pass:
         for component in job.components:
             if not self._stage.ask(job, component).needs:
                 return reasons.no_type(component)
+        if self._most is not None and job.needs_at_once > self._most:
+            return reasons.never_so_many(job.needs_at_once, self._most)
         if any(member.state is MemberState.STOPPING for member in job.members):
             return reasons.ENDING
         if job.not_before > self._now:
@@ -161,7 +164,8 @@ class _Pass:
                 for component, member in self._stage.parts(job)
             )
             if job.id in runs and lacking:
-                self._waiting.setdefault(job.id, reasons.grows(lacking))
+                is_full = not self._floor.may_take(1)
+                self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
             if job.scale_up and self._is_possible(job):
                 extras = [
                     (component, member)
@@ -172,6 +176,8 @@ class _Pass:
         return remainder
 
     def _is_possible(self, job: ElasticJob) -> bool:
+        if self._most is not None and not job.is_running and job.needs_at_once > self._most:
+            return False
         return all(self._stage.ask(job, component).needs for component in job.components)
 
     def _next_at(self) -> float | None:
