@@ -161,13 +161,8 @@ class PerInstancePlacer:
         # For a sysbatch job to wait for room is nothing unusual.
         reasons = self._deeds.reasons if job.type is JobType.SYSTEM else {}
         waits = {each: reasons[each] for each in ids if each in reasons}
-        return trouble(
-            spec,
-            looping,
-            lambda: (known[each] for each in ids if each in known),
-            self._pool.types.values(),
-            waits,
-        )
+        types = self._pool.types.values()
+        return trouble(spec, looping, lambda: (known[i] for i in ids if i in known), types, waits)
 
     # ---- what is heard -----------------------------------------------------------------------
 
