@@ -24,7 +24,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.per_instance.deeds import Deeds, gone
-from dispatcher.per_instance.trouble import trouble
+from dispatcher.per_instance.trouble import Restless, trouble
 from dispatcher.per_instance.view import (
     held_back,
     host_of,
@@ -89,6 +89,7 @@ class PerInstancePlacer:
         self._kept: dict[str, Resources] = {}
         self._newcomers: list[PerInstanceJob] = []
         self._taken: dict[str, Resources] = {}
+        self._restless = Restless()
         self._is_restored = False
         self._wanted: set[str] = set()
         self._whole = False
@@ -156,11 +157,13 @@ class PerInstancePlacer:
         if job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
             return None
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
-        containers = [known[each] for each in ids if each in known]
+        looping = self._restless.of(job.id, known, now)
         spec = self._job(job.id).tasks[0].spec
         # For a sysbatch job to wait for room is nothing unusual.
-        waits = self._deeds.reasons if job.type is JobType.SYSTEM else {}
-        return trouble(spec, containers, self._pool.types.values(), now, waits)
+        reasons = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        waits = {each: reasons[each] for each in ids if each in reasons}
+        types = self._pool.types.values()
+        return trouble(spec, looping, lambda: (known[i] for i in ids if i in known), types, waits)
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -186,6 +189,7 @@ class PerInstancePlacer:
             self._is_restored = True
         if not container.state.final:
             self._deeds.know(container)
+            self._restless.note(container)
             self._take_in_rounds(container)
         self._whole = True
 
@@ -206,6 +210,7 @@ class PerInstancePlacer:
     def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
         """Return what becomes of a container whose attempt has ended."""
         container = end.container
+        self._restless.note(container)
         self._wanted.add(container.pinned_to)
         past = past_attempt(container)
         if past is not None:
@@ -275,6 +280,7 @@ class PerInstancePlacer:
         """Look at the instances of which something changed, and do what the plan says."""
         for job_id in [each for each in sorted(self._jobs) if each not in self._ledger.jobs]:
             del self._jobs[job_id]
+            self._restless.forget(job_id)
             self._tries.pop(job_id, None)
             self.changed(job_id)
         if not self._jobs and not self._kept:

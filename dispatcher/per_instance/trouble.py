@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dispatcher.model import (
     Attempt,
@@ -28,18 +28,53 @@ CODES = (NO_ROOM, NO_TYPE, STARTED_AGAIN)
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED})
 
 
+Looping = tuple[Container, list[Attempt]]
+"""A container that ends again and again, with these ends."""
+
+
+class Restless:
+    """Who may be started again and again, by job, so that not all of a job need be looked at.
+
+    A list of jobs asks for each of them, and a job may have a container on every instance.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, set[str]] = {}
+
+    def note(self, container: Container) -> None:
+        """Take in a container that is new here, or an attempt of which has ended."""
+        if len(container.attempts) >= ENDS:
+            self._ids.setdefault(container.job_id, set()).add(container.id)
+
+    def forget(self, job_id: str) -> None:
+        """Let go of a job; not knowing it is no error."""
+        self._ids.pop(job_id, None)
+
+    def of(self, job_id: str, known: Mapping[str, Container], now: float) -> list[Looping]:
+        """Return those of a job that end again and again, as they came, of the `known` ones.
+
+        Who does so no more is looked at again only when another attempt of it ends.
+        """
+        noted = self._ids.get(job_id, ())
+        pairs = [(known[each], latest_ends(known[each], now)) for each in noted if each in known]
+        found = [(each, ends) for each, ends in pairs if ends]
+        if noted:
+            self._ids[job_id] = {each.id for each, _ in found}
+        return sorted(found, key=lambda pair: (pair[0].sequence, pair[0].id))
+
+
 def trouble(
     spec: ContainerSpec,
-    containers: Sequence[Container],
+    looping: Sequence[Looping],
+    containers: Callable[[], Iterable[Container]],
     types: Collection[InstanceType],
-    now: float,
     waits: Mapping[str, WaitReason],
 ) -> Reason | None:
     """Return what is wrong with a job, by its containers that have not ended; None for nothing.
 
-    `waits` says why containers wait that should not have to, by their ids.
+    `looping` are those of them that end again and again, as they came, with these ends. `waits`
+    says why those of its containers wait that should not have to, by their ids.
     """
-    looping = [(each, ends) for each in containers if (ends := _ends(each, now))]
     if looping:
         first, ends = looping[0]
         why = ends[-1].reason
@@ -48,14 +83,14 @@ def trouble(
         look = f"see longshore logs {first.job_id} --instance {first.pinned_to}"
         message = f"started again and again on {first.pinned_to}{others}: {last}; {look}"
         return Reason(code=STARTED_AGAIN, message=message)
-    without = [each for each in containers if _lacks_room(each, waits)]
+    without = [each for each in containers() if _lacks_room(each, waits)] if waits else []
     if without:
         first = without[0]
         others = f", and {len(without) - 1} more lack room" if len(without) > 1 else ""
         look = f"see longshore explain {first.job_id}"
         message = f"{waits[first.id].message}{others}; {look}"
         return Reason(code=NO_ROOM, message=message)
-    if any(each.has_open_attempt for each in containers):
+    if any(each.has_open_attempt for each in containers()):
         # It may be on an instance of a type that is configured no more.
         return None
     return _no_type(spec, types)
@@ -79,7 +114,7 @@ def _no_type(spec: ContainerSpec, types: Collection[InstanceType]) -> Reason | N
     return Reason(code=NO_TYPE, message=f"{message}; configure one, or change the job")
 
 
-def _ends(container: Container, now: float) -> list[Attempt]:
+def latest_ends(container: Container, now: float) -> list[Attempt]:
     """Return the latest attempts that ended by themselves, none where that is not often."""
     within_s = max(WITHIN_S, (ENDS + 1) * container.spec.retries.delay_s)
     # The latest may not have ended yet.

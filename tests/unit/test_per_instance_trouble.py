@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.jobs.model import JobType
-from dispatcher.model import Constraints, ContainerState, Reason, Retries
+from dispatcher.model import Attempt, Constraints, Container, ContainerState, Reason, Retries
+from dispatcher.per_instance.trouble import latest_ends
 from tests.exposition import samples
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
@@ -53,6 +54,40 @@ def test_a_daemon_that_ends_again_and_again_is_told_whether_it_runs_just_now_or_
     assert trouble(rig) == Reason(code="started_again", message=said)
     rig.advance(600)
     assert trouble(rig) is None, "it has run for long now"
+
+
+def test_who_does_not_end_again_and_again_is_not_looked_at_for_a_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list asks for each job, and each may have a container on every instance."""
+    rig = rig_of(5)
+    for _ in range(3):
+        rig.exit(rig.of_job("j-1")[0].attempts[-1].id, code=1)
+        rig.advance(20)
+    looked_at: list[str] = []
+
+    def noted(container: Container, now: float) -> list[Attempt]:
+        looked_at.append(container.id)
+        return latest_ends(container, now)
+
+    monkeypatch.setattr("dispatcher.per_instance.trouble.latest_ends", noted)
+    assert trouble(rig) is not None
+    assert set(looked_at) == {rig.of_job("j-1")[0].id}
+    rig.advance(600)
+    assert trouble(rig) is None
+    looked_at.clear()
+    assert trouble(rig) is None
+    assert looked_at == []
+
+
+def test_a_daemon_that_ended_again_and_again_is_told_after_a_crash_too() -> None:
+    rig = rig_of()
+    for _ in range(3):
+        end_all(rig)
+    before = trouble(rig)
+    assert before is not None
+    rig.crash()
+    assert trouble(rig) == before
 
 
 def test_a_daemon_that_ends_now_and_then_is_well() -> None:
