@@ -117,6 +117,9 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
+                if job.id in self._beyond and not self._backfill:
+                    # Nobody knows for how long those behind it would have instances stand by.
+                    break
         given_back = {_by_member(place) for place in self._stage.stops}
         for job in self._order:
             lacking = sum(
