@@ -238,7 +238,7 @@ class Submitted:
     """Containers were committed to the store.
 
     `ended` says of what they wait for, and what had ended before, whether it succeeded; by node
-    (`job_model`), for an array's elements by the element's.
+    (`jobs.model`), for an array's elements by the element's.
     """
 
     containers: tuple[Container, ...]

@@ -9,6 +9,9 @@ from dispatcher.jobs.model import Job, JobState
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
 from pool.model import Launch
 
+LISTED_ATTEMPTS = 10
+"""How many of its attempts a container has where containers are listed, the latest."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFilter:
@@ -54,8 +57,9 @@ class Awaited:
     """What is known of a container, job or task that others are to wait for (`Dependency.of`).
 
     `size` is how many elements it has if it is an array, else None; that of a whole job is the one
-    of its only task, if that has no name. `ended` says whether it succeeded, by node (`job_model`),
-    once it has ended; of an array that is waited for element by element, also of each element.
+    of its only task, if that has no name. `ended` says whether it succeeded, by node
+    (`jobs.model`), once it has ended; of an array that is waited for element by element, also of
+    each element.
     """
 
     of: str
@@ -66,7 +70,10 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of containers, newest first; `next_cursor` is None on the last."""
+    """One page of containers, newest first; `next_cursor` is None on the last.
+
+    They have their last `LISTED_ATTEMPTS` attempts only.
+    """
 
     items: tuple[Container, ...]
     next_cursor: str | None
@@ -80,7 +87,7 @@ class Recovered:
     be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
     with tallies that count their containers anew, and the highest exit code of failed ones so far.
     `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
-    it succeeded; by node (`job_model`), for an array's elements by the element's. `past` are, of
+    it succeeded; by node (`jobs.model`), for an array's elements by the element's. `past` are, of
     sysbatch jobs that have not ended, the latest ended containers, one for each instance that is
     not gone.
     """

@@ -94,10 +94,7 @@ class Deeds:
             container = self.container(live, (member.component, member.index))
             if container is None or not container.has_open_attempt:
                 never.append(without_place(member))
-                continue
-            # Somebody else may have told it to end, and not have said that its room is going.
-            self._pool.touch(member.instance_id)
-            if container.attempts[-1].ending is None and not container.cancel_requested:
+            elif container.attempts[-1].ending is None and not container.cancel_requested:
                 attempt_id = self._ledger.ending(container.id, outcome, by=why)
                 if is_eviction(why):
                     attempts.shorten_grace(self._pool, attempt_id)

@@ -52,6 +52,7 @@ class Market:
         self.beyond: frozenset[str] = frozenset()
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
         self._bought: dict[str, str] = {}
+        self._passed: frozenset[str] = frozenset()
 
     def buy(
         self,
@@ -72,7 +73,7 @@ class Market:
         self.over_quota = {}
         if not demand:
             return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of)
+        found = basket(view, demand, self._limits(now), account_of, self._passed)
         self.over_quota = dict(found.over_quota)
         if found.purchases and found.beyond - before:
             self.is_short = True
@@ -89,6 +90,7 @@ class Market:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
+        self._passed = found.passed
         if not found.purchases:
             self._let_go({each.job_id for each in demand}, now)
         is_new = bool(found.purchases) or self.beyond != before

@@ -11,11 +11,15 @@ from dispatcher.jobs.book import Conclusion
 from dispatcher.ledger.endings import in_words
 from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
 from dispatcher.planner.elastic_model import Member, MemberState
-from dispatcher.scheduling.placers import AttemptEnd
+from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
 from pool.quotas import QuotaBound
 
 _ENDED = "job_ended"
 JOB_CANCELLED = Reason(code=_ENDED, message="its job was cancelled")
+WORN_OUT = Reason(
+    code="attempts_most",
+    message=f"it was started {ATTEMPTS_MOST} times, and failed again; its job goes on without it",
+)
 
 
 def of_member(member: Member, *, barred: str) -> WaitReason | None:
@@ -38,8 +42,8 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
             return WaitReason(code="behind_held", message=message, behind=barred)
         case MemberState.WAITING if member.not_before:
             message = (
-                f"it has ended {member.deaths} times otherwise than it should; it is placed again"
-                f" from {moment(member.not_before)} on, as there is room"
+                f"it has ended {member.deaths} times in a row otherwise than it should; it is"
+                f" placed again from {moment(member.not_before)} on, as there is room"
             )
             return WaitReason(code="backoff", message=message, until=member.not_before)
         case MemberState.WAITING:

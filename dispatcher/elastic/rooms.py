@@ -114,6 +114,11 @@ class Rooms:
         for attempt_id in sorted(worker.attempts):
             if self._is_going(attempt_id):
                 slot.release(worker.attempts[attempt_id])
+        # What is going beside them is not ours to count on: nor is the cpu that they share.
+        slot.sharers -= sum(
+            self._pool.attempts[id_].kill_wanted and not self._is_going(id_)
+            for id_ in worker.sharing
+        )
         return Base(room=room_of(slot), going=slot.free.minus(before))
 
     def _of_launch(self, token: str, type_name: str) -> Base | None:

@@ -1,7 +1,7 @@
 """Who waits for whose end: a graph of names, in which what has ended is forgotten.
 
 A node is whatever can be waited for: a container, one element of an array, one task of a job, a job
-(`job_model`). What a container waits for costs memory only until it has ended.
+(`jobs.model`). What a container waits for costs memory only until it has ended.
 """
 
 from __future__ import annotations

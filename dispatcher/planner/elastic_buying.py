@@ -27,7 +27,7 @@ from pool.holds import HindranceKind, Scope
 from pool.quotas import QuotaBound
 
 MOST_JOBS = 20
-"""For how many jobs one pass buys; the next one goes on."""
+"""For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""
 
 _NOTHING = Decimal(0)
 
@@ -47,6 +47,7 @@ class Basket:
     For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
     those `over_quota` it is known which quotas they would exceed. `tried` are the scopes of which
     more is created than was told that there may be: whether that is still so is tried.
+    `passed` are those that were tried in vain, while there are jobs that were not tried since.
     """
 
     purchases: tuple[Purchase, ...] = ()
@@ -54,6 +55,7 @@ class Basket:
     beyond: frozenset[str] = frozenset()
     over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
     tried: tuple[Scope, ...] = ()
+    passed: frozenset[str] = frozenset()
 
 
 def basket(
@@ -61,18 +63,30 @@ def basket(
     demand: Sequence[Demand],
     limits: Limits,
     account_of: Callable[[str], Account],
+    passed: frozenset[str] = frozenset(),
 ) -> Basket:
-    """Return the cheapest instances that hold what is wanted, as far as limits allow."""
-    return _Shopping(view, limits, account_of).go(demand)
+    """Return the cheapest instances that hold what is wanted, as far as limits allow.
+
+    It is not for those that earlier baskets have `passed` to have their turn now.
+    """
+    return _Shopping(view, limits, account_of, passed).go(demand)
 
 
 class _Shopping:
     def __init__(
-        self, view: ElasticView, limits: Limits, account_of: Callable[[str], Account]
+        self,
+        view: ElasticView,
+        limits: Limits,
+        account_of: Callable[[str], Account],
+        passed: frozenset[str],
     ) -> None:
         self._view = view
         self._limits = limits
         self._account_of = account_of
+        self._passed = passed
+        self._tried = 0
+        self._vain: set[str] = set()
+        self._untried: set[str] = set()
         self._outlook = Outlook(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
@@ -88,19 +102,30 @@ class _Shopping:
         essential = [each for each in demand if self._is_needed(each)]
         extras = [each for each in demand if not self._is_needed(each)]
         is_short = False
-        for number, (job_id, group) in enumerate(groupby(essential, lambda each: each.job_id)):
-            blocked = number >= MOST_JOBS or not self._add(job_id, list(group), whole=True)
-            is_short = is_short or blocked
-            if blocked and (number >= MOST_JOBS or not self._view.settings.backfill):
-                break
+        for job_id, group in groupby(essential, lambda each: each.job_id):
+            if self._is_for_later(job_id):
+                self._untried.add(job_id)
+                continue
+            self._tried += 1
+            if not self._add(job_id, list(group), whole=True):
+                self._vain.add(job_id)
+                if not self._view.settings.backfill:
+                    break
             if exceeded(self._mix, self._limits.quotas):
                 # Who comes next might be created for in part, as this one may be.
                 is_short = True
                 break
+        is_short = is_short or bool(self._vain or self._untried)
         if not is_short:
             for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(group), whole=False) or is_short
         return self._within_reach(is_short=is_short)
+
+    def _is_for_later(self, job_id: str) -> bool:
+        """Return whether others have their turn now."""
+        if job_id in self._passed and self._tried >= MOST_JOBS // 2:
+            return True
+        return self._tried >= MOST_JOBS
 
     def _is_needed(self, demand: Demand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
@@ -252,7 +277,8 @@ class _Shopping:
         return Basket(
             purchases=tuple(found),
             is_short=is_short,
-            beyond=frozenset(self._beyond),
+            beyond=self._view.beyond & self._untried | self._beyond,
+            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
             over_quota=tuple(sorted(self._over_quota.items())),
             tried=tuple(bound.scope for bound in over) if found and not decisive else (),
         )

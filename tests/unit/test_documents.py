@@ -131,6 +131,14 @@ def test_names_in_documents_exist(document: Path) -> None:
     assert not unknown, "\n".join(["", *unknown])
 
 
+def test_modules_that_the_architecture_names_are_where_it_says() -> None:
+    told = re.findall(r"`([\w/]+\.py)`", ROOT.joinpath("docs/architecture.md").read_text())
+    below = [ROOT, *(ROOT / each for each in ("dispatcher", "pool", "tests/sim"))]
+    missing = sorted({each for each in told if not any((top / each).exists() for top in below)})
+    assert len(told) > 50
+    assert missing == []
+
+
 def test_a_name_that_is_not_there_is_found() -> None:
     text = "`pool_x_y` `Engine.handle` `Engine.no_such` `x_total` `plain` `tests/x_y.py` `NoSuch`"
     assert unknown_names(text, frozenset({"x"})) == ["NoSuch", "no_such", "pool_x_y"]

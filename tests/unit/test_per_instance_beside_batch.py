@@ -22,6 +22,7 @@ from dispatcher.model import (
     SchedulerSettings,
 )
 from drivers.interface import Resources
+from tests.elastic_jobs_rig import essential, running, submit
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings, spends
@@ -227,3 +228,25 @@ def test_nobody_joins_those_who_share_a_cpu_once_all_of_them_are_to_end() -> Non
     assert [attempt_id.rpartition("-")[0] for attempt_id, _ in rig.starts()] == [
         before.rpartition("-")[0]
     ]
+
+
+def test_no_elastic_member_joins_those_who_share_a_cpu_once_all_of_them_are_to_end() -> None:
+    """It would keep the cpu on which the successor counts, and that one would wait for ever."""
+    rig = DaemonRig(make_type(3), pool=LONG, settings=ONE)
+    (instance,) = rig.join("t3")
+    job = daemon(cpus=0)
+    rig.submit_daemon(job)
+    rig.submit(make_container(7))
+    rig.advance(5)
+    (there,) = rig.of_job(job.id)
+    before = there.attempts[-1].id
+    rig.deaf = True
+    rig.revise(job.id, resources=Resources(cpu_millis=1500, memory_bytes=1))
+    submit(rig, 2, essential(cpus=0))
+    rig.advance(5)
+    assert running(rig, 2) == {}
+    rig.deaf = False
+    rig.terminated(instance, before)
+    rig.advance(60)
+    (there,) = rig.of_job(job.id)
+    assert there.has_open_attempt

@@ -73,7 +73,6 @@ DECIDING = (
     "pool.probing",
     "pool.backoff",
     "pool.delays",
-    "pool.recovery",
     "pool.idle",
     "dispatcher.model",
     "dispatcher.messages",
@@ -278,7 +277,8 @@ def test_every_deciding_module_is_in_the_pure_core() -> None:
     known = {dotted(path) for path in python_files(*PRODUCT)}
     listed = pure_core()
     covered = [n for n in known if any(f"{n}.".startswith(f"{each}.") for each in listed)]
-    missing = [name for name in DECIDING if name in known and name not in covered]
+    # A name that is no module any more would be guarded no more, and nobody would hear of it.
+    missing = [name for name in DECIDING if name not in known or name not in covered]
     expect_none(missing)
 
 
@@ -315,6 +315,9 @@ def test_the_import_contracts_hold(copy_of_product: Path) -> None:
         ("pool/model.py", "import dispatcher.model", "dispatcher -> pool -> drivers"),
         ("pool/transitions.py", "import time", "the pure core"),
         ("dispatcher/model.py", "from datetime import datetime", "the pure core"),
+        ("dispatcher/elastic/cpus.py", "import time", "the pure core"),
+        ("dispatcher/planner/room.py", "import dispatcher.scheduling.roster", "the folders"),
+        ("dispatcher/elastic/ends.py", "import dispatcher.per_instance.view", "the folders"),
     ],
 )
 def test_a_planted_import_breaks_its_contract(
@@ -324,7 +327,7 @@ def test_a_planted_import_breaks_its_contract(
     module.write_text(module.read_text() + f"\n{planted}\n")
     result = lint_imports(copy_of_product)
     assert result.returncode == 1
-    [line] = [line for line in result.stdout.splitlines() if line.endswith("BROKEN")]
+    [line] = [line for line in result.stdout.splitlines() if " BROKEN" in line]
     assert line.startswith(contract)
 
 
