@@ -143,6 +143,15 @@ def test_a_quota_of_a_group_counts_the_instances_of_all_its_types() -> None:
     assert "3 instances of t2, t4 (no more)" in why.message
 
 
+def test_where_the_quota_of_a_group_allows_too_few_a_larger_one_of_it_is_created() -> None:
+    groups = {"t1": "g", "t2": "g", "t4": "g"}
+    rig = rig_with(1, 2, 4, refuses=quota(1), groups=groups)
+    submit(rig, 1, essential(3, cpus=0.75))
+    rig.advance(300)
+    assert running(rig) == {"e": 3}
+    assert rig.created_types()[-1] == "t4"
+
+
 def test_no_instance_stands_by_for_a_job_behind_one_above_the_quota() -> None:
     rig = rig_with(2, refuses=quota(3), idle_s=10)
     for number, count in enumerate((30, 1), 1):
