@@ -153,6 +153,9 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
+                if job.id in self._beyond - self._unpaid and not self._backfill:
+                    # Nobody knows for how long those behind it would have instances stand by.
+                    break
         given_back = {_by_member(stop.place) for stop in self._stage.stops}
         for job in self._order:
             lacking = sum(
