@@ -4,7 +4,8 @@ It goes through the jobs by policy. Elastic members that this pass has placed ar
 essential members of the next job, and put back in order, as they fit; elastic members of earlier
 passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
 would leave no less free than there was, is undone to the last member and ends the pass, unless
-jobs behind it may go ahead (`backfill`). What can never be, or is not yet due, holds nobody up.
+jobs behind it may go ahead (`backfill`). What can never be, is not yet due, or may not be paid by
+whose job it is, holds nobody up.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from dispatcher.planner.elastic_model import (
     ElasticView,
     MemberState,
     Place,
+    Role,
 )
+from dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
 from dispatcher.planner.elastic_order import in_order
 from dispatcher.planner.elastic_stage import Stage
 from dispatcher.planner.reasons import behind
@@ -45,9 +48,11 @@ class _Pass:
         self._most = view.containers_most
         self._order = in_order(view.jobs, view.settings, now)
         self._floor = Floor(view)
-        self._stage = Stage(self._floor, self._order, now)
+        self._purse = Purse(view)
+        self._stage = Stage(self._floor, self._order, self._purse, now)
         self._tried_in_vain = 0
         self._begun: list[str] = []
+        self._left_out: set[str] = set()
         self._waiting: dict[str, WaitReason] = {}
 
     def run(self) -> ElasticPlan:
@@ -63,6 +68,10 @@ class _Pass:
                 why = self._stage.begin(job)
                 if why is None:
                     self._begun.append(job.id)
+                elif why.code == SPEND_LIMIT:
+                    # Others have money of their own, and what could be had for it is there.
+                    self._stage.let_go(job)
+                    self._left_out.add(job.id)
                 else:
                     blocker = blocker or (job.id, why)
                     self._tried_in_vain += 1
@@ -80,15 +89,26 @@ class _Pass:
         """Return why a job that waits is no candidate, None for one that is, or that runs."""
         if job.is_running:
             return None
-        for component in job.components:
-            if not self._stage.ask(job, component).needs:
-                return reasons.no_type(component)
-        if self._most is not None and job.needs_at_once > self._most:
-            return reasons.never_so_many(job.needs_at_once, self._most)
+        if (never := self._never(job)) is not None:
+            self._left_out.add(job.id)
+            return never
         if any(member.state is MemberState.STOPPING for member in job.members):
             return reasons.ENDING
         if job.not_before > self._now:
             return reasons.backing_off(job.not_before, job.failed_starts)
+        return None
+
+    def _never(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job can never begin, as types and limits are, None for one that can."""
+        for component in job.components:
+            ask = self._stage.ask(job, component)
+            if not ask.needs:
+                return reasons.no_type(component)
+            unpaid = self._purse.never(job.id, ask) if component.role is Role.ESSENTIAL else None
+            if unpaid is not None:
+                return unpaid
+        if self._most is not None and job.needs_at_once > self._most:
+            return reasons.never_so_many(job.needs_at_once, self._most)
         return None
 
     # ---- the plan ----------------------------------------------------------------------------
@@ -143,9 +163,9 @@ class _Pass:
         return remainder
 
     def _is_possible(self, job: ElasticJob) -> bool:
-        if self._most is not None and not job.is_running and job.needs_at_once > self._most:
-            return False
-        return all(self._stage.ask(job, component).needs for component in job.components)
+        return job.id not in self._left_out and all(
+            self._stage.ask(job, component).needs for component in job.components
+        )
 
     def _next_at(self) -> float | None:
         """Return when the next delay of a job or a member ends, None without any."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
+from dispatcher.accounts import Account
 from dispatcher.model import Constraints, WaitReason
 from dispatcher.planner.elastic_settings import ElasticSettings
+from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules, SlotKind
 from drivers.interface import InstanceType, Resources
 
@@ -200,7 +202,8 @@ class ElasticView:
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
     that is essential can be had: nothing is kept for them in part. `containers_most` is how many
     may ever have a place at once, `containers_left` how many more may now, which is less than 0
-    where too many have; None for any number.
+    where too many have; None for any number. `budget` is what may still be spent, None without
+    limits of it, and changed by a pass; `accounts` whose limits count for which job, by its id.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -212,6 +215,8 @@ class ElasticView:
     beyond: frozenset[str] = frozenset()
     containers_most: int | None = None
     containers_left: int | None = None
+    budget: Budget | None = None
+    accounts: Mapping[str, Account] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
