@@ -82,6 +82,7 @@ class ElasticPass:
         self._places_left: int | None = None
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
+        self._passed: frozenset[str] = frozenset()
 
     def rest(self) -> None:
         """Keep nothing: there are no jobs."""
@@ -155,9 +156,12 @@ class ElasticPass:
                 plan = self._plan(now)
             if deal is not Deal.COME_BACK:
                 break
+        self._passed = plan.passed
         beyond = self._market.beyond
+        over = self._market.over_quota
         self.waiting = {
-            job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting
+            job_id: reasons.beyond(why, over.get(job_id, ())) if job_id in beyond else why
+            for job_id, why in plan.waiting
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
         unpaid = any(why.code == SPEND_LIMIT for why in self.waiting.values())
@@ -215,6 +219,8 @@ class ElasticPass:
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
             beyond=beyond,
+            unpaid=self._market.unpaid,
+            passed=self._passed,
             containers_most=self._settings.max_containers,
             containers_left=self._left(now),
         )

@@ -48,20 +48,18 @@ from dispatcher.planner.per_instance_model import (
 from dispatcher.planner.per_instance_room import taken_of_new_instance
 from dispatcher.planner.per_instance_rounds import Rollout, Tries, TryResult, TryVerdict
 from dispatcher.planner.preemption import PreemptionSettings, Tenant, TenantKind
-from dispatcher.scheduling.placers import AttemptEnd, Ruling
+from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 from dispatcher.scheduling.starter import Starter
 from dispatcher.scheduling.tenants import tenants_on
 from drivers.interface import InstanceType, Resources
 from pool.core import PoolCore
 from pool.model import WorkerState
 
-ATTEMPTS_MOST = 1000
-"""With so many attempts a container ends, and another goes on where it was: each is kept whole."""
-
 _WORN_OUT = Reason(
     code="attempts_most",
     message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
 )
+_NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
 _STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
@@ -159,7 +157,9 @@ class PerInstancePlacer:
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
         containers = [known[each] for each in ids if each in known]
         spec = self._job(job.id).tasks[0].spec
-        return trouble(spec, containers, self._pool.types.values(), now)
+        # For a sysbatch job to wait for room is nothing unusual.
+        waits = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        return trouble(spec, containers, self._pool.types.values(), now, waits)
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -347,7 +347,8 @@ class PerInstancePlacer:
                     message=f"{failed} of its {job.tally.total} containers failed",
                 )
                 state = JobState.FAILED if failed else JobState.SUCCEEDED
-                self._conclude(job.id, state, reason if failed else None)
+                why = None if job.tally.total else _NOWHERE
+                self._conclude(job.id, state, reason if failed else why)
 
     # ---- what it sees --------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ class MemberState(Enum):
 class Member:
     """One container of a component, by its number from 0.
 
-    `instance_id` is "" while it has no place. `deaths` is how often it ended otherwise than it
-    should; it has no place before `not_before`.
+    `instance_id` is "" while it has no place. `deaths` is how often in a row it ended otherwise
+    than it should; it has no place before `not_before`.
     """
 
     component: str
@@ -200,10 +200,12 @@ class ElasticView:
 
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
-    that is essential can be had: nothing is kept for them in part. `containers_most` is how many
-    may ever have a place at once, `containers_left` how many more may now, which is less than 0
-    where too many have; None for any number. `budget` is what may still be spent, None without
-    limits of it, and changed by a pass; `accounts` whose limits count for which job, by its id.
+    that is essential can be had: nothing is kept for them in part; of these the `unpaid` ones are
+    at a limit of their own project or user: they come last. Those that earlier plans have `passed`
+    were tried in vain. `containers_most` is how many may ever have a place at once,
+    `containers_left` how many more may now, which is less than 0 where too many have; None for any
+    number. `budget` is what may still be spent, None without limits of it, and changed by a pass;
+    `accounts` whose limits count for which job, by its id.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -213,6 +215,8 @@ class ElasticView:
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
     beyond: frozenset[str] = frozenset()
+    unpaid: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
     containers_most: int | None = None
     containers_left: int | None = None
     budget: Budget | None = None
@@ -239,6 +243,7 @@ class ElasticPlan:
     that wait, on instances that were on their way. `demand` is in the order in which it counts: all
     that is essential first. `waiting` says of each job that lacks something what it waits for, by
     id in policy order. `next_at` is when waiting alone may change the plan, None for never.
+    `passed` are jobs that were tried in vain, while there are some that were not tried since.
     """
 
     begun: tuple[str, ...] = ()
@@ -248,3 +253,4 @@ class ElasticPlan:
     demand: tuple[Demand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None
+    passed: frozenset[str] = frozenset()

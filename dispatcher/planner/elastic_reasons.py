@@ -79,6 +79,12 @@ NO_LESS_FREE = WaitReason(
 )
 
 
+LATER_TURN = WaitReason(
+    code="later_turn",
+    message="more jobs cannot begin than one pass tries; its turn comes in one of the next",
+)
+
+
 def on_its_way(instances: int) -> WaitReason:
     """Return why a job waits whose room is on instances that are not ready."""
     where = "an instance that is on its way"
@@ -97,6 +103,12 @@ def backing_off(until: float, failed_starts: int) -> WaitReason:
     return WaitReason(code="backoff", message=message, until=until)
 
 
+def one_rests(until: float) -> WaitReason:
+    """Return why a job waits that begins with all of its members, while one has its delay."""
+    message = f"it begins with all components, and one that died is placed again at {moment(until)}"
+    return WaitReason(code="backoff", message=message, until=until)
+
+
 ENDING = WaitReason(
     code="ending",
     message="containers of its last start have not ended yet",
@@ -109,8 +121,8 @@ def grows(lacking: int, *, is_full: bool) -> WaitReason:
     `is_full` says that no more containers may have a place, whatever room there is.
     """
     ones = "component" if lacking == 1 else "components"
-    message = f"runs, and has a use for {lacking} {ones} more when there is room"
+    message = f"its job runs, and starts {lacking} {ones} more as soon as there is room"
     if not is_full:
         return WaitReason(code="grows", message=message)
-    message += " and more containers may have a place (max_containers)"
+    message += ", and more containers may have a place (max_containers)"
     return WaitReason(code="grows", message=message, limit="max_containers")

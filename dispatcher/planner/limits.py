@@ -15,6 +15,7 @@ from dispatcher.planner.room import Slot
 from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
 from pool.holds import Hindrance, Scope
+from pool.quotas import QuotaBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +84,6 @@ def whole(type_: InstanceType) -> InstanceType:
     return type_
 
 
-def nothing_told(_type: InstanceType | None) -> int | None:
-    """Return None: no error has told of a quota."""
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may do.
@@ -99,8 +95,7 @@ class Limits:
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
-    as soon as it is there. `quota_left` tells how many more of a type, or of all (None), there may
-    be as far as errors have told; that may have changed.
+    as soon as it is there. `quotas` are what errors have told of quotas; that may have changed.
     """
 
     instances: int
@@ -113,7 +108,7 @@ class Limits:
     supervisors_left: int | None = None
     budget: Budget | None = None
     as_new: Callable[[InstanceType], InstanceType] = whole
-    quota_left: Callable[[InstanceType | None], int | None] = nothing_told
+    quotas: tuple[QuotaBound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,15 @@ from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
 from pool.model import PoolSettings
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, running, state_of, submit
+from tests.elastic_jobs_rig import (
+    attempt_of,
+    elastic,
+    elastic_job,
+    essential,
+    running,
+    state_of,
+    submit,
+)
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -106,6 +114,29 @@ def test_with_backfill_what_cannot_be_had_holds_up_nobody_behind_it() -> None:
     assert rig.created_types() == ["t1", "t1"]
 
 
+@pytest.mark.parametrize("others", [20, 60])
+def test_with_backfill_any_number_that_cannot_be_had_holds_up_nobody_behind_them(
+    others: int,
+) -> None:
+    rig = rig_that_creates(1, max_instances=2, elastic=ElasticSettings(backfill=True))
+    rig.engine.check = lambda: None  # type: ignore[method-assign]  # it would take a minute
+    for number in range(others):
+        submit(rig, number, essential(3 + number))
+    submit(rig, others, essential(2))
+    rig.advance(5 * (1 + others // 10))
+    assert running(rig, others) == {"e": 2}
+    assert rig.created_types() == ["t1", "t1"]
+    for number in range(others):
+        why = rig.engine.why_waiting(f"c-{number * 1000}")
+        assert why is not None
+        assert "for the rest no instance may be created" in why.message
+    for member in range(2):
+        rig.exit(attempt_of(rig, others * 1000 + member))
+    submit(rig, others + 1, essential(1))
+    rig.advance(5 * (1 + others // 10))
+    assert running(rig, others + 1) == {"e": 1}
+
+
 def test_elastic_and_batch_work_together_stay_within_the_number_of_instances() -> None:
     rig = rig_that_creates(1, max_instances=3)
     rig.silent.add(CreateInstance)
@@ -152,6 +183,28 @@ def test_a_users_limit_is_kept_to_and_the_launch_says_who_pays() -> None:
     rig.advance(20)
     assert rig.created_types() == ["t1"]
     assert last_commands(rig, CreateInstance)[0].launch.payer.user == "u"
+
+
+@pytest.mark.parametrize("backfill", [False, True])
+def test_who_has_reached_a_limit_of_their_own_waits_and_others_go_on(backfill: bool) -> None:
+    rig = rig_that_creates(
+        4,
+        max_instances=2,
+        max_hourly_spend_usd_per_user={"bob": Decimal("0.2")},
+        elastic=ElasticSettings(backfill=backfill),
+    )
+    for number, user in ((1, "bob"), (2, "bob"), (3, "eve"), (4, "eve")):
+        job, containers = elastic_job(number, essential(4))
+        theirs = tuple(replace(each, user=user) for each in containers)
+        rig.submit_job(replace(job, user=user), theirs)
+    rig.advance(120)
+    assert [running(rig, number) for number in (1, 2, 3, 4)] == [{}, {}, {"e": 4}, {"e": 4}]
+    assert rig.created_types() == ["t4", "t4"]
+    for number in (1, 2):
+        why = rig.engine.why_waiting(f"c-{number}000")
+        assert why is not None
+        assert (why.code, why.behind) == ("no_room", "")
+        assert "a limit of spending" in why.message
 
 
 def test_elastic_containers_beyond_what_their_user_may_spend_wait_and_keep_no_room() -> None:
