@@ -12,7 +12,7 @@ from dispatcher.ledger.endings import is_eviction
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, ContainerState, EndingFor, Reason
 from dispatcher.planner.elastic_fates import may_start
-from dispatcher.planner.elastic_model import Component, Member, MemberState
+from dispatcher.planner.elastic_model import Component, ElasticMode, Member, MemberState
 from dispatcher.planner.fit import need
 from dispatcher.planner.room import Rules, SlotKind
 from dispatcher.scheduling.roster import slot_of
@@ -24,7 +24,7 @@ from pool.model import Worker
 from pool.room import charge
 
 UNPAID_WAIT_S = 30.0
-"""How long an elastic member gives its place up for that may not be paid."""
+"""For how long a job, or an elastic member, gives its place up that may not be paid."""
 
 
 class Deeds:
@@ -142,16 +142,32 @@ class Deeds:
             if self._ledger.holdbacks.reason(container) is not None:
                 continue
             if not self._is_paid(container, worker, wanted):
-                if not live.is_essential(key):
-                    # Others may have its room until then.
-                    not_before = now + UNPAID_WAIT_S
-                    live.put([replace(without_place(member), not_before=not_before)])
+                if self._leave_unpaid(live, member, now + UNPAID_WAIT_S):
+                    return
             elif self._fits(worker, wanted):
                 if hosts is None:
                     hosts = hosts_of(live, self._address_of)
                 more = (*hosts, *own_environment(components[member.component], member.index))
                 renewals = live.job.renewals
                 self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
+
+    def _leave_unpaid(self, live: Live, member: Member, not_before: float) -> bool:
+        """Give back what a member has that may not be paid; return whether its whole job waits.
+
+        A job does that needs the member, and of which nothing runs. Once some of it does, the rest
+        keep their places; one that is elastic leaves its own to others for a while.
+        """
+        essential = live.is_essential((member.component, member.index))
+        containers = (self.container(live, key) for key in live.ids)
+        runs = any(each is not None and each.has_open_attempt for each in containers)
+        if not runs and (essential or live.job.mode is ElasticMode.RIGID):
+            live.put([without_place(member)])
+            self.rejoin(live)
+            live.job = replace(live.job, not_before=max(live.job.not_before, not_before))
+            return True
+        if not essential:
+            live.put([replace(without_place(member), not_before=not_before)])
+        return False
 
     def _fits(self, worker: Worker, wanted: Resources) -> bool:
         """Return whether a member may be started on an instance now: others may not be gone yet."""

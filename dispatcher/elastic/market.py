@@ -123,11 +123,11 @@ class Market:
             pool,
             instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
             max_instances=self._settings.max_instances,
-            budget=self._budget(),
+            budget=self.budget(),
             now=now,
         )
 
-    def _budget(self) -> Budget | None:
+    def budget(self) -> Budget | None:
         """Return what may still be spent, with what has changed since the last pass."""
         spend = self._spend
         if spend is None:

@@ -10,7 +10,7 @@ from dispatcher.elastic import reasons
 from dispatcher.elastic.deeds import Deeds, need_on
 from dispatcher.elastic.jobs import Live, as_planned, without_place
 from dispatcher.elastic.market import Deal, Market
-from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
+from dispatcher.elastic.rooms import Rooms, kept_of, slot_in, with_seats
 from dispatcher.model import (
     AttemptOutcome,
     EndingCause,
@@ -27,8 +27,10 @@ from dispatcher.planner.elastic_model import (
     MemberState,
     Place,
 )
+from dispatcher.planner.elastic_money import SPEND_LIMIT
 from dispatcher.planner.elastic_order import progressed
 from dispatcher.planner.elastic_settings import QueuePolicy
+from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules
 from dispatcher.scheduling.placers import Placers
 from drivers.interface import Resources
@@ -162,13 +164,32 @@ class ElasticPass:
             for job_id, why in plan.waiting
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
-        ends = [plan.next_at, now + _AGAIN_S if in_time or self._market.is_short else None]
+        unpaid = any(why.code == SPEND_LIMIT for why in self.waiting.values())
+        again = in_time or unpaid or self._market.is_short
+        ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _plan(self, now: float) -> ElasticPlan:
-        plan = plan_elastic(self._view(now), now)
+        view = self._view(now)
+        budget = self._market.budget()
+        if budget is not None:
+            ids = [live.job.id for live in self._lives()]
+            accounts = {job_id: self._account_of(job_id) for job_id in ids}
+            self._reserve_seats(budget, accounts)
+            view = replace(view, budget=budget, accounts=accounts)
+        plan = plan_elastic(view, now)
         self._carry_out(plan, now)
         return plan
+
+    def _reserve_seats(self, budget: Budget, accounts: Mapping[str, Account]) -> None:
+        """Count what those cost that have a place and are not started yet."""
+        for instance_id, seats in sorted(self._seats().items()):
+            base = self._rooms.bases.get(instance_id)
+            if base is None:
+                continue
+            slot = slot_in(base.room)
+            for live, component, _ in seats:
+                budget.place(accounts[live.job.id], slot, need_on(slot.type, component), 1)
 
     def _account_of(self, job_id: str) -> Account:
         live = next(live for live in self._lives() if live.job.id == job_id)

@@ -24,7 +24,9 @@ from dispatcher.planner.elastic_model import (
     ElasticView,
     MemberState,
     Place,
+    Role,
 )
+from dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
 from dispatcher.planner.elastic_order import in_order
 from dispatcher.planner.elastic_stage import Stage
 from dispatcher.planner.reasons import behind
@@ -55,13 +57,15 @@ class _Pass:
         self._unpaid = view.unpaid
         self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
         self._floor = Floor(view)
-        self._stage = Stage(self._floor, self._order, now)
+        self._purse = Purse(view)
+        self._stage = Stage(self._floor, self._order, self._purse, now)
         self._passed = view.passed
         self._tried_in_vain = 0
         self._vain: set[str] = set()
         self._untried: set[str] = set()
         self._blocker: tuple[str, WaitReason] | None = None
         self._begun: list[str] = []
+        self._left_out: set[str] = set()
         self._waiting: dict[str, WaitReason] = {}
 
     def run(self) -> ElasticPlan:
@@ -95,7 +99,11 @@ class _Pass:
             return None
         self._vain.add(job.id)
         self._tried_in_vain += not is_kept_for
-        if job.id not in self._unpaid:
+        if why.code == SPEND_LIMIT:
+            # Others have money of their own, and what could be had for it is there.
+            self._stage.let_go(job)
+            self._left_out.add(job.id)
+        elif job.id not in self._unpaid:
             self._blocker = self._blocker or (job.id, why)
         return why
 
@@ -111,17 +119,28 @@ class _Pass:
         """Return why a job that waits is no candidate, None for one that is, or that runs."""
         if job.is_running:
             return None
-        for component in job.components:
-            if not self._stage.ask(job, component).needs:
-                return reasons.no_type(component)
-        if self._most is not None and job.needs_at_once > self._most:
-            return reasons.never_so_many(job.needs_at_once, self._most)
+        if (never := self._never(job)) is not None:
+            self._left_out.add(job.id)
+            return never
         if any(member.state is MemberState.STOPPING for member in job.members):
             return reasons.ENDING
         if job.not_before > self._now:
             return reasons.backing_off(job.not_before, job.failed_starts)
         rests_until = _rests_until(job)
         return reasons.one_rests(rests_until) if rests_until > self._now else None
+
+    def _never(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job can never begin, as types and limits are, None for one that can."""
+        for component in job.components:
+            ask = self._stage.ask(job, component)
+            if not ask.needs:
+                return reasons.no_type(component)
+            unpaid = self._purse.never(job.id, ask) if component.role is Role.ESSENTIAL else None
+            if unpaid is not None:
+                return unpaid
+        if self._most is not None and job.needs_at_once > self._most:
+            return reasons.never_so_many(job.needs_at_once, self._most)
+        return None
 
     # ---- the plan ----------------------------------------------------------------------------
 
@@ -179,9 +198,9 @@ class _Pass:
         return remainder
 
     def _is_possible(self, job: ElasticJob) -> bool:
-        if self._most is not None and not job.is_running and job.needs_at_once > self._most:
-            return False
-        return all(self._stage.ask(job, component).needs for component in job.components)
+        return job.id not in self._left_out and all(
+            self._stage.ask(job, component).needs for component in job.components
+        )
 
     def _next_at(self) -> float | None:
         """Return when the next delay of a job or a member ends, or who was left out has a turn."""

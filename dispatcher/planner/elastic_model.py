@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
+from dispatcher.accounts import Account
 from dispatcher.model import Constraints, WaitReason
 from dispatcher.planner.elastic_settings import ElasticSettings
+from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules, SlotKind
 from drivers.interface import InstanceType, Resources
 
@@ -202,7 +204,8 @@ class ElasticView:
     at a limit of their own project or user: they come last. Those that earlier plans have `passed`
     were tried in vain. `containers_most` is how many may ever have a place at once,
     `containers_left` how many more may now, which is less than 0 where too many have; None for any
-    number.
+    number. `budget` is what may still be spent, None without limits of it, and changed by a pass;
+    `accounts` whose limits count for which job, by its id.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -216,6 +219,8 @@ class ElasticView:
     passed: frozenset[str] = frozenset()
     containers_most: int | None = None
     containers_left: int | None = None
+    budget: Budget | None = None
+    accounts: Mapping[str, Account] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

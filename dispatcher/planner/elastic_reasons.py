@@ -95,6 +95,9 @@ def on_its_way(instances: int) -> WaitReason:
 
 def backing_off(until: float, failed_starts: int) -> WaitReason:
     """Return why a job waits that could not be started and is tried again later."""
+    if not failed_starts:
+        message = f"what it needs could not be paid in full; tried again at {moment(until)}"
+        return WaitReason(code="backoff", message=message, until=until)
     times = "once" if failed_starts == 1 else f"{failed_starts} times"
     message = f"it was started {times} in vain; tried again at {moment(until)}"
     return WaitReason(code="backoff", message=message, until=until)

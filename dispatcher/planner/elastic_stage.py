@@ -23,6 +23,7 @@ from dispatcher.planner.elastic_model import (
     Role,
     Stop,
 )
+from dispatcher.planner.elastic_money import Purse
 from dispatcher.planner.fit import need
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queueing.queue import ClassKey
@@ -47,9 +48,10 @@ class Stage:
     kept for jobs that wait.
     """
 
-    def __init__(self, floor: Floor, order: Sequence[ElasticJob], now: float) -> None:
+    def __init__(self, floor: Floor, order: Sequence[ElasticJob], purse: Purse, now: float) -> None:
         self._floor = floor
         self._order = order
+        self._purse = purse
         self._now = now
         self._parts = {job.id: list(job.all_members()) for job in order}
         self._asks = {
@@ -99,6 +101,11 @@ class Stage:
         elastic = [seat for seats in self.fresh.values() for seat in seats]
         return [seat.place for seat in (*self.starts, *elastic)]
 
+    def let_go(self, job: ElasticJob) -> None:
+        """Keep no room any more for a job that waits."""
+        self._give_all(self.claimed[job.id])
+        self.claimed[job.id] = []
+
     # ---- turns -------------------------------------------------------------------------------
 
     def begin(self, job: ElasticJob) -> WaitReason | None:
@@ -116,6 +123,8 @@ class Stage:
             why = reasons.NO_LESS_FREE
             if not self.claimed[job.id]:
                 self._in_vain.add(kind)
+        elif (unpaid := self._purse.pay(job.id, turn.seats)) is not None:
+            why = unpaid
         else:
             self._commit(job, turn)
             return None

@@ -190,7 +190,7 @@ def test_who_has_reached_a_limit_of_their_own_waits_and_others_go_on(backfill: b
     rig = rig_that_creates(
         4,
         max_instances=2,
-        max_hourly_spend_usd_per_user={"bob": Decimal("0.0001")},
+        max_hourly_spend_usd_per_user={"bob": Decimal("0.2")},
         elastic=ElasticSettings(backfill=backfill),
     )
     for number, user in ((1, "bob"), (2, "bob"), (3, "eve"), (4, "eve")):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
+from dispatcher.jobs.model import JobTask
 from dispatcher.model import WaitReason
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import ElasticMode, Place
@@ -12,6 +14,7 @@ from tests import elastic_rig
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,
+    elastic_job,
     essential,
     rig_of,
     running,
@@ -19,6 +22,8 @@ from tests.elastic_jobs_rig import (
 )
 from tests.elastic_rig import make_job, view_of
 from tests.engine_rig import Rig, last_commands
+from tests.job_samples import make_job as make_batch_job
+from tests.job_samples import make_task
 from tests.samples import make_container
 
 
@@ -149,3 +154,92 @@ def test_what_is_kept_for_a_job_is_let_go_once_not_all_of_it_may_have_a_place() 
     assert [each.count for each in plenty.demand] == [1]
     few = plan_elastic(replace(view, containers_left=2), 0.0)
     assert (few.claims, few.demand) == ((), ())
+
+
+# ---- limits of spending --------------------------------------------------------------------------
+
+SHARE = Decimal("0.123")
+"""What a member of 1 cpu costs an hour."""
+
+
+def submit_as(
+    rig: Rig, user: str, number: int, *tasks: JobTask, mode: ElasticMode = ElasticMode.FLEXIBLE
+) -> None:
+    """Submit an elastic job of a user."""
+    job, containers = elastic_job(number, *tasks, mode=mode)
+    rig.submit_job(replace(job, user=user), tuple(replace(each, user=user) for each in containers))
+
+
+def submit_batch_as(rig: Rig, user: str, number: int, count: int) -> None:
+    """Submit a batch job of a user."""
+    job, containers = make_batch_job(number, make_task("b", size=count))
+    rig.submit_job(replace(job, user=user), tuple(replace(each, user=user) for each in containers))
+
+
+def spending_rig(cpus: int, shares: int, **more: object) -> Rig:
+    """Return an engine in which bob may spend what so many members cost."""
+    limits = {"bob": SHARE * shares + Decimal("0.001")}
+    return rig_of(cpus, max_hourly_spend_usd_per_user=limits, **more)  # type: ignore[arg-type]  # the other settings
+
+
+def test_no_job_begins_of_which_not_all_that_it_needs_may_be_paid() -> None:
+    rig = spending_rig(4, 3)
+    submit_as(rig, "bob", 1, essential(4))
+    assert running(rig, 1) == {}
+    reason = why(rig, "c-1000")
+    assert (reason.code, reason.limit) == ("spend_limit", "max_hourly_spend_per_user")
+    assert reason.message.startswith("with 3 of the 4 places that it needs at once, user bob")
+    submit_as(rig, "eve", 2, essential(3))
+    assert running(rig, 2) == {"e": 3}
+    submit_batch_as(rig, "eve", 3, 1)
+    assert rig.states()["c-3000"] == "running", "no room is kept for what is not paid"
+
+
+def test_a_job_begins_once_all_that_it_needs_may_be_paid() -> None:
+    rig = spending_rig(8, 3)
+    submit_batch_as(rig, "bob", 1, 2)
+    submit_as(rig, "bob", 2, essential(3))
+    assert running(rig, 2) == {}
+    for number in (1000, 1001):
+        rig.exit(attempt_of(rig, number))
+    rig.advance(5)
+    assert running(rig, 2) == {"e": 3}
+
+
+def test_a_job_that_may_never_be_paid_holds_nobody_up_though_there_is_no_room() -> None:
+    rig = spending_rig(4, 0, most=3)
+    submit_as(rig, "eve", 1, essential(4))
+    submit_as(rig, "bob", 2, essential(4))
+    submit_as(rig, "eve", 3, essential(4))
+    rig.advance(60)
+    assert running(rig, 3) == {"e": 4}
+    assert why(rig, "c-2000").is_final
+
+
+def test_two_jobs_of_one_account_do_not_each_take_a_part_of_its_money() -> None:
+    rig = spending_rig(8, 3)
+    rig.silent.add(StartAttempt)
+    submit_as(rig, "bob", 1, essential(1, "a"), essential(1, "b", order=1))
+    submit_as(rig, "bob", 2, essential(1, "a"), essential(1, "b", order=1))
+    assert why(rig, "c-2000").code == "spend_limit"
+    assert [each.order.container_id for each in last_commands(rig, StartAttempt)] == ["c-1000"]
+
+
+def test_all_places_are_given_back_where_the_money_went_before_anybody_was_started() -> None:
+    for mode in (ElasticMode.FLEXIBLE, ElasticMode.RIGID):
+        rig = spending_rig(4, 2, most=2)
+        submit_as(rig, "eve", 1, essential(1), elastic(2))
+        submit_as(rig, "bob", 2, essential(1, "f", cpus=2), mode=mode)
+        assert why(rig, "c-2000").code == "has_place"
+        submit_batch_as(rig, "eve", 3, 1)
+        submit_batch_as(rig, "bob", 4, 1)
+        assert rig.states()["c-4000"] == "running"
+        rig.exit(attempt_of(rig, 1002), code=143)
+        assert running(rig, 2) == {}
+        reason = why(rig, "c-2000")
+        assert "what it needs could not be paid in full; tried again at" in reason.message
+        rig.advance(5)
+        assert running(rig, 1) == {"e": 1, "w": 2}, "others have its room"
+        rig.exit(attempt_of(rig, 4000))
+        rig.advance(30)
+        assert running(rig, 2) == {"f": 1}
