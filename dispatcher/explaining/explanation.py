@@ -11,6 +11,7 @@ from dispatcher.explaining.history import Happening
 from dispatcher.explaining.limits_left import LimitView, limits_left
 from dispatcher.jobs.chains import chain_before
 from dispatcher.model import Container, ContainerState, WaitReason
+from dispatcher.planner.fit import whole
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
@@ -215,6 +216,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         key,
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
+        as_new=whole if container.pinned_to else engine.placing.left_of,
     )
 
     def is_offline(worker: Worker) -> bool:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dispatcher.explaining.moments import moment
-from dispatcher.planner.fit import label_rejections, need, price_order, rejections
+from dispatcher.planner.fit import (
+    cheapest_with_room,
+    label_rejections,
+    need,
+    price_order,
+    rejections,
+    what_is_left,
+    whole,
+)
 from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queueing.queue import ClassKey
@@ -27,7 +35,8 @@ MOST_NAMED = 5
 class TypeVerdict:
     """One instance type: whether it would do, why not, and why none is created all the same.
 
-    `rejections` are for ever, `hindrance` passes; "" for none.
+    `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
+    new instance, where that is too little, else "": one that is there may have room all the same.
     """
 
     name: str
@@ -35,11 +44,18 @@ class TypeVerdict:
     preemptible: bool
     rejections: tuple[str, ...]
     hindrance: str
+    left: str = ""
 
     @property
     def eligible(self) -> bool:
-        """Return whether the container may run on it."""
-        return not self.rejections
+        """Return whether a new instance of it would do."""
+        return not self.rejections and not self.left
+
+    @property
+    def reasons_against(self) -> tuple[str, ...]:
+        """Return why a new instance of it would not do, () when it would."""
+        daemons = (f"daemons leave {self.left}",) if self.left else ()
+        return self.rejections + daemons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +89,28 @@ def type_verdicts(
     *,
     max_price_factor: float,
     hindrance: Callable[[InstanceType], Hindrance | None],
+    as_new: Callable[[InstanceType], InstanceType] = whole,
 ) -> list[TypeVerdict]:
-    """Return what is to be said of each type, the cheapest first."""
+    """Return what is to be said of each type, the cheapest first.
+
+    `as_new` tells a type without what daemons take of each new instance.
+    """
     ordered = sorted(types, key=price_order)
     found = {
         type_.name: rejections(type_, key.resources, key.constraints, key.unnamed)
         for type_ in ordered
     }
-    cheapest = next((type_ for type_ in ordered if not found[type_.name]), None)
-    if cheapest is not None:
+    fitting = [type_ for type_ in ordered if not found[type_.name]]
+    left = {
+        type_.name: what_is_left(as_new(type_), need(type_, key.resources, key.unnamed))
+        for type_ in fitting
+    }
+    if fitting:
+        having = cheapest_with_room(fitting, key.resources, key.unnamed, as_new=as_new)
+        cheapest = having or fitting[0]
         limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
-        for type_ in ordered:
-            if not found[type_.name] and type_.price_usd_per_hour > limit:
+        for type_ in fitting:
+            if type_.price_usd_per_hour > limit:
                 found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
     return [
         TypeVerdict(
@@ -93,6 +119,7 @@ def type_verdicts(
             preemptible=type_.preemptible,
             rejections=tuple(found[type_.name]),
             hindrance=_told(hindrance(type_)),
+            left=left.get(type_.name, ""),
         )
         for type_ in ordered
     ]
@@ -171,7 +198,7 @@ def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeVerdict | None) ->
     """Return what keeps all instances of a type from taking anything of a class, "" for nothing."""
     if label_rejections(type_, key.constraints):
         return "label"
-    return "" if verdict is not None and verdict.eligible else "type"
+    return "" if verdict is not None and not verdict.rejections else "type"
 
 
 CAUSES: Mapping[str, str] = {
