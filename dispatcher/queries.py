@@ -9,6 +9,9 @@ from dispatcher.jobs.model import Job, JobState
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
 from pool.model import Launch
 
+LISTED_ATTEMPTS = 10
+"""How many of its attempts a container has where containers are listed, the latest."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFilter:
@@ -67,7 +70,10 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of containers, newest first; `next_cursor` is None on the last."""
+    """One page of containers, newest first; `next_cursor` is None on the last.
+
+    They have their last `LISTED_ATTEMPTS` attempts only.
+    """
 
     items: tuple[Container, ...]
     next_cursor: str | None

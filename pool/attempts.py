@@ -325,6 +325,14 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     signal_if_wanted(core, attempt, now)
 
 
+def staying_sharers(core: PoolCore, worker: Worker) -> int:
+    """Return how many of those who share a cpu on a worker are not told to end.
+
+    Nobody may join the others: their cpu is promised to somebody, maybe, once the last has ended.
+    """
+    return sum(not core.attempts[attempt_id].kill_wanted for attempt_id in worker.sharing)
+
+
 def shorten_grace(core: PoolCore, attempt_id: str) -> None:
     """Give an attempt no more time between TERM and KILL than all get: somebody waits for it."""
     attempt = core.attempts.get(attempt_id)

@@ -21,6 +21,7 @@ from drivers.interface import InstanceType
 from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
 from pool.holds import EVERYTHING, Hindrance, HindranceKind, Hold, HoldCause, Scope
 from pool.model import PoolSettings
+from pool.quotas import ToldQuotas
 
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
@@ -74,6 +75,9 @@ class CreateHolds:
         self._groups = dict(groups)
         self._grouped = any(self._groups.get(name) for name in self._types)
         self._records: dict[tuple[HoldCause, Scope], _Record] = {}
+        self.quotas = ToldQuotas(
+            covers=self.covers, types=self._types.values(), first_s=settings.quota_hold_s
+        )
 
     def covers(self, scope: Scope, type_: InstanceType) -> bool:
         """Return whether a scope includes a type, which need not be configured."""
@@ -104,6 +108,9 @@ class CreateHolds:
         of_a_type = cause is HoldCause.ERROR and not isinstance(error, CloudAuthError)
         if of_a_type and self._is_its_own(type_, now):
             scope = Scope(type_name=type_.name)
+        if cause is HoldCause.QUOTA:
+            told = sentence(error)
+            self.quotas.refused(scope, instances(scope), told, began_at=began_at, now=now)
         repeats = self._repeats((cause, scope), began_at, now)
         until = self._hold(
             cause,
@@ -244,24 +251,6 @@ class CreateHolds:
             for record in self._covering(type_, now)
             if now >= record.hold.until
         }
-
-    def quota_left(
-        self, type_: InstanceType | None, instances: Callable[[Scope], int], now: float
-    ) -> int | None:
-        """Return how many more of a type there may be by the last errors, None where none tells.
-
-        Without a type it is how many more there may be of all together.
-        """
-        holds = (r.hold for r in self._of(HoldCause.QUOTA) if not _is_forgotten(r, now))
-        return min(
-            (
-                max(0, hold.instances - instances(hold.scope))
-                for hold in holds
-                if hold.instances is not None
-                and (hold.scope == EVERYTHING if type_ is None else self.covers(hold.scope, type_))
-            ),
-            default=None,
-        )
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
 from pool.core import PoolCore
-from pool.holds import HoldCause
+from pool.holds import HoldCause, Scope
 from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, Payer, PendingLaunch, WorkerState
 from pool.notices import LaunchMade
+from pool.quotas import QuotaBound
 from pool.tags import launch_tags, without_room
 from pool.timers import TimerKind
 from pool.transitions import Trigger
@@ -64,6 +65,12 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker.state is WorkerState.BOOTING:
         probing.ensure(core, worker, now)
         idle.review(core, worker, now)
+    core.holds.quotas.made(
+        type_,
+        lambda scope: core.instances_in(scope) - going_in(core, scope),
+        began_at=pending.launch.created_at,
+        now=now,
+    )
     if worker.host_key:
         core.end_launch(event.token)
     # Until a listing has shown it, nobody can tell whether it is gone.
@@ -110,6 +117,27 @@ def types_in_flight(core: PoolCore) -> list[InstanceType]:
 def creates_left(core: PoolCore) -> int:
     """Return how many create calls more may be under way, holds and tokens aside."""
     return max(0, core.settings.max_concurrent_creates - len(types_in_flight(core)))
+
+
+def going_in(core: PoolCore, scope: Scope) -> int:
+    """Return how many instances of the types that a scope covers are being shut down."""
+    going = (w for w in core.workers.values() if w.state is WorkerState.SHUTDOWN)
+    return sum(core.holds.covers(scope, worker.type) for worker in going)
+
+
+def told_quotas(core: PoolCore, now: float) -> tuple[QuotaBound, ...]:
+    """Return what errors have told of quotas, and what they leave."""
+
+    def coming_in(scope: Scope) -> int:
+        types = (type_of(core, pending.launch) for pending in core.hoped_for())
+        return sum(core.holds.covers(scope, type_) for type_ in types)
+
+    return core.holds.quotas.bounds(
+        instances=core.instances_in,
+        going=lambda scope: going_in(core, scope),
+        coming=coming_in,
+        now=now,
+    )
 
 
 def at_quota(core: PoolCore, now: float) -> bool:

@@ -103,7 +103,7 @@ def view_of(
 def applied(job: ElasticJob, plan: ElasticPlan, now: float) -> ElasticJob:
     """Return a job as it is once all that a plan says has happened, starts and ends alike."""
     members = {(member.component, member.index): member for member in job.members}
-    for place in _of(job, plan.stops):
+    for place in _of(job, (stop.place for stop in plan.stops)):
         key = place.component, place.index
         members[key] = replace(members[key], state=MemberState.WAITING, instance_id="")
     for place in _of(job, plan.starts):
@@ -188,7 +188,8 @@ class World:
         """Let a pass decide, and have it done at once."""
         plan = plan_elastic(self.view(), self.now)
         self.plans += 1
-        for job_id in {place.job_id for place in (*plan.starts, *plan.stops)}:
+        places = (*plan.starts, *(stop.place for stop in plan.stops))
+        for job_id in {place.job_id for place in places}:
             self.jobs[job_id] = applied(self.jobs[job_id], plan, self.now)
         return plan
 

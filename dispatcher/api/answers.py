@@ -32,12 +32,15 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
+from dispatcher.queries import LISTED_ATTEMPTS
 from drivers.interface import Resources
 from pool.leaks import Leak
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 NO_STANDING = Standing()
 """How a container stands that does not wait."""
+SHOWN_ATTEMPTS = 100
+"""How many of its attempts are answered with a container that is asked for alone, the latest."""
 _LAST_SECOND = 253_402_300_799.0
 _DEPENDENCY_BYTES = 40
 
@@ -67,8 +70,16 @@ def rfc3339(at: float | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def container_answer(container: Container, standing: Standing = NO_STANDING) -> ContainerAnswer:
-    """Return a container as it is answered, with why it waits, if it does."""
+def container_answer(
+    container: Container,
+    standing: Standing = NO_STANDING,
+    *,
+    most_attempts: int = SHOWN_ATTEMPTS,
+) -> ContainerAnswer:
+    """Return a container as it is answered, with why it waits, if it does.
+
+    Of its attempts it has the last `most_attempts`; `container` may lack earlier ones itself.
+    """
     spec, resources, constraints = (
         container.spec,
         container.spec.resources,
@@ -113,13 +124,16 @@ def container_answer(container: Container, standing: Standing = NO_STANDING) -> 
         finished_at=rfc3339(container.finished_at),
         instance=last.instance_id if last else None,
         instance_type=last.instance_type if last else None,
-        attempts=tuple(_attempt(attempt) for attempt in container.attempts),
+        attempts=tuple(_attempt(attempt) for attempt in container.attempts[-most_attempts:]),
+        attempt_count=last.number if last else 0,
         cost_usd=container.cost_usd,
         waiting=standing.sentence or None,
         waiting_for=wait_answer(standing.reason),
         position=standing.position or None,
         queue_length=standing.of or None,
         doubt=standing.doubt or None,
+        cancel_requested=container.cancel_requested,
+        kill_at=rfc3339(standing.kill_at),
         for_instance=container.pinned_to or msgspec.UNSET,
     )
 
@@ -169,9 +183,10 @@ def _leak(leak: Leak) -> LeakAnswer:
 
 
 def container_bytes(container: Container) -> int:
-    """Return about how long a container's answer is."""
+    """Return about how long a container's answer in a listing is."""
     spec = container.spec
-    total = sum(map(len, spec.command)) + 1000 * (1 + len(container.attempts))
+    attempts = min(len(container.attempts), LISTED_ATTEMPTS)
+    total = sum(map(len, spec.command)) + 1000 * (1 + attempts)
     total += sum(len(name) + len(value) for name, value in spec.env)
     return total + sum(_DEPENDENCY_BYTES + len(each.of) for each in spec.after)
 

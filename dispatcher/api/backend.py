@@ -129,7 +129,10 @@ class Backend(Protocol):
         ...
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        """Return one page; raises `InvalidRequest` for a cursor that is not ours."""
+        """Return one page, of each the last few attempts.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
         ...
 
     async def container(self, container_id: str) -> Container:

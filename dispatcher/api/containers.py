@@ -26,7 +26,7 @@ from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
 from dispatcher.explaining.explanation import Standing
 from dispatcher.jobs.model import MOST_CONTAINERS
 from dispatcher.model import Container, ContainerState
-from dispatcher.queries import ContainerFilter, Page
+from dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter, Page
 from drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"
@@ -159,7 +159,10 @@ async def _list_response(
     known = standings or {}
 
     def build() -> web.Response:
-        items = [container_answer(one, known.get(one.id, NO_STANDING)) for one in containers]
+        items = [
+            container_answer(one, known.get(one.id, NO_STANDING), most_attempts=LISTED_ATTEMPTS)
+            for one in containers
+        ]
         return json_response(ContainerList(items=items, next_cursor=next_cursor), status=status)
 
     return build() if len(containers) <= _MANY else await asyncio.to_thread(build)

@@ -199,7 +199,12 @@ def _tally(instances: InstanceTally) -> TallyAnswer:
     return TallyAnswer(
         total=instances.total,
         by_cause=tuple(
-            FateAnswer(cause=fate.cause, what=CAUSES[fate.cause], count=fate.count, ids=fate.ids)
+            FateAnswer(
+                cause=fate.cause,
+                what=CAUSES[fate.cause] + (f" ({fate.detail})" if fate.detail else ""),
+                count=fate.count,
+                ids=fate.ids,
+            )
             for fate in instances.fates
         ),
         exhausted=dict(instances.exhausted),

@@ -45,6 +45,7 @@ def job_answer(
         labels=dict(job.labels),
         state=job.state.value,
         held=job.held,
+        cancel_requested=job.cancel_requested,
         exit_code=job.exit_code,
         reason=reason_answer(job.reason),
         created_at=rfc3339(job.created_at),

@@ -166,6 +166,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     for none, as while it is held. There, too, a job for each instance says in `waiting_for` why no
     instance takes anything of it, null where one does or some of it lives. In `trouble` it says, in
     lists too, that its program is started again and again, or that no type would do; else null.
+    `cancel_requested` says that it is to be cancelled, though some of it may not have ended yet.
     """
 
     id: str
@@ -177,6 +178,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     state: str
     held: bool
+    cancel_requested: bool
     exit_code: int | None
     reason: ReasonAnswer | None
     created_at: str | None

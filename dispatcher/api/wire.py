@@ -229,7 +229,10 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
-    `for_instance` is the instance for which a system or sysbatch job has it.
+    `for_instance` is the instance for which a system or sysbatch job has it. `attempts` are the
+    latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
+    is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
+    to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     """
 
     id: str
@@ -265,12 +268,15 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     instance: str | None
     instance_type: str | None
     attempts: tuple[AttemptAnswer, ...]
+    attempt_count: int
     cost_usd: Decimal
     waiting: str | None
     waiting_for: WaitAnswer | None
     position: int | None
     queue_length: int | None
     doubt: str | None
+    cancel_requested: bool
+    kill_at: str | None
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
 
 

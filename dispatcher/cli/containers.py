@@ -145,6 +145,8 @@ def print_container(seen: ContainerView) -> None:
             [attempt_row(attempt, revised=revised) for attempt in seen.attempts],
             wrap=("REASON",),
         )
+    if seen.earlier_attempts:
+        click.echo(f"{seen.earlier_attempts} earlier attempts are not shown")
 
 
 def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
@@ -155,7 +157,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
     return [
         ("id", seen.id),
         ("name", seen.name),
-        ("state", seen.state),
+        ("state", seen.state + (f" ({seen.cancelling})" if seen.cancelling else "")),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("job", seen.job or ""),

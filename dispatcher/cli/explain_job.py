@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import to_builtins
+
 from dispatcher.cli import output
 from dispatcher.cli.client import Client, Json
 from dispatcher.cli.job_lines import progress_line
@@ -111,9 +113,12 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
     if job.final:
         why = f": {job.reason.message}" if job.reason and job.reason.message else ""
         return [f"{job.title} has ended: {job.state}, {job.progress()}{why}"]
-    lines = [f"{progress_line(job)}; it is {job.state}"]
+    state = f"{job.state} and {job.cancelling}" if job.cancelling else job.state
+    lines = [f"{progress_line(job)}; it is {state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
+    if job.trouble is not None:
+        lines.append(f"It is not well: {job.trouble.message}.")
     if job.counts.locked:
         lines.append(f"{job.counts.locked} have a place and have not started yet.")
     if job.is_per_instance and job.waiting_for is not None:
@@ -132,6 +137,7 @@ def document(job: JobView, groups: list[WaitingGroup], examined: int) -> Json:
         "state": job.state,
         "held": job.held,
         "sentence": explanation(job, groups, examined)[0],
+        **({"trouble": to_builtins(job.trouble)} if job.trouble is not None else {}),
         "queued": job.counts.queued,
         "locked": job.counts.locked,
         "examined": examined,

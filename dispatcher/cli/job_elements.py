@@ -10,6 +10,7 @@ from dispatcher.cli.views import ContainerView, view
 from dispatcher.input.problems import did_you_mean, listing
 
 NAMES_SHOWN = 5
+LOOKED_AT = 50
 
 
 def chosen_container(
@@ -91,11 +92,17 @@ def _there(client: Client, job: JobView, instance: str | None) -> str:
     query = [("job", job.id)]
     if instance is not None:
         query.append(("instance", instance))
-    items = [view(each, ContainerView) for each in client.pages("/v1/containers", query, 2)]
+    pages = client.pages("/v1/containers", query, 1 if instance is not None else LOOKED_AT)
+    items = [view(each, ContainerView) for each in pages]
     if items and (instance is not None or len(items) == 1):
         return items[0].id
     if items:
-        raise _misfit(f"{job.id} has containers on several instances", "Choose one with --instance")
+        names = sorted({each.for_instance or each.instance or "" for each in items} - {""})
+        more = " and more" if len(names) > NAMES_SHOWN or len(items) == LOOKED_AT else ""
+        raise _misfit(
+            f"{job.id} has containers on several instances",
+            f"Choose one with --instance: {', '.join(names[:NAMES_SHOWN])}{more}",
+        )
     where = "" if instance is None else f" on {instance}"
     raise Failure(
         f"nothing of {job.id} has run{where}",

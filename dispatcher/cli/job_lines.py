@@ -73,6 +73,8 @@ def job_row(seen: JobView) -> tuple[str, ...]:
 
 
 def _job_note(seen: JobView) -> str:
+    if seen.cancelling:
+        return seen.cancelling
     if seen.held and not seen.final:
         return "held"
     if seen.reason is not None:
@@ -112,7 +114,7 @@ def job_fields(seen: JobView) -> list[tuple[str, str]]:
         ("id", seen.id),
         ("name", seen.name),
         ("type", seen.kind),
-        ("state", seen.state),
+        ("state", seen.state + (f" ({seen.cancelling})" if seen.cancelling else "")),
         ("held", "yes" if seen.held and not seen.final else ""),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", seen.reason.message if seen.reason else ""),

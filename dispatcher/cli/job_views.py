@@ -109,6 +109,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     held: bool = False
+    cancel_requested: bool = False
     exit_code: int | None = None
     reason: ReasonView | None = None
     created_at: datetime | None = None
@@ -155,6 +156,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in FINAL_STATES
 
     @property
+    def cancelling(self) -> str:
+        """Return that it is being cancelled and some of it has not ended, else ""."""
+        return "being cancelled" if self.cancel_requested and not self.final else ""
+
+    @property
     def status(self) -> int:
         """Return what a command that waited for it exits with: 0 only when it succeeded."""
         if self.state == "succeeded":
@@ -188,6 +194,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """Return why it ended as it did, else how far it is."""
         if self.final and self.reason is not None and self.reason.message:
             return self.reason.message
+        if self.cancelling:
+            return f"{self.progress()} ({self.cancelling})"
         return f"{self.progress()}{' (held)' if self.held and not self.final else ''}"
 
 

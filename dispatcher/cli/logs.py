@@ -230,7 +230,8 @@ class Tail:
                 shut_down(self._response)
 
     def _look(self) -> None:
-        attempts = len(look(self._client, self._id).attempts)
+        seen = look(self._client, self._id)
+        attempts = seen.earlier_attempts + len(seen.attempts)
         if self._attempts and attempts > self._attempts:
             # Another attempt began, with a log of its own: rather some bytes twice than none.
             self._offset = 0

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from dispatcher.cli.failure import Failure
+from dispatcher.cli.output import moment
 
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 WAITING_STATES = ("queued", "locked")
@@ -122,6 +123,8 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     queue_length: int | None = None
     doubt: str | None = None
+    cancel_requested: bool = False
+    kill_at: datetime | None = None
     job: str | None = None
     task: str | None = None
     array_index: int | None = None
@@ -136,6 +139,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     instance: str | None = None
     instance_type: str | None = None
     attempts: tuple[AttemptView, ...] = ()
+    attempt_count: int = 0
     cost_usd: Decimal = Decimal(0)
 
     @property
@@ -151,6 +155,11 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         return ((self.exit_code or 0) & 0xFF) or 1
 
     @property
+    def earlier_attempts(self) -> int:
+        """Return how many attempts there were before those that the server answered."""
+        return max(0, self.attempt_count - len(self.attempts))
+
+    @property
     def title(self) -> str:
         """Return its name, or else its task's, with its place in an array: "align[7]"."""
         place = "" if self.array_index is None else f"[{self.array_index}]"
@@ -160,6 +169,13 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     def waits(self) -> bool:
         """Return whether it does not run yet, or not any more before its next attempt."""
         return self.state in WAITING_STATES
+
+    @property
+    def cancelling(self) -> str:
+        """Return that it is being cancelled, and when KILL comes where that is known, else ""."""
+        if self.final or not self.cancel_requested:
+            return ""
+        return "being cancelled" + (f", KILL at {moment(self.kill_at)}" if self.kill_at else "")
 
     @property
     def attempt_started_at(self) -> datetime | None:
@@ -196,6 +212,8 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         """Return why it waits, else where it runs, else why it ended, in one line."""
         if self.final:
             return self.reason.message if self.reason else ""
+        if self.cancelling:
+            return f"{self.instance}: {self.cancelling}" if self.instance else self.cancelling
         if self.waits and (self.waiting or self.state == "queued"):
             # Its last attempt's instance may be gone.
             return self.waiting or ""

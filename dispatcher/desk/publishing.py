@@ -19,6 +19,7 @@ from dispatcher.messages import (
     PublishInstance,
     PublishJob,
 )
+from dispatcher.model import Container, ContainerState
 from dispatcher.queries import Recovered
 
 log = structlog.get_logger(__name__)
@@ -95,9 +96,17 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: En
         attempt=last.id if last is not None else None,
         instance=last.instance_id if last is not None else None,
         exit_code=container.exit_code,
-        why=container.reason.message if container.reason is not None else None,
+        why=_why(container),
         last_outcome=last.outcome.value if last is not None and last.outcome is not None else None,
     )
+
+
+def _why(container: Container) -> str | None:
+    """Return why a container has ended, or why its last attempt has where it is queued again."""
+    reason = container.reason
+    if reason is None and container.state is ContainerState.QUEUED and container.attempts:
+        reason = container.attempts[-1].reason
+    return reason.message if reason is not None else None
 
 
 def _log_job(job: Job, deed: str) -> None:

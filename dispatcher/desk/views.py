@@ -14,6 +14,7 @@ from dispatcher.engine import Engine
 from dispatcher.explaining.explanation import Standing
 from dispatcher.jobs.model import Job
 from dispatcher.model import Container, InstanceRecord
+from dispatcher.queries import LISTED_ATTEMPTS
 from pool.leaks import find_leaks, listing_is_current
 from pool.model import Worker
 
@@ -90,10 +91,10 @@ def container_data(container: Container, standing: Standing) -> dict[str, Any]:
     """Return a container as the data of an event: the API's JSON, as built-in types.
 
     Without what the user sent and what may be large or secret: its command, its environment and
-    what it waits for.
+    what it waits for, and with its last few attempts.
     """
     told = replace(container, spec=replace(container.spec, command=(), env=(), after=()))
-    data = _plain(container_answer(told, standing))
+    data = _plain(container_answer(told, standing, most_attempts=LISTED_ATTEMPTS))
     del data["command"], data["env"], data["after"]
     return data
 

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.elastic.jobs import Key
+from dispatcher.elastic.jobs import Key, ran_s
 from dispatcher.ledger.outcomes import INTERRUPTED
 from dispatcher.model import AttemptOutcome, ContainerState, Reason
 from dispatcher.planner.elastic_fates import End, Ending, Fate
-from dispatcher.scheduling.placers import AttemptEnd, Ruling
+from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 
 _OWN_CODE = "exit_code"
 """The code of an attempt whose program ended by itself, and not well."""
 
 
-def member_end(key: Key, end: AttemptEnd) -> End:
+def member_end(key: Key, end: AttemptEnd, now: float) -> End:
     """Return the end of a member as the rules want it."""
     code = end.attempt.exit_code
     ending = _ending(end)
     if ending is Ending.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
         code = 1  # the program ended well, and too late or otherwise amiss
     why = end.reason.message if end.reason is not None else ""
-    return End(component=key[0], index=key[1], ending=ending, exit_code=code or 0, why=why)
+    return End(
+        component=key[0],
+        index=key[1],
+        ending=ending,
+        exit_code=code or 0,
+        why=why,
+        ran_s=ran_s(end.attempt, now),
+    )
+
+
+def is_worn_out(end: AttemptEnd) -> bool:
+    """Return whether a member that is not told to end has died as often as it may."""
+    return len(end.container.attempts) >= ATTEMPTS_MOST and end.attempt.ending is None
 
 
 def _ending(end: AttemptEnd) -> Ending:

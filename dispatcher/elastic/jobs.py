@@ -10,7 +10,7 @@ from dispatcher.jobs.model import Job, JobState
 from dispatcher.jobs.terms import ElasticTerms
 from dispatcher.ledger.outcomes import INTERRUPTED
 from dispatcher.model import Attempt, AttemptOutcome, Container, Reason
-from dispatcher.planner.elastic_fates import AGAIN_FIRST_S, AGAIN_MOST_S
+from dispatcher.planner.elastic_fates import deaths_after, delay_s
 from dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
@@ -19,7 +19,6 @@ from dispatcher.planner.elastic_model import (
     MemberState,
     Role,
 )
-from pool.delays import doubled_s
 
 Key = tuple[str, int]
 """A member of a job: the name of its component, and its number there."""
@@ -192,7 +191,7 @@ def _restored(
     member: Member, container: Container, renewals: int, now: float, *, may_die: bool
 ) -> Member:
     last = container.attempts[-1]
-    deaths = sum(_is_death(attempt) for attempt in container.attempts) if may_die else 0
+    deaths = _deaths(container.attempts) if may_die else 0
     member = replace(member, deaths=deaths)
     if last.outcome is None:
         state = MemberState.PLACED if last.started_at is None else MemberState.RUNNING
@@ -203,8 +202,22 @@ def _restored(
         return finished(member)
     if not _is_death(last) or deaths <= 1:
         return member
-    delay_s = doubled_s(AGAIN_FIRST_S, deaths - 2, AGAIN_MOST_S)
-    return replace(member, not_before=min(_ended_at(last), now) + delay_s)
+    return replace(member, not_before=min(_ended_at(last), now) + delay_s(deaths))
+
+
+def _deaths(attempts: Iterable[Attempt]) -> int:
+    """Return how often in a row a member has died, by its attempts."""
+    deaths = 0
+    for attempt in attempts:
+        if _is_death(attempt):
+            deaths = deaths_after(deaths, ran_s(attempt, _ended_at(attempt)))
+    return deaths
+
+
+def ran_s(attempt: Attempt, now: float) -> float:
+    """Return how long an attempt that has ended was seen to run, 0 for one that never was."""
+    ended_at = now if attempt.finished_at is None else attempt.finished_at
+    return 0.0 if attempt.started_at is None else ended_at - attempt.started_at
 
 
 def _renewals(needed: Iterable[Container]) -> int:

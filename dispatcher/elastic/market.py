@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from dispatcher.accounts import Account, payer_of
@@ -14,8 +14,12 @@ from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Budget, Limits
 from dispatcher.scheduling.create_limits import create_limits
 from dispatcher.scheduling.spend import InstanceSpend
-from pool import launching
+from pool import idle, launching
 from pool.core import PoolCore
+from pool.quotas import QuotaBound
+
+_UNUSED_S = 5.0
+"""How long an instance is idle before it is of no use to anybody who waits now."""
 
 
 class Deal(Enum):
@@ -46,6 +50,9 @@ class Market:
         self._fleet = fleet
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
+        self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
+        self._bought: dict[str, str] = {}
+        self._passed: frozenset[str] = frozenset()
 
     def buy(
         self,
@@ -56,29 +63,53 @@ class Market:
     ) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
-        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough. What
-        comes to light to be beyond them keeps no room any more, which may do for the others: they
-        are to come back before anything is created that nobody needs then.
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
+        `over_quota` which quotas, as errors have told, some of these would exceed. What comes to
+        light to be beyond limits keeps no room any more, which may do for the others: they are to
+        come back before anything is created that nobody needs then.
         """
         before, self.beyond = self.beyond, frozenset()
         self.is_short = False
+        self.over_quota = {}
         if not demand:
             return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of)
+        found = basket(view, demand, self._limits(now), account_of, self._passed)
+        self.over_quota = dict(found.over_quota)
         if found.purchases and found.beyond - before:
             self.is_short = True
             self.beyond = found.beyond | before
             return Deal.COME_BACK
+        for scope in found.tried:
+            self._pool.holds.quotas.begin_trial(scope, now)
         for purchase in found.purchases:
             payer = payer_of(account_of(purchase.job_id))
             type_ = self._pool.types[purchase.type.name]
             token = launching.request_launch(self._pool, type_, payer, now)
+            self._bought[token] = purchase.job_id
             if self._spend is not None:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
+        self._passed = found.passed
+        if not found.purchases:
+            self._let_go({each.job_id for each in demand}, now)
         is_new = bool(found.purchases) or self.beyond != before
         return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
+
+    def _let_go(self, wanting: set[str], now: float) -> None:
+        """Let instances go that were bought for a job which needs more than a quota allows.
+
+        Until it is tried again they would be idle. Whoever else waits may have a use for them.
+        """
+        pool = self._pool
+        there = pool.launches.keys() | {worker.token for worker in pool.workers.values()}
+        self._bought = {token: of for token, of in self._bought.items() if token in there}
+        if not self.over_quota or wanting - self.over_quota.keys():
+            return
+        for worker in sorted(pool.workers.values(), key=lambda worker: worker.id):
+            unused = worker.id not in pool.awaited and now >= worker.state_since + _UNUSED_S
+            if unused and self._bought.get(worker.token) in self.over_quota:
+                idle.on_unwanted(pool, worker, now)
 
     def _limits(self, now: float) -> Limits:
         pool = self._pool

@@ -26,7 +26,6 @@ from dispatcher.planner.elastic_model import (
     Member,
     MemberState,
     Place,
-    Role,
 )
 from dispatcher.planner.elastic_order import progressed
 from dispatcher.planner.elastic_settings import QueuePolicy
@@ -79,6 +78,7 @@ class ElasticPass:
         self.awaited: frozenset[str] = frozenset()
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
+        self._passed: frozenset[str] = frozenset()
 
     def rest(self) -> None:
         """Keep nothing: there are no jobs."""
@@ -141,9 +141,12 @@ class ElasticPass:
                 plan = self._plan(now)
             if deal is not Deal.COME_BACK:
                 break
+        self._passed = plan.passed
         beyond = self._market.beyond
+        over = self._market.over_quota
         self.waiting = {
-            job_id: reasons.beyond(why) if job_id in beyond else why for job_id, why in plan.waiting
+            job_id: reasons.beyond(why, over.get(job_id, ())) if job_id in beyond else why
+            for job_id, why in plan.waiting
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
         ends = [plan.next_at, now + _AGAIN_S if in_time or self._market.is_short else None]
@@ -182,6 +185,7 @@ class ElasticPass:
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
             beyond=beyond,
+            passed=self._passed,
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:
@@ -190,10 +194,12 @@ class ElasticPass:
             live = lives[job_id]
             live.job = replace(live.job, began_at=now)
         for stop in plan.stops:
-            live = lives[stop.job_id]
-            member = replace(live.member((stop.component, stop.index)), state=MemberState.STOPPING)
+            place = stop.place
+            live = lives[place.job_id]
+            known = live.member((place.component, place.index))
+            member = replace(known, state=MemberState.STOPPING)
             live.put([member])
-            why = _for_whom(stop, plan, lives)
+            why = EndingFor(cause=EndingCause.FOR_JOB, of=stop.by)
             self._deeds.stop(live, [member], AttemptOutcome.PREEMPTED, why, now)
         for start in plan.starts:
             live = lives[start.job_id]
@@ -225,15 +231,3 @@ class ElasticPass:
             components = live.roles() if live.job.claims else {}
             for claim in live.job.claims:
                 yield components[claim.component], claim.instance_id
-
-
-def _for_whom(stop: Place, plan: ElasticPlan, lives: Mapping[str, Live]) -> EndingFor:
-    """Return the job that a member makes way for: one that gets its room, if that is known."""
-    essential = [
-        place
-        for place in plan.starts
-        if lives[place.job_id].roles()[place.component].role is Role.ESSENTIAL
-    ]
-    here = [place for place in essential if place.instance_id == stop.instance_id]
-    job_id = next((place.job_id for place in (*here, *essential)), stop.job_id)
-    return EndingFor(cause=EndingCause.FOR_JOB, of=job_id)

@@ -15,8 +15,9 @@ from typing import assert_never
 from dispatcher.elastic import reasons
 from dispatcher.elastic.cpus import SpareCpus
 from dispatcher.elastic.deeds import Deeds
-from dispatcher.elastic.ends import last_ruling, member_end, told
+from dispatcher.elastic.ends import is_worn_out, last_ruling, member_end, told
 from dispatcher.elastic.jobs import (
+    Key,
     Live,
     cancelled,
     conclusion,
@@ -166,12 +167,12 @@ class ElasticPlacer:
                 self._fail(live, cancelled(container.task), None, now)
             return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
         most = self._settings.max_lost_attempts - 1
-        fate = elastic_fates.ended(live.job, member_end(key, end), now, most_losses=most)
+        fate = elastic_fates.ended(live.job, member_end(key, end, now), now, most_losses=most)
         live.job = fate.job
         match fate.verdict:
             case Verdict.GOES_ON:
                 self._deeds.rejoin(live)
-                return Ruling()
+                return self._again(live, key, end)
             case Verdict.QUEUED_AGAIN:
                 why = reasons.next_start(end)
                 self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
@@ -185,6 +186,14 @@ class ElasticPlacer:
                 return Ruling(state=ContainerState.FAILED, reason=end.reason)
             case unknown:
                 assert_never(unknown)
+
+    def _again(self, live: Live, key: Key, end: AttemptEnd) -> Ruling:
+        """Let a member wait on, or end for good if it is elastic and has died too often."""
+        waits = live.member(key).state is MemberState.WAITING
+        if live.is_essential(key) or not waits or not is_worn_out(end):
+            return Ruling()
+        live.put([finished(live.member(key))])
+        return Ruling(state=ContainerState.FAILED, reason=reasons.WORN_OUT)
 
     def _known(self, job_id: str, now: float) -> Live:
         """Return a job, made from what the ledger has of it when it is first asked for."""

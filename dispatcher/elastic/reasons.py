@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -10,10 +11,15 @@ from dispatcher.jobs.book import Conclusion
 from dispatcher.ledger.endings import in_words
 from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
 from dispatcher.planner.elastic_model import Member, MemberState
-from dispatcher.scheduling.placers import AttemptEnd
+from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
+from pool.quotas import QuotaBound
 
 _ENDED = "job_ended"
 JOB_CANCELLED = Reason(code=_ENDED, message="its job was cancelled")
+WORN_OUT = Reason(
+    code="attempts_most",
+    message=f"it was started {ATTEMPTS_MOST} times, and failed again; its job goes on without it",
+)
 
 
 def of_member(member: Member, *, barred: str) -> WaitReason | None:
@@ -36,8 +42,8 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
             return WaitReason(code="behind_held", message=message, behind=barred)
         case MemberState.WAITING if member.not_before:
             message = (
-                f"it has ended {member.deaths} times otherwise than it should; it is placed again"
-                f" from {moment(member.not_before)} on, as there is room"
+                f"it has ended {member.deaths} times in a row otherwise than it should; it is"
+                f" placed again from {moment(member.not_before)} on, as there is room"
             )
             return WaitReason(code="backoff", message=message, until=member.not_before)
         case MemberState.WAITING:
@@ -46,13 +52,30 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
             assert_never(unknown)
 
 
-def beyond(why: WaitReason) -> WaitReason:
-    """Return why a job waits for whose lack of room no instances can be created."""
+def beyond(why: WaitReason, quotas: Sequence[QuotaBound] = ()) -> WaitReason:
+    """Return why a job waits for whose lack of room no instances can be created.
+
+    `quotas` are those, as errors have told of them, that it would exceed.
+    """
+    if not quotas:
+        message = (
+            f"{why.message}; for the rest no instance may be created (max_instances, a limit of"
+            " spending, or one of the cloud's)"
+        )
+        return replace(why, message=message)
+    told = " and ".join(_quota(bound) for bound in quotas)
+    again_at = max((bound.again_at for bound in quotas if bound.left), default=None)
+    tried = "from time to time" if again_at is None else f"from {moment(again_at)} on"
     message = (
-        f"{why.message}; for the rest no instance may be created (max_instances, a limit of"
-        " spending, or one of the cloud's)"
+        f"{why.message}; for the rest the cloud's quota is too small: by its last error there may"
+        f" be {told}; whether there may be more is tried {tried}"
     )
-    return replace(why, message=message)
+    return replace(why, message=message, until=again_at)
+
+
+def _quota(bound: QuotaBound) -> str:
+    of = "" if bound.everywhere else f" of {', '.join(sorted(bound.covers))}"
+    return f"{bound.most} instances{of} ({bound.reason})"
 
 
 def job_ended(comes_to: Conclusion) -> Reason:

@@ -16,6 +16,7 @@ _NEVER = {
     "held": "it starts only after its priority is set above 0",
     "job_held": "it starts only after its job is released",
     "no_type": "it starts only when a type that would do is configured",
+    "too_small": "never: the instance that it is for is too small for it, however empty",
 }
 _FIRST = {
     "behind": "what is next in line must get its place first",
@@ -60,7 +61,8 @@ class Situation:
     `elapsed_s` is how long the instance that a container has a place on has been booting, None
     where it has none; `due_in_s` when its restart is due, `held_for_s` for how long holds keep all
     types that would do from being created. `may_free_up` says that some instance that would do is
-    only full. `boots` is None where none was measured.
+    only full, `is_kept` that what room there is on one is kept for others. `boots` is None where
+    none was measured.
     """
 
     reason: WaitReason | None
@@ -69,6 +71,7 @@ class Situation:
     due_in_s: float | None = None
     held_for_s: float | None = None
     may_free_up: bool = False
+    is_kept: bool = False
 
 
 def spread(times: Histogram) -> Spread | None:
@@ -109,9 +112,11 @@ def _without_a_place(now_is: Situation, code: str) -> Estimate:
         why = f"{_FIRST[code]}, and {_ENDING}"
     elif now_is.held_for_s is not None or code == "creating":
         found = _after_holds(now_is.boots, now_is.held_for_s or 0.0)
-        if not now_is.may_free_up:
+        if not (now_is.may_free_up or now_is.is_kept):
             return found
         return replace(found, earliest_s=0.0, basis=f"room comes free first, or {found.basis}")
+    elif now_is.is_kept:
+        why = f"more room must come free than is kept for daemons or elastic jobs, and {_ENDING}"
     elif now_is.may_free_up:
         why = f"what would do is full: it may start when room comes free, and {_ENDING}"
     else:

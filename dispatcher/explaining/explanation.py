@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
 from dispatcher.explaining.estimate import Estimate, Situation, estimate, spread
 from dispatcher.explaining.history import Happening
 from dispatcher.explaining.limits_left import LimitView, limits_left
+from dispatcher.explaining.moments import moment
 from dispatcher.jobs.chains import chain_before
 from dispatcher.model import Container, ContainerState, WaitReason
-from dispatcher.planner.fit import whole
+from dispatcher.planner.fit import need, whole
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
 from dispatcher.queueing.queue import ClassKey
-from drivers.interface import InstanceType
-from pool import launching, probing, stillborn
+from dispatcher.scheduling.placers import NOTHING
+from drivers.interface import InstanceType, Resources
+from pool import launching, probing, signals, stillborn
 from pool.holds import Hindrance, Hold
 from pool.model import Worker
+from pool.room import clamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,15 @@ class Standing:
     """Why a container waits, in short, with its position of all that wait; empty if it does not.
 
     `position` counts from 1, 0 for what has none. `doubt` says in a sentence what nobody knows of
-    one that should run.
+    one that should run; `kill_at` is when KILL comes to one that was told to end, in seconds since
+    the epoch, None for no such time.
     """
 
     reason: WaitReason | None = None
     position: int = 0
     of: int = 0
     doubt: str = ""
+    kill_at: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -105,7 +110,7 @@ _WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
 def standing(engine: Engine, container: Container) -> Standing:
     """Return why a container, as the store has it, waits, or what nobody knows of it."""
     if container.state not in _WAITING:
-        return Standing(doubt=_doubt(engine, container))
+        return Standing(doubt=_doubt(engine, container), kill_at=_kill_at(engine, container))
     reason, doubt = engine.why_waiting(container.id), _doubt(engine, container)
     queue = engine.ledger.queue
     if reason is None or container.id not in queue:
@@ -123,6 +128,15 @@ def _doubt(engine: Engine, container: Container) -> str:
         f"no listing of the cloud has shown {where} since the dispatcher started; until one does, "
         "or it counts as gone, nobody knows whether it still runs there"
     )
+
+
+def _kill_at(engine: Engine, container: Container) -> float | None:
+    """Return when KILL comes to what runs of a container, None while nothing sets a time."""
+    last = container.attempts[-1] if container.has_open_attempt else None
+    running = None if last is None else engine.pool.attempts.get(last.id)
+    if running is None or not running.kill_wanted or running.killed_at is None:
+        return None
+    return running.killed_at + signals.grace_of(engine.pool, running)
 
 
 def explain(engine: Engine, container: Container, now: float) -> Explanation:
@@ -171,8 +185,11 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
     if last is None or last.outcome is not None:
         return f"{container.id} is {container.state.value}; its next state is being written"
     where = f"{last.instance_id} ({last.instance_type}), attempt {last.number}"
-    if last.ending is not None:
-        return f"{container.id} is being ended on {where}"
+    if last.ending is not None or container.cancel_requested:
+        kill_at = _kill_at(engine, container)
+        until = "" if kill_at is None else f"; KILL at {moment(kill_at)}"
+        doing = "cancelled" if container.cancel_requested else "ended"
+        return f"{container.id} is being {doing} on {where}{until}"
     doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
     doubt = _doubt(engine, container)
     return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
@@ -228,6 +245,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         verdicts={verdict.name: verdict for verdict in verdicts},
         rules=engine.placing.rules,
         is_offline=is_offline,
+        kept=_kept(engine, container, workers),
         now=now,
     )
     limits = [] if container.pinned_to else limits_left(engine, container, verdicts, now)
@@ -258,6 +276,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
                 due_in_s=None if due is None else due - now,
                 held_for_s=_held_for_s([hindrance(type_) for type_ in created], now),
                 may_free_up=instances.count("exhausted") > 0,
+                is_kept=instances.count("kept") > 0,
             )
         ),
     )
@@ -272,6 +291,29 @@ def _for_it(
         return list(engine.types.values()), list(workers.values())
     own = workers.get(container.pinned_to)
     return ([], []) if own is None else ([own.type], [own])
+
+
+_NOT_PROMISED = frozenset({"no_room", "too_small"})
+"""The reasons of those daemons for which no room is kept."""
+
+
+def _kept(
+    engine: Engine, container: Container, workers: Sequence[Worker]
+) -> Mapping[str, Resources]:
+    """Return the room that others are promised before a container, by instance."""
+    type_ = engine.ledger.jobs.type_of(container.job_id)
+    if type_ is None or not type_.has_own_placer:
+        return engine.placers.kept()
+    kept = engine.per_instance.kept
+    reason = engine.why_waiting(container.id)
+    if not container.pinned_to or (reason is not None and reason.code in _NOT_PROMISED):
+        return kept
+    # What is kept may be its own.
+    spec, others = container.spec, {}
+    for worker in workers:
+        wanted = need(worker.type, spec.resources, spec.unnamed)
+        others[worker.id] = clamped(kept.get(worker.id, NOTHING).minus(wanted))
+    return others
 
 
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from dispatcher.explaining.recent import Recent
-from dispatcher.ledger.outcomes import restart_due, restart_reason
+from dispatcher.ledger.outcomes import Tries
 from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
@@ -33,6 +33,9 @@ from dispatcher.queueing.queue import ClassKey
 MOST_CHANGES = 50
 MOST_CLASSES = 2_000
 MOST_EVENTS = 20
+MOST_ATTEMPTS = 20
+"""How many of a container's attempts are told, the latest."""
+
 MOST_CONTAINERS = 20_000
 MOST_JOBS = 20_000
 MOST_BYTES = 16 * 2**20
@@ -155,19 +158,22 @@ class History:
         """Return what has happened to a container, the earliest first; `key` is that of its class.
 
         Times are in seconds since the epoch. `began_at` is when this process began: of what was
-        before, only attempts are known, and one entry says so.
+        before, only attempts are known, and one entry says so. Another says how many attempts there
+        were before those that are told.
         """
         events = self._told_of(container)
-        delays = list(_delays(container))
+        latest = container.attempts[-MOST_ATTEMPTS:]
+        delays = list(_delays(container, latest))
         found = [_submitted(container)]
         if container.created_at < began_at:
             message = "the dispatcher started again; of what was decided before, only attempts are"
             found.append(Happening(at=began_at, kind="restart", message=f"{message} known"))
         found += events
-        found += [one for attempt in container.attempts for one in _of_attempt(attempt)]
+        found += _earlier(container.attempts[: -len(latest)] if latest else ())
+        found += [one for attempt in latest for one in _of_attempt(attempt)]
         found += [delay for delay, _ in delays]
-        waited = _without(_waited(container, now), (span for _, span in delays))
-        waited = _without(waited, _locked(container, events))
+        waited = _without(_waited(container, latest, now), (span for _, span in delays))
+        waited = _without(waited, _locked(latest, events))
         waited = _without(waited, _held_back(container, events))
         found += self._reasons(key, _without(waited, _held_with_job(events)))
         if container.finished_at is not None and container.state.final:
@@ -233,10 +239,14 @@ def _priority(whose: str, priority: int) -> tuple[str, str]:
     return "priority", f"{whose} was set to {priority}"
 
 
-def _waited(container: Container, now: float) -> Iterator[_Span]:
-    """Return from when to when a container waited for an attempt; past `now` nobody has yet."""
-    start: float | None = container.created_at
-    for attempt in container.attempts:
+def _waited(container: Container, latest: Sequence[Attempt], now: float) -> Iterator[_Span]:
+    """Return from when to when a container waited for one of its latest attempts, or the next.
+
+    Past `now` nobody has waited yet.
+    """
+    all_are_told = len(latest) == len(container.attempts)
+    start: float | None = container.created_at if all_are_told else None
+    for attempt in latest:
         if start is not None:
             yield start, attempt.created_at
         start = attempt.finished_at if attempt.outcome is not None else None
@@ -258,10 +268,10 @@ def _without(spans: Iterable[_Span], others: Iterable[_Span]) -> Iterator[_Span]
             yield start, end
 
 
-def _locked(container: Container, events: Iterable[Happening]) -> Iterator[_Span]:
+def _locked(latest: Iterable[Attempt], events: Iterable[Happening]) -> Iterator[_Span]:
     """Return from when to when a container had a place on something that was not ready."""
     moves = [(e.at, e.kind == "locked") for e in events if e.kind in ("locked", "unlocked")]
-    moves += [(attempt.created_at, False) for attempt in container.attempts]
+    moves += [(attempt.created_at, False) for attempt in latest]
     since: float | None = None
     for at, is_lock in sorted(moves, key=lambda move: move[0]):
         if is_lock:
@@ -295,16 +305,26 @@ def _while_held(moves: Sequence[tuple[float, bool]]) -> Iterator[_Span]:
             yield at, end
 
 
-def _delays(container: Container) -> Iterator[tuple[Happening, _Span]]:
-    """Return for which attempts a container's restart had to wait, and from when to when."""
-    attempts = container.attempts[:-1] if container.state.final else container.attempts
-    for number, attempt in enumerate(attempts, start=1):
-        so_far = replace(container, attempts=attempts[:number])
-        due = restart_due(so_far) if attempt.outcome is not None else None
+def _delays(container: Container, latest: Sequence[Attempt]) -> Iterator[tuple[Happening, _Span]]:
+    """Return after which of its latest attempts a container's restart had to wait, and how long."""
+    earlier = len(container.attempts) - len(latest)
+    tries = Tries(container.spec.retries, container.attempts[:earlier])
+    for attempt in latest[:-1] if container.state.final else latest:
+        tries.take_in(attempt)
+        due = tries.due() if attempt.outcome is not None else None
         ended_at = attempt.finished_at
         if due is not None and ended_at is not None and ended_at < due:
-            why = restart_reason(so_far, due)
+            why = tries.reason(due)
             yield Happening(at=ended_at, kind=why.code, message=why.message), (ended_at, due)
+
+
+def _earlier(attempts: Sequence[Attempt]) -> Iterator[Happening]:
+    """Return that there were attempts of which no more is told."""
+    if attempts:
+        last = attempts[-1]
+        message = f"{len(attempts)} earlier attempts, of which no more is told here"
+        at = last.finished_at or last.created_at
+        yield Happening(at=at, kind="earlier", message=message)
 
 
 def _submitted(container: Container) -> Happening:

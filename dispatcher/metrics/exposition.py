@@ -45,7 +45,7 @@ class Metrics:
         yield from leaks.families(self._engine, self._now)
         yield from cloud.families(pool.statistics)
         yield from containers.families(self._engine, self._now)
-        yield from jobs.families(self._engine)
+        yield from jobs.families(self._engine, self._now)
         yield from placers.families(self._engine.ledger, self._now)
         yield jobs.launches(self.launches)
         yield from scheduling.families(self._engine, self._now)

@@ -9,14 +9,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from dispatcher.engine import Engine
 from dispatcher.jobs.model import JobState
+from dispatcher.per_instance.trouble import CODES
 from dispatcher.periodic.agenda import LaunchResult
 from dispatcher.queueing.holdbacks import Block
 
 _HELD = "held"
 
 
-def families(engine: Engine) -> Iterator[Metric]:
-    """Yield the families."""
+def families(engine: Engine, now: float) -> Iterator[Metric]:
+    """Yield the families; `now` in seconds since the epoch."""
     jobs = GaugeMetricFamily(
         "longshore_jobs",
         "Jobs that have not ended, by state; those that are held are counted as that only.",
@@ -32,6 +33,7 @@ def families(engine: Engine) -> Iterator[Metric]:
     for state in (state for state in JobState if state.final):
         ended.add_metric((state.value,), engine.ledger.jobs.ended[state])
     yield ended
+    yield _in_trouble(engine, now)
     held_back = GaugeMetricFamily(
         "longshore_containers_held_back",
         "Containers that may not run yet, by why: each counts for all that holds it.",
@@ -40,6 +42,28 @@ def families(engine: Engine) -> Iterator[Metric]:
     for why, number in sorted(_held_back(engine).items()):
         held_back.add_metric((why,), number)
     yield held_back
+
+
+def _in_trouble(engine: Engine, now: float) -> Metric:
+    """Return how many jobs for each instance are not well, by what a list of jobs says of them."""
+    family = GaugeMetricFamily(
+        "longshore_jobs_in_trouble",
+        "System and sysbatch jobs that go on and are not well, by why; none that is held.",
+        labels=("code",),
+    )
+    book = engine.ledger.jobs
+    found: Counter[str] = Counter()
+    for job_id in book.ids():
+        type_ = book.type_of(job_id)
+        if type_ is None or not type_.is_per_instance or book.is_held(job_id):
+            continue
+        job = book.job(job_id)
+        trouble = engine.per_instance.trouble(job, now) if job is not None else None
+        if trouble is not None:
+            found[trouble.code] += 1
+    for code in CODES:
+        family.add_metric((code,), found[code])
+    return family
 
 
 def launches(results: Mapping[LaunchResult, int]) -> Metric:

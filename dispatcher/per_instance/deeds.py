@@ -18,6 +18,7 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
+from dispatcher.per_instance.view import is_held
 from dispatcher.planner import per_instance_model as steps
 from dispatcher.planner.per_instance_match import closed, mismatch
 from dispatcher.planner.per_instance_model import Closed, Host, PerInstanceJob, Plan, Snapshot
@@ -275,11 +276,6 @@ def _why_not(job: PerInstanceJob | None, host: Host) -> Reason | None:
     if cause is None or cause is Closed.NOT_READY:
         return None
     return Reason(code="stopped", message=f"nothing is placed on its instance: {cause.value}")
-
-
-def is_held(job: Job) -> bool:
-    """Return whether a job is to start nothing, and so updates nothing."""
-    return job.held or job.priority == 0
 
 
 def _revision(job: Job) -> int:

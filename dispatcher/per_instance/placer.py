@@ -23,10 +23,11 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.per_instance.deeds import Deeds, gone, is_held
+from dispatcher.per_instance.deeds import Deeds, gone
 from dispatcher.per_instance.trouble import trouble
 from dispatcher.per_instance.view import (
     host_of,
+    is_held,
     live_attempts,
     not_after,
     past_attempt,
@@ -47,15 +48,12 @@ from dispatcher.planner.per_instance_model import (
 from dispatcher.planner.per_instance_room import taken_of_new_instance
 from dispatcher.planner.per_instance_rounds import Rollout, Tries, TryResult, TryVerdict
 from dispatcher.planner.preemption import PreemptionSettings, Tenant, TenantKind
-from dispatcher.scheduling.placers import AttemptEnd, Ruling
+from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 from dispatcher.scheduling.starter import Starter
 from dispatcher.scheduling.tenants import tenants_on
 from drivers.interface import InstanceType, Resources
 from pool.core import PoolCore
 from pool.model import WorkerState
-
-ATTEMPTS_MOST = 1000
-"""With so many attempts a container ends, and another goes on where it was: each is kept whole."""
 
 _WORN_OUT = Reason(
     code="attempts_most",
@@ -153,7 +151,9 @@ class PerInstancePlacer:
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
         containers = [known[each] for each in ids if each in known]
         spec = self._job(job.id).tasks[0].spec
-        return trouble(spec, containers, self._pool.types.values(), now)
+        # For a sysbatch job to wait for room is nothing unusual.
+        waits = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        return trouble(spec, containers, self._pool.types.values(), now, waits)
 
     # ---- what is heard -----------------------------------------------------------------------
 

@@ -21,6 +21,11 @@ from pool.model import IdleBehavior, Worker, WorkerState
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
 
+def is_held(job: Job) -> bool:
+    """Return whether a job is to start nothing, and so updates nothing."""
+    return job.held or job.priority == 0
+
+
 def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
     """Return a system or sysbatch job as its planner sees it."""
     terms = job.terms.per_instance
@@ -40,6 +45,7 @@ def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
         on_paused=terms.on_paused,
         ignore_system=terms.ignore_system,
         stopped=stopped,
+        held=is_held(job),
     )
 
 

@@ -5,6 +5,7 @@ essential members of the next job, and put back in order, as they fit; elastic m
 passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
 would leave no less free than there was, is undone to the last member and ends the pass, unless
 jobs behind it may go ahead (`backfill`). What can never be, or is not yet due, holds nobody up.
+One pass tries so many jobs in vain and no more: the first ones always, the others in turn.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dispatcher.planner.elastic_demand import Remainder
 from dispatcher.planner.elastic_floor import Floor
 from dispatcher.planner.elastic_model import (
     ElasticJob,
+    ElasticMode,
     ElasticPlan,
     ElasticView,
     MemberState,
@@ -27,7 +29,13 @@ from dispatcher.planner.elastic_stage import Stage
 from dispatcher.planner.reasons import behind
 
 MOST_TRIED_IN_VAIN = 50
-"""How many jobs that cannot begin one pass tries before it leaves those behind them (backfill)."""
+"""How many jobs that cannot begin one pass tries, beside those for which room is kept (backfill).
+
+Half of them are the first ones, the others those that earlier passes left out.
+"""
+
+NEXT_TURN_S = 5.0
+"""How soon those have their turn that a pass left out."""
 
 
 def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
@@ -45,35 +53,48 @@ class _Pass:
         self._order = in_order(view.jobs, view.settings, now)
         self._floor = Floor(view)
         self._stage = Stage(self._floor, self._order, now)
+        self._passed = view.passed
         self._tried_in_vain = 0
+        self._vain: set[str] = set()
+        self._untried: set[str] = set()
+        self._blocker: tuple[str, WaitReason] | None = None
         self._begun: list[str] = []
         self._waiting: dict[str, WaitReason] = {}
 
     def run(self) -> ElasticPlan:
         """Give each job its turn, then see what instances are wanted."""
-        blocker: tuple[str, WaitReason] | None = None
         for job in self._order:
             why = self._not_now(job)
-            if why is None and blocker is not None and self._ends_before(job):
-                why = None if job.is_running else behind(*blocker)
-            elif why is None and job.is_running:
-                why = self._stage.go_on(job)
+            if why is None and self._blocker is not None and not self._backfill:
+                why = None if job.is_running else behind(*self._blocker)
             elif why is None:
-                why = self._stage.begin(job)
-                if why is None:
-                    self._begun.append(job.id)
-                else:
-                    blocker = blocker or (job.id, why)
-                    self._tried_in_vain += 1
+                why = self._stage.go_on(job) if job.is_running else self._begin(job)
             if why is not None:
                 self._waiting[job.id] = why
         return self._plan()
 
-    def _ends_before(self, job: ElasticJob) -> bool:
-        """Return whether the pass has ended for a job, now that one before it cannot begin."""
-        if not self._backfill:
+    def _begin(self, job: ElasticJob) -> WaitReason | None:
+        """Let a job that waits begin if it can, and return why it does not."""
+        if self._is_for_later(job):
+            self._untried.add(job.id)
+            return reasons.LATER_TURN
+        is_kept_for = bool(self._stage.claimed[job.id])
+        why = self._stage.begin(job)
+        if why is None:
+            self._begun.append(job.id)
+            return None
+        self._vain.add(job.id)
+        self._tried_in_vain += not is_kept_for
+        self._blocker = self._blocker or (job.id, why)
+        return why
+
+    def _is_for_later(self, job: ElasticJob) -> bool:
+        """Return whether others have their turn now; whoever has room kept for it always has."""
+        if self._stage.claimed[job.id]:
+            return False
+        if job.id in self._passed and self._tried_in_vain >= MOST_TRIED_IN_VAIN // 2:
             return True
-        return not job.is_running and self._tried_in_vain >= MOST_TRIED_IN_VAIN
+        return self._tried_in_vain >= MOST_TRIED_IN_VAIN
 
     def _not_now(self, job: ElasticJob) -> WaitReason | None:
         """Return why a job that waits is no candidate, None for one that is, or that runs."""
@@ -86,7 +107,8 @@ class _Pass:
             return reasons.ENDING
         if job.not_before > self._now:
             return reasons.backing_off(job.not_before, job.failed_starts)
-        return None
+        rests_until = _rests_until(job)
+        return reasons.one_rests(rests_until) if rests_until > self._now else None
 
     # ---- the plan ----------------------------------------------------------------------------
 
@@ -96,13 +118,14 @@ class _Pass:
         return ElasticPlan(
             begun=tuple(self._begun),
             starts=tuple(starts),
-            stops=tuple(sorted(self._stage.stops, key=_by_member)),
+            stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(remainder.claims),
             demand=tuple(remainder.demand),
             waiting=tuple(
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
             ),
             next_at=self._next_at(),
+            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
         )
 
     def _remainder(self, placed: Collection[tuple[str, str, int]]) -> Remainder:
@@ -117,7 +140,7 @@ class _Pass:
                     self._stage.claimed[job.id],
                     self._waiting[job.id],
                 )
-        given_back = {_by_member(place) for place in self._stage.stops}
+        given_back = {_by_member(stop.place) for stop in self._stage.stops}
         for job in self._order:
             lacking = sum(
                 (job.id, component.name, member.index) in given_back
@@ -142,7 +165,7 @@ class _Pass:
         return all(self._stage.ask(job, component).needs for component in job.components)
 
     def _next_at(self) -> float | None:
-        """Return when the next delay of a job or a member ends, None without any."""
+        """Return when the next delay of a job or a member ends, or who was left out has a turn."""
         ends = [job.not_before for job in self._order if not job.is_running]
         ends += [
             member.not_before
@@ -150,7 +173,16 @@ class _Pass:
             for member in job.members
             if member.state is MemberState.WAITING
         ]
+        ends += [self._now + NEXT_TURN_S] if self._untried else []
         return min((end for end in ends if end > self._now), default=None)
+
+
+def _rests_until(job: ElasticJob) -> float:
+    """Return when the last delay of those ends without whom a job does not begin, 0 for none."""
+    if job.mode is not ElasticMode.RIGID:
+        return 0.0
+    waiting = (member for member in job.members if member.state is MemberState.WAITING)
+    return max((member.not_before for member in waiting), default=0.0)
 
 
 def _by_member(place: Place) -> tuple[str, str, int]:

@@ -3,7 +3,8 @@
 A job that waits gets all that its essential members need, or nothing: with less it could not begin,
 and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
 unless jobs may go ahead (`backfill`). Where errors have told of a quota, fewer and larger instances
-are taken that are within it: the cheapest ones would stand by in part, and go, again and again.
+are taken that are within it: the cheapest ones would stand by in part, and go, again and again. If
+no mix is within it the job waits, until it may be tried whether there may be more by now.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
 from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
 from dispatcher.planner.fit import eligible_types, need
-from dispatcher.planner.limits import Limits, nothing_told
+from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
-from pool.holds import HindranceKind
+from pool.holds import HindranceKind, Scope
+from pool.quotas import QuotaBound
 
 MOST_JOBS = 20
-"""For how many jobs one pass buys; the next one goes on."""
+"""For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""
 
 _NOTHING = Decimal(0)
 
@@ -42,12 +44,18 @@ class Purchase:
 class Basket:
     """What is to be created now; `is_short` says that more was wanted than may be.
 
-    For the jobs `beyond` limits not all that is essential can be had, however long they wait.
+    For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
+    those `over_quota` it is known which quotas they would exceed. `tried` are the scopes of which
+    more is created than was told that there may be: whether that is still so is tried.
+    `passed` are those that were tried in vain, while there are jobs that were not tried since.
     """
 
     purchases: tuple[Purchase, ...] = ()
     is_short: bool = False
     beyond: frozenset[str] = frozenset()
+    over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
+    tried: tuple[Scope, ...] = ()
+    passed: frozenset[str] = frozenset()
 
 
 def basket(
@@ -55,18 +63,30 @@ def basket(
     demand: Sequence[Demand],
     limits: Limits,
     account_of: Callable[[str], Account],
+    passed: frozenset[str] = frozenset(),
 ) -> Basket:
-    """Return the cheapest instances that hold what is wanted, as far as limits allow."""
-    return _Shopping(view, limits, account_of).go(demand)
+    """Return the cheapest instances that hold what is wanted, as far as limits allow.
+
+    It is not for those that earlier baskets have `passed` to have their turn now.
+    """
+    return _Shopping(view, limits, account_of, passed).go(demand)
 
 
 class _Shopping:
     def __init__(
-        self, view: ElasticView, limits: Limits, account_of: Callable[[str], Account]
+        self,
+        view: ElasticView,
+        limits: Limits,
+        account_of: Callable[[str], Account],
+        passed: frozenset[str],
     ) -> None:
         self._view = view
         self._limits = limits
         self._account_of = account_of
+        self._passed = passed
+        self._tried = 0
+        self._vain: set[str] = set()
+        self._untried: set[str] = set()
         self._outlook = Outlook(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
@@ -76,21 +96,36 @@ class _Shopping:
         self._payers: list[str] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
-        self._is_within_quota = True
+        self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
 
     def go(self, demand: Sequence[Demand]) -> Basket:
         essential = [each for each in demand if self._is_needed(each)]
         extras = [each for each in demand if not self._is_needed(each)]
         is_short = False
-        for number, (job_id, group) in enumerate(groupby(essential, lambda each: each.job_id)):
-            blocked = number >= MOST_JOBS or not self._add(job_id, list(group), whole=True)
-            is_short = is_short or blocked
-            if blocked and (number >= MOST_JOBS or not self._view.settings.backfill):
+        for job_id, group in groupby(essential, lambda each: each.job_id):
+            if self._is_for_later(job_id):
+                self._untried.add(job_id)
+                continue
+            self._tried += 1
+            if not self._add(job_id, list(group), whole=True):
+                self._vain.add(job_id)
+                if not self._view.settings.backfill:
+                    break
+            if exceeded(self._mix, self._limits.quotas):
+                # Who comes next might be created for in part, as this one may be.
+                is_short = True
                 break
+        is_short = is_short or bool(self._vain or self._untried)
         if not is_short:
             for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(group), whole=False) or is_short
         return self._within_reach(is_short=is_short)
+
+    def _is_for_later(self, job_id: str) -> bool:
+        """Return whether others have their turn now."""
+        if job_id in self._passed and self._tried >= MOST_JOBS // 2:
+            return True
+        return self._tried >= MOST_JOBS
 
     def _is_needed(self, demand: Demand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
@@ -113,13 +148,16 @@ class _Shopping:
         if whole and not all(want.options for want in wants):
             if all(self._is_lasting(job_id, each.component) for each in demand):
                 self._beyond.add(job_id)
+                self._note_holds(job_id, demand)
             return False
         wants = [want for want in wants if want.options]
-        mix = self._mix_of([*self._wants, *wants])
+        mix = self._mix_of([*self._wants, *wants], whole=whole)
         has_all = _holds_all(mix, [*self._wants, *wants])
         if (whole and not has_all) or not self._is_paid(job_id, mix):
             if whole:
                 self._beyond.add(job_id)
+            if whole and not has_all:
+                self._note_quotas(job_id, [*self._wants, *wants])
             return False
         self._wants += wants
         self._payers += [job_id] * len(demand)
@@ -149,29 +187,56 @@ class _Shopping:
         found = [self._outlook.hindrance(type_) for type_ in types]
         return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
 
-    def _mix_of(self, wants: list[Want]) -> tuple[NewInstance, ...]:
+    def _note_holds(self, job_id: str, demand: list[Demand]) -> None:
+        """Note which quotas hold creates that a job needs."""
+        types = [
+            t for each in demand for t in self._types(self._components[job_id, each.component])
+        ]
+        found = ((type_.name, self._outlook.hindrance(type_)) for type_ in types)
+        held = {n for n, each in found if each and each.kind is HindranceKind.QUOTA}
+        over = tuple(bound for bound in self._limits.quotas if bound.covers & held)
+        if over:
+            self._over_quota[job_id] = over
+
+    def _note_quotas(self, job_id: str, wants: list[Want]) -> None:
+        """Note which quotas a job would exceed."""
+        mix = self._cheapest(wants, ()) if self._limits.quotas else ()
+        if _holds_all(mix, wants):
+            self._over_quota[job_id] = exceeded(mix, self._limits.quotas)
+
+    def _mix_of(self, wants: list[Want], *, whole: bool) -> tuple[NewInstance, ...]:
         """Return the cheapest mix within the quotas that are told of, if the first job can be so.
 
-        If not, they may have changed.
+        If not, those of them are left aside of which it may be tried whether they have changed.
         """
-        if self._is_within_quota:
-            mix = self._cheapest(wants, self._limits.quota_left)
-            if self._mix or _holds_all(mix, wants):
-                return mix
-            self._is_within_quota = False
-        return self._cheapest(wants, nothing_told)
+        told = self._limits.quotas
+        mix = self._within(wants, told)
+        if self._mix or _holds_all(mix, wants) or (mix and not whole):
+            return mix
+        tried = self._within(wants, tuple(bound for bound in told if not bound.may_try))
+        return tried if not whole or _holds_all(tried, wants) else mix
+
+    def _within(self, wants: list[Want], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
+        """Return the cheapest mix that exceeds no bound, those of several types included."""
+        mix = self._cheapest(wants, bounds)
+        while over := exceeded(mix, bounds):
+            mix = self._cheapest(wants, bounds, most=min(bound.left for bound in over))
+        return mix
 
     def _cheapest(
-        self, wants: list[Want], quota_left: Callable[[InstanceType | None], int | None]
+        self, wants: list[Want], bounds: tuple[QuotaBound, ...], *, most: int | None = None
     ) -> tuple[NewInstance, ...]:
-        types = {option.type.name: option.type for want in wants for option in want.options}
-        most, left = self._limits.max_instances - self._limits.instances, quota_left(None)
+        instances = [self._limits.max_instances - self._limits.instances]
+        instances += [bound.left for bound in bounds if bound.everywhere]
+        instances += [] if most is None else [most]
         return cheapest_mix(
             wants,
             placement=self._view.rules.placement,
             max_containers=self._view.rules.max_containers,
-            most_instances=most if left is None else min(most, left),
-            most_of=lambda name: quota_left(types[name]),
+            most_instances=min(instances),
+            most_of=lambda name: min(
+                (bound.left for bound in bounds if name in bound.covers), default=None
+            ),
         )
 
     def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
@@ -187,11 +252,20 @@ class _Shopping:
         return budget.refuses_create(self._account_of(job_id), added) is None
 
     def _within_reach(self, *, is_short: bool) -> Basket:
-        """Return as much of the mix as may be created now, the most important first."""
+        """Return as much of the mix as may be created now, the most important first.
+
+        Where all are there that a quota was told to allow, one create tells whether it still is so,
+        and nothing else is created before that is known.
+        """
         left = min(self._limits.creates_left, self._limits.tokens_left)
+        over = exceeded(self._mix, self._limits.quotas)
+        decisive = [bound for bound in over if not bound.left]
         found: list[Purchase] = []
         for new in self._mix:
-            if len(found) >= left or self._outlook.hindrance(new.type) is not None:
+            waits = bool(decisive) and (
+                bool(found) or not any(new.type.name in bound.covers for bound in decisive)
+            )
+            if waits or len(found) >= left or self._outlook.hindrance(new.type) is not None:
                 is_short = True
                 continue
             self._outlook.create(new.type)
@@ -200,7 +274,21 @@ class _Shopping:
                 slot = empty_slot(SlotKind.NEW, f"elastic-{len(found)}", new.type)
                 self._limits.budget.create(self._account_of(job_id), slot)
             found.append(Purchase(type=new.type, job_id=job_id))
-        return Basket(purchases=tuple(found), is_short=is_short, beyond=frozenset(self._beyond))
+        return Basket(
+            purchases=tuple(found),
+            is_short=is_short,
+            beyond=self._view.beyond & self._untried | self._beyond,
+            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
+            over_quota=tuple(sorted(self._over_quota.items())),
+            tried=tuple(bound.scope for bound in over) if found and not decisive else (),
+        )
+
+
+def exceeded(mix: Sequence[NewInstance], bounds: Sequence[QuotaBound]) -> tuple[QuotaBound, ...]:
+    """Return the bounds in whose scopes a mix creates more than there may be."""
+    return tuple(
+        bound for bound in bounds if sum(new.type.name in bound.covers for new in mix) > bound.left
+    )
 
 
 def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:

@@ -15,7 +15,13 @@ from pool.delays import doubled_s
 
 AGAIN_FIRST_S = 1.0
 AGAIN_MOST_S = 60.0
-"""Delays before a job or an elastic member is tried again double from the first to the most."""
+"""Delays before a job is tried again double from the first to the most."""
+
+DEATHS_MOST_S = 3600.0
+"""Delays before an elastic member is placed again double from that of a job up to this."""
+
+RAN_WELL_S = 600.0
+"""A member that ran for so long dies as if it were the first time."""
 
 
 class Ending(Enum):
@@ -33,7 +39,8 @@ class End:
     """The end of one member.
 
     `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of a start
-    that `start_failed` for a cause that may pass, or was `start_refused` for ever.
+    that `start_failed` for a cause that may pass, or was `start_refused` for ever. `ran_s` is how
+    long it was seen to run.
     """
 
     component: str
@@ -41,6 +48,7 @@ class End:
     ending: Ending
     exit_code: int = 0
     why: str = ""
+    ran_s: float = 0.0
 
 
 class Verdict(Enum):
@@ -192,8 +200,18 @@ def _after_elastic(member: Member, end: End, now: float) -> Member:
     """Return an elastic member after its end: it is placed again, the first time at once."""
     if end.ending is Ending.EXITED and end.exit_code == 0:
         return replace(member, state=MemberState.FINISHED, instance_id="")
-    delay_s = doubled_s(AGAIN_FIRST_S, member.deaths - 1, AGAIN_MOST_S) if member.deaths else 0.0
-    return replace(_without_place(member), deaths=member.deaths + 1, not_before=now + delay_s)
+    deaths = deaths_after(member.deaths, end.ran_s)
+    return replace(_without_place(member), deaths=deaths, not_before=now + delay_s(deaths))
+
+
+def deaths_after(deaths: int, ran_s: float) -> int:
+    """Return how often a member has died in a row, with a death after some time that it ran."""
+    return 1 if ran_s >= RAN_WELL_S else deaths + 1
+
+
+def delay_s(deaths: int) -> float:
+    """Return how long a member waits after so many deaths in a row."""
+    return doubled_s(AGAIN_FIRST_S, deaths - 2, DEATHS_MOST_S) if deaths > 1 else 0.0
 
 
 # ---- members -------------------------------------------------------------------------------------

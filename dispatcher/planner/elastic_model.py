@@ -77,8 +77,8 @@ class MemberState(Enum):
 class Member:
     """One container of a component, by its number from 0.
 
-    `instance_id` is "" while it has no place. `deaths` is how often it ended otherwise than it
-    should; it has no place before `not_before`.
+    `instance_id` is "" while it has no place. `deaths` is how often in a row it ended otherwise
+    than it should; it has no place before `not_before`.
     """
 
     component: str
@@ -101,6 +101,14 @@ class Place:
     component: str
     index: int
     instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """An elastic member that gives its room back, and the job that gets it."""
+
+    place: Place
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +186,8 @@ class ElasticView:
 
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
-    that is essential can be had: nothing is kept for them in part.
+    that is essential can be had: nothing is kept for them in part. Those that earlier plans have
+    `passed` were tried in vain.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -188,6 +197,7 @@ class ElasticView:
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
     beyond: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +220,14 @@ class ElasticPlan:
     that wait, on instances that were on their way. `demand` is in the order in which it counts: all
     that is essential first. `waiting` says of each job that lacks something what it waits for, by
     id in policy order. `next_at` is when waiting alone may change the plan, None for never.
+    `passed` are jobs that were tried in vain, while there are some that were not tried since.
     """
 
     begun: tuple[str, ...] = ()
     starts: tuple[Place, ...] = ()
-    stops: tuple[Place, ...] = ()
+    stops: tuple[Stop, ...] = ()
     claims: tuple[Place, ...] = ()
     demand: tuple[Demand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None
+    passed: frozenset[str] = frozenset()

@@ -57,6 +57,12 @@ NO_LESS_FREE = WaitReason(
 )
 
 
+LATER_TURN = WaitReason(
+    code="later_turn",
+    message="more jobs cannot begin than one pass tries; its turn comes in one of the next",
+)
+
+
 def on_its_way(instances: int) -> WaitReason:
     """Return why a job waits whose room is on instances that are not ready."""
     where = "an instance that is on its way"
@@ -69,6 +75,12 @@ def backing_off(until: float, failed_starts: int) -> WaitReason:
     """Return why a job waits that could not be started and is tried again later."""
     times = "once" if failed_starts == 1 else f"{failed_starts} times"
     message = f"it was started {times} in vain; tried again at {moment(until)}"
+    return WaitReason(code="backoff", message=message, until=until)
+
+
+def one_rests(until: float) -> WaitReason:
+    """Return why a job waits that begins with all of its members, while one has its delay."""
+    message = f"it begins with all components, and one that died is placed again at {moment(until)}"
     return WaitReason(code="backoff", message=message, until=until)
 
 

@@ -21,6 +21,7 @@ from dispatcher.planner.elastic_model import (
     Part,
     Place,
     Role,
+    Stop,
 )
 from dispatcher.planner.fit import need
 from dispatcher.planner.room import Slot, SlotKind
@@ -65,7 +66,7 @@ class Stage:
         self._kept = {job.id: self._giveable(job) for job in order}
         self.starts: list[Seat] = []
         self.fresh: dict[str, list[Seat]] = {}
-        self.stops: list[Place] = []
+        self.stops: list[Stop] = []
         self.claimed = {job.id: self._claims_of(job) for job in order}
 
     def parts(self, job: ElasticJob) -> list[Part]:
@@ -178,7 +179,7 @@ class Stage:
         self._turns.append(job)
         self.starts += turn.seats
         self.fresh = turn.fresh
-        self.stops += turn.gone
+        self.stops += (Stop(place=place, by=job.id) for place in turn.gone)
         for job_id in {place.job_id for place in turn.gone}:
             self._kept[job_id] = [s for s in self._kept[job_id] if s.place not in turn.gone]
         self.claimed[job.id] = []

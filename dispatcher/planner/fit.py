@@ -168,9 +168,14 @@ def within_price(
 
 def what_is_left(type_: InstanceType, wanted: Resources) -> str:
     """Return what a type has in each dimension in which it is too small, "" when in none."""
-    amounts = _amounts(type_.allocatable)
     short = charge(wanted, sharers=0).shortages(type_.allocatable)
-    return ", ".join(_amount_told(name, amounts.get(name, 0)) for name in short)
+    return amounts_told(type_.allocatable, short)
+
+
+def amounts_told(of: Resources, dimensions: Iterable[str]) -> str:
+    """Return how much there is in some dimensions: "0.2 cpus, 1.5 GiB of memory"."""
+    amounts = _amounts(of)
+    return ", ".join(_amount_told(name, amounts.get(name, 0)) for name in dimensions)
 
 
 def _amount_told(dimension: str, amount: int) -> str:

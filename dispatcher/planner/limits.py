@@ -16,6 +16,7 @@ from dispatcher.planner.room import Slot
 from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
 from pool.holds import Hindrance, Scope
+from pool.quotas import QuotaBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +80,6 @@ class Budget(Protocol):
         ...
 
 
-def nothing_told(_type: InstanceType | None) -> int | None:
-    """Return None: no error has told of a quota."""
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may do.
@@ -95,8 +91,7 @@ class Limits:
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
-    as soon as it is there. `quota_left` tells how many more of a type, or of all (None), there may
-    be as far as errors have told; that may have changed.
+    as soon as it is there. `quotas` are what errors have told of quotas; that may have changed.
     """
 
     instances: int
@@ -109,7 +104,7 @@ class Limits:
     supervisors_left: int | None = None
     budget: Budget | None = None
     as_new: Callable[[InstanceType], InstanceType] = whole
-    quota_left: Callable[[InstanceType | None], int | None] = nothing_told
+    quotas: tuple[QuotaBound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

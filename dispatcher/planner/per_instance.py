@@ -157,28 +157,38 @@ class _Work:
 
 @dataclass(slots=True, kw_only=True)
 class _Turn:
-    """One job's turn in a plan: `left` updates may still begin, `begun` have."""
+    """One job's turn in a plan: `left` updates may still begin, `begun` have.
+
+    That of a held job is played through in copies of the `rooms`, since nothing comes of it.
+    """
 
     job: PerInstanceJob
     work: _Work
+    rooms: dict[str, Room]
     rollout: Rollout
     left: int
     begun: int = 0
 
     @classmethod
     def of(cls, job: PerInstanceJob, work: _Work) -> _Turn:
-        """Return it before it begins."""
+        """Return it before it begins.
+
+        Those that come later matter less than the job's attempts, whatever priority these have.
+        """
+        for host in work.hosts:
+            if pair := work.verdicts.get((job.id, host.id)):
+                work.rooms[host.id].spared.add(pair[0].id)
+        rooms = work.rooms
+        if job.held:
+            rooms = {name: room.copy() for name, room in rooms.items()}
         known = work.snapshot.rollouts.get(job.id, Rollout())
         rollout = known.at(work.snapshot.now, job.update)
-        return cls(job=job, work=work, rollout=rollout, left=rollout.left(job.update))
+        left = rollout.left(job.update)
+        return cls(job=job, work=work, rooms=rooms, rollout=rollout, left=left)
 
     def run(self) -> None:
         """Decide what is done for the job on every instance."""
         found = [self.work.verdicts.get((self.job.id, host.id)) for host in self.work.hosts]
-        for host, pair in zip(self.work.hosts, found, strict=True):
-            # Those that come later matter less, whatever priority their attempts began with.
-            if pair is not None:
-                self.work.rooms[host.id].spared.add(pair[0].id)
         for host, pair in zip(self.work.hosts, found, strict=True):
             if pair is None:
                 self._fill(host)
@@ -197,7 +207,7 @@ class _Turn:
 
     def _follow(self, host: Host, attempt: LiveAttempt, verdict: Verdict) -> None:
         """Do what the rules say of an attempt, unless it has been evicted meanwhile."""
-        if attempt.id in self.work.rooms[host.id].evicted:
+        if attempt.id in self.rooms[host.id].evicted:
             self._add(ignored(attempt, IgnoreCause.EVICTED))
         elif isinstance(verdict, MustRestart):
             self._update(host, verdict)
@@ -208,7 +218,7 @@ class _Turn:
 
     def _update(self, host: Host, wanted: MustRestart) -> None:
         """Stop an attempt for the job's revision, if its turn has come and the new one will fit."""
-        attempt, need_, room = wanted.attempt, self._need(host), self.work.rooms[host.id]
+        attempt, need_, room = wanted.attempt, self._need(host), self.rooms[host.id]
         if self.left <= 0 and not never_fits(host.type, need_):
             until = self._rollout_now().next_at(self.job.update)
             self._add(steps.next_round(self.job, host, attempt.id, until))
@@ -250,7 +260,7 @@ class _Turn:
                 self._promise(host, self._need(host))
                 self._add(steps.restart_delayed(self.job, host, due))
                 return
-        need_, room = self._need(host), self.work.rooms[host.id]
+        need_, room = self._need(host), self.rooms[host.id]
         if not room.fits_now(need_):
             self._make_room(host, need_, None)
             return
@@ -272,7 +282,7 @@ class _Turn:
 
     def _promise(self, host: Host, need_: Resources) -> None:
         """Keep room for what cannot start yet, if there will be enough."""
-        room = self.work.rooms[host.id]
+        room = self.rooms[host.id]
         if room.fits_later(need_):
             room.promise(need_)
 
@@ -281,7 +291,7 @@ class _Turn:
 
         `attempt` is the one that is to be updated, and gives its own room back.
         """
-        room = self.work.rooms[host.id]
+        room = self.rooms[host.id]
         giving = [attempt.resources] if attempt is not None else []
         attempt_id = attempt.id if attempt is not None else ""
         if lacking := never_fits(host.type, need_):
@@ -312,7 +322,7 @@ class _Turn:
         self, host: Host, need_: Resources, giving: Sequence[Resources]
     ) -> Sequence[Victim]:
         """Return whom to evict, () for nobody; raises `BugError` where that would not do."""
-        room = self.work.rooms[host.id]
+        room = self.rooms[host.id]
         slot = room.without(giving)
         victims = self.work.preempt(
             RoomRequest(

@@ -26,7 +26,8 @@ class PerInstanceJob:
     submitted, in seconds since the epoch; without `late_joiners` it is not for instances that came
     after that. `on_paused` says that held and draining instances are to it like all others, as long
     as those that drain have batch work; with `ignore_system` its attempts are left alone where an
-    instance drains. What `spec.retries.delay_s` says holds for restarts.
+    instance drains. What `spec.retries.delay_s` says holds for restarts. A `held` job takes no room
+    and starts nothing: its steps say what would be done if it were released.
     """
 
     id: str
@@ -41,6 +42,7 @@ class PerInstanceJob:
     on_paused: bool = False
     ignore_system: bool = False
     stopped: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,15 @@ class Room:
             later.release(resources)
         return cls(now=now, later=later)
 
+    def copy(self) -> Room:
+        """Return the same room; what is given away in the one is still there in the other."""
+        return Room(
+            now=replace(self.now),
+            later=replace(self.later),
+            spared=set(self.spared),
+            evicted=set(self.evicted),
+        )
+
     def fits_now(self, wanted: Resources, giving: Iterable[Resources] = ()) -> bool:
         """Return whether something fits at once, when others (`giving`) end before it starts."""
         given = tuple(giving)

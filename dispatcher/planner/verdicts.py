@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from dispatcher.explaining.moments import moment
 from dispatcher.planner.fit import (
+    amounts_told,
     cheapest_with_room,
     label_rejections,
     need,
@@ -29,6 +30,7 @@ from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
 
 MOST_NAMED = 5
+_NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +62,15 @@ class TypeVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """How many instances one cause keeps from taking a container; `ids` names a few of them."""
+    """How many instances one cause keeps from taking a container; `ids` names a few of them.
+
+    `detail` says of a single one what room is kept there, "" of others.
+    """
 
     cause: str
     count: int
     ids: tuple[str, ...]
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +161,13 @@ def tally(
     verdicts: Mapping[str, TypeVerdict],
     rules: Rules,
     is_offline: Callable[[Worker], bool],
+    kept: Mapping[str, Resources],
     now: float,
 ) -> InstanceTally:
     """Return what keeps each instance from taking one container of a class.
 
-    `verdicts` are by the name of the type. An instance whose labels are not the wanted ones counts
+    `verdicts` are by the name of the type, `kept` is the room that others are promised, by the id
+    of the instance. An instance whose labels are not the wanted ones counts
     there, whatever else there is to be said of it.
     """
     of_types: dict[str, str] = {}
@@ -167,6 +175,7 @@ def tally(
     alike: dict[_Shape, tuple[list[str], Worker]] = {}
     ids: dict[str, list[str]] = defaultdict(list)
     exhausted: Counter[str] = Counter()
+    details: list[str] = []
     for worker in workers:
         name = worker.type.name
         if name not in of_types:
@@ -175,14 +184,22 @@ def tally(
         if cause:
             ids[cause].append(worker.id)
             continue
-        shape = (name, worker.free, worker.sharers, worker.busy_with >= most)
+        promised = kept.get(worker.id, _NOTHING)
+        shape = (name, worker.free, promised, worker.sharers, worker.busy_with >= most)
         alike.setdefault(shape, ([], worker))[0].append(worker.id)
-    for found, worker in alike.values():
-        short = _shortages(worker, key, rules)
+    for (_, _, promised, _, _), (found, worker) in alike.items():
+        short = _shortages(worker, key, rules, worker.free)
         exhausted.update(dict.fromkeys(short, len(found)))
-        ids["exhausted" if short else "fits"] += found
+        kept_of = [] if short else _shortages(worker, key, rules, worker.free.minus(promised))
+        details += [amounts_told(promised, kept_of)] if kept_of else []
+        ids["exhausted" if short else "kept" if kept_of else "fits"] += found
     fates = tuple(
-        Fate(cause=cause, count=len(ids[cause]), ids=tuple(sorted(ids[cause])[:MOST_NAMED]))
+        Fate(
+            cause=cause,
+            count=len(ids[cause]),
+            ids=tuple(sorted(ids[cause])[:MOST_NAMED]),
+            detail=details[0] if cause == "kept" and len(ids[cause]) == 1 else "",
+        )
         for cause in CAUSES
         if ids.get(cause)
     )
@@ -190,8 +207,9 @@ def tally(
     return InstanceTally(total=total, fates=fates, exhausted=tuple(sorted(exhausted.items())))
 
 
-_Shape = tuple[str, Resources, int, bool]
-"""What instances have in common that lack room for the same: type, room, sharers, fullness."""
+_Shape = tuple[str, Resources, Resources, int, bool]
+"""What instances have in common that lack room for the same: type, room, what is kept of it,
+sharers, fullness."""
 
 
 def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeVerdict | None) -> str:
@@ -213,6 +231,7 @@ CAUSES: Mapping[str, str] = {
     "booting": "are not ready yet",
     "overloaded": "say that too much runs there",
     "exhausted": "are full",
+    "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
 }
 """What may be said of instances, in the order in which it is told."""
@@ -240,10 +259,10 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     return next((cause for cause, is_so in facts if is_so), "")
 
 
-def _shortages(worker: Worker, key: ClassKey, rules: Rules) -> list[str]:
-    """Return in which dimensions a worker lacks room, [] when there is enough."""
+def _shortages(worker: Worker, key: ClassKey, rules: Rules, free: Resources) -> list[str]:
+    """Return in which dimensions a worker lacks room of which so much is free, [] for none."""
     wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.sharers)
-    short = wanted.shortages(worker.free)
+    short = wanted.shortages(free)
     if rules.is_full(worker.busy_with):
         short.append("containers")
     return short

@@ -23,6 +23,6 @@ def create_limits(
             type_, in_flight=in_flight, unproven=unproven, now=now
         ),
         trials=lambda type_: pool.holds.trials(type_, now),
-        quota_left=lambda type_: pool.holds.quota_left(type_, pool.instances_in, now),
+        quotas=launching.told_quotas(pool, now),
         budget=budget,
     )

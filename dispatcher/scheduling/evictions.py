@@ -94,7 +94,8 @@ class Evictions:
         if worker is None or waits_in is None:
             return False
         need = waits_in.need(worker.type)
-        return not charge(need, sharers=worker.sharers).fits_in(worker.free)
+        sharers = attempts.staying_sharers(self._pool, worker)
+        return not charge(need, sharers=sharers).fits_in(worker.free)
 
     def evict(
         self, decided: Plan, slots: Mapping[str, Slot], budget: Budget | None, now: float

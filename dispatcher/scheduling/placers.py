@@ -18,6 +18,9 @@ from drivers.interface import InstanceType, Resources
 
 NOTHING = Resources()
 
+ATTEMPTS_MOST = 1000
+"""With so many attempts a container ends that would only fail once more: each is kept whole."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:

@@ -10,7 +10,7 @@ from dispatcher.scheduling.kept_room import Kept
 from dispatcher.scheduling.spend import InstanceSpend
 from drivers.errors import BugError
 from drivers.interface import InstanceType
-from pool import probing
+from pool import attempts, probing
 from pool.core import PoolCore
 from pool.model import PendingLaunch, Worker, WorkerState
 
@@ -134,8 +134,7 @@ class Roster:
 
     def _slot_of(self, worker: Worker) -> Slot:
         slot = slot_of(worker)
-        # The cpu that they share is promised to others, maybe, once the last of them has ended.
-        slot.sharers -= sum(self._pool.attempts[id_].kill_wanted for id_ in worker.sharing)
+        slot.sharers = attempts.staying_sharers(self._pool, worker)
         if slot.kind is SlotKind.READY:
             slot.free = slot.free.minus(self._kept.of_ready(worker.id))
         else:

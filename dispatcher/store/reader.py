@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, false, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, Container, ContainerState, Dependency, InstanceRecord
-from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
+from dispatcher.queries import (
+    LISTED_ATTEMPTS,
+    Awaited,
+    ContainerFilter,
+    JobFilter,
+    JobPage,
+    Page,
+    Recovered,
+)
 from dispatcher.store import codec, job_reader
 from dispatcher.store.awaited import fetch_awaited
 from dispatcher.store.errors import StoreBusy
@@ -54,9 +62,10 @@ class Reader:
         queries = container_queries(which)
         with self._snapshot() as connection:
             shown, following = page_of(connection, queries, cursor=cursor, limit=limit)
-            items = _fetch(connection, containers.c.sequence.in_(shown)) if shown else []
-        items.reverse()
-        return Page(items=tuple(items), next_cursor=following)
+            condition = containers.c.sequence.in_(shown)
+            found = _fetch(connection, condition, tried=_listed_attempts) if shown else []
+        items = tuple(reversed(found))
+        return Page(items=items, next_cursor=following)
 
     def job(self, job_id: str) -> Job | None:
         """Return one job with its tasks, or None."""
@@ -167,27 +176,50 @@ def _ended(
     return ended
 
 
+def _all_attempts(condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for the attempts of the containers of `condition`."""
+    # By a subquery, so that the index leads from these containers to their attempts.
+    return select(attempts).where(
+        attempts.c.container_id.in_(select(containers.c.id).where(condition))
+    )
+
+
+def _listed_attempts(condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for the last few attempts of each of the containers of `condition`."""
+    others = attempts.alias()
+    latest = (
+        select(func.max(others.c.number))
+        .where(others.c.container_id == containers.c.id)
+        .correlate(containers)
+        .scalar_subquery()
+    )
+    # For each container the index leads to its latest attempt, and from there to the few before.
+    is_late = and_(
+        attempts.c.container_id == containers.c.id, attempts.c.number > latest - LISTED_ATTEMPTS
+    )
+    return select(attempts).select_from(containers.join(attempts, is_late)).where(condition)
+
+
 def _fetch(
-    connection: Connection, condition: ColumnElement[bool], specs: Specs | None = None
+    connection: Connection,
+    condition: ColumnElement[bool],
+    specs: Specs | None = None,
+    tried: Callable[[ColumnElement[bool]], Select[Any]] = _all_attempts,
 ) -> list[Container]:
     """Return the containers of `condition` by sequence, with their attempts by number.
 
-    `specs` are those of tasks that have been read already.
+    `specs` are those of tasks that have been read already; `tried` makes the query for attempts.
     """
     rows = connection.execute(
         select(containers).where(condition).order_by(containers.c.sequence)
     ).all()
-    tried: dict[str, tuple[Attempt, ...]] = {}
+    made: dict[str, tuple[Attempt, ...]] = {}
     if rows:
-        # By a subquery, so that the index leads from these containers to their attempts.
-        query = (
-            select(attempts)
-            .where(attempts.c.container_id.in_(select(containers.c.id).where(condition)))
-            .order_by(attempts.c.container_id, attempts.c.number)
+        found = connection.execute(
+            tried(condition).order_by(attempts.c.container_id, attempts.c.number)
         )
-        found = connection.execute(query)
         for container_id, group in groupby(found, key=lambda row: str(row.container_id)):
-            tried[container_id] = tuple(codec.attempt_from_row(row) for row in group)
+            made[container_id] = tuple(codec.attempt_from_row(row) for row in group)
     known = specs or {}
     if any(not row.spec and (row.job_id, row.task) not in known for row in rows):
         known = job_reader.fetch_specs(connection, condition)
@@ -197,7 +229,7 @@ def _fetch(
     return [
         codec.container_from_row(
             row,
-            tried.get(row.id, ()),
+            made.get(row.id, ()),
             own[row.spec] if row.spec else known[row.job_id, row.task],
         )
         for row in rows

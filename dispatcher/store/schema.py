@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -12,27 +13,34 @@ from dispatcher.store.errors import StoreUnusable
 
 SCRIPTS = "dispatcher.store:migrations"
 
+_log = structlog.get_logger("longshore.store")
+
 
 def migrate(engine: Engine) -> None:
     """Run the migrations that the store behind `engine` lacks, in one transaction.
 
-    The caller holds the store's lock: no other opener migrates meanwhile. Raises `StoreUnusable`
-    when a newer Longshore wrote the store.
+    The caller holds the store's lock: no other opener migrates meanwhile. A line of the log says
+    what an older store was brought from and to: there is no way back. Raises `StoreUnusable` when a
+    newer Longshore wrote the store.
     """
     with engine.begin() as connection:
         config = config_for(connection)
         script = ScriptDirectory.from_config(config)
         current = MigrationContext.configure(connection).get_current_revision()
-        if current == script.get_current_head():
+        newest = script.get_current_head()
+        if current == newest:
             return
         known = {revision.revision for revision in script.walk_revisions()}
         if current is not None and current not in known:
             raise StoreUnusable(
                 f"the store has schema {current}, but this Longshore knows only up to"
-                f" {script.get_current_head()}: run the newer Longshore that wrote it, or open"
+                f" {newest}: run the newer Longshore that wrote it, or open"
                 " another store"
             )
         command.upgrade(config, "head")
+    if current is not None:
+        # Told once it is committed; what was made just now has not been migrated.
+        _log.info("store migrated", **{"from": current, "to": newest})
 
 
 def config_for(connection: Connection) -> Config:

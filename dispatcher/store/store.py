@@ -161,11 +161,11 @@ class Store:
         return self._reader.container(container_id)
 
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        """Return up to `limit` (1 to 1000) containers of `which`, newest first, with attempts.
+        """Return up to `limit` (1 to 1000) containers of `which`, newest first.
 
-        `cursor` is "" for the first page, else the `next_cursor` of the page before. Raises
-        `InvalidRequest` for a cursor that is not ours, and for a task or an array index without
-        their job; `StoreBusy` when it cannot be read now.
+        They have their last few attempts. `cursor` is "" for the first page, else the `next_cursor`
+        of the page before. Raises `InvalidRequest` for a cursor that is not ours, and for a task or
+        an array index without their job; `StoreBusy` when it cannot be read now.
         """
         return self._reader.containers(which, cursor=cursor, limit=limit)
 

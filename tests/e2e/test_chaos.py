@@ -141,7 +141,10 @@ class Watch:
 
     def _check_progress(self, containers: dict[str, Any], instances: dict[str, Any]) -> None:
         seen = (
-            [[each["outcome"] for each in one["attempts"]] for one in containers.values()],
+            [
+                (one["attempt_count"], [each["outcome"] for each in one["attempts"]])
+                for one in containers.values()
+            ],
             [(each["id"], each["state"]) for each in instances.values()],
         )
         now = time.monotonic()

@@ -178,10 +178,12 @@ def test_essential_ones_are_all_or_none_and_only_flexible_jobs_give_elastic_ones
                 assert member.state is not MemberState.WAITING
             if not job.is_running:
                 assert not member.state.has_place
-    for place in plan.stops:
-        job = jobs[place.job_id]
-        role = next(c.role for c in job.components if c.name == place.component)
+    for stop in plan.stops:
+        job = jobs[stop.place.job_id]
+        role = next(c.role for c in job.components if c.name == stop.place.component)
         assert (job.mode, role) == (ElasticMode.FLEXIBLE, Role.ELASTIC)
+        here = {p.job_id for p in plan.starts if p.instance_id == stop.place.instance_id}
+        assert stop.by in here
     if plan.stops:
         assert plan.begun, "nobody gives back but for essential ones of a job that begins"
 

@@ -22,6 +22,9 @@ from tests.sim.truth import expect
 PATIENCE_S = 75.0
 """For how long room must be there: longer than any delay after a start in vain."""
 
+TRIES_MOST = 8
+"""An elastic member that was tried more often may be kept waiting for longer than that."""
+
 
 class Growth:
     """Looks at one process: which jobs could have had room since when."""
@@ -138,4 +141,4 @@ def _may(container: Container) -> bool:
     """Return whether an elastic member lacks nothing but room."""
     last = container.attempts[-1] if container.attempts else None
     waits = last is None or last.outcome not in (None, AttemptOutcome.SUCCEEDED)
-    return waits and container.priority > 0
+    return waits and container.priority > 0 and len(container.attempts) <= TRIES_MOST

@@ -51,8 +51,8 @@ TURNS = (
         name="who comes later begins first",
         guard="without backfill nobody overtakes the first job that waits",
         fault="jobs that need more than there is",
-        where="dispatcher.planner.elastic:_Pass._ends_before",
-        old="if not self._backfill:",
+        where="dispatcher.planner.elastic:_Pass.run",
+        old="if why is None and self._blocker is not None and not self._backfill:",
         new="if False:",
     ),
     Mutant(
@@ -151,10 +151,9 @@ ENDS = (
         name="who dies again and again starts at once",
         guard="an elastic member that dies again and again waits longer each time",
         fault="elastic members that fail",
-        where="dispatcher.planner.elastic_fates:_after_elastic",
-        old="delay_s = doubled_s(AGAIN_FIRST_S, member.deaths - 1, AGAIN_MOST_S) if member.deaths"
-        " else 0.0",
-        new="delay_s = 0.0",
+        where="dispatcher.planner.elastic_fates:delay_s",
+        old="return doubled_s(AGAIN_FIRST_S, deaths - 2, DEATHS_MOST_S) if deaths > 1 else 0.0",
+        new="return 0.0",
     ),
     Mutant(
         name="what is taken back is a job's loss",

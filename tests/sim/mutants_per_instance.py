@@ -78,6 +78,14 @@ PLACES = (
         new="if False:",
     ),
     Mutant(
+        name="held jobs take room",
+        guard="a held job takes no room, and nobody makes way for it",
+        fault="jobs on every instance that are held, full instances",
+        where="dispatcher.planner.per_instance:_Turn.of",
+        old="if job.held:",
+        new="if False:",
+    ),
+    Mutant(
         name="held instances get new attempts",
         guard="nothing new is placed on a held instance",
         fault="instances that are held",

@@ -103,8 +103,14 @@ class PerInstanceAccount:
             self._settled[container.job_id, container.pinned_to] = revision
 
     def _on_attempt(self, attempt: Attempt) -> None:
-        """Expect that who made way knows for whom, and waits for room again."""
+        """Expect that who made way knows for whom, and waits for room again.
+
+        That is so when its end is committed: the end of its log may come long after that.
+        """
         container = self._store.containers[attempt.container_id]
+        known = self._store.attempts.get(attempt.id)
+        if known is not None and known.outcome is not None:
+            return
         if container.pinned_to and attempt.outcome is not None:
             self._ended[container.job_id, container.pinned_to] = attempt
         reason = attempt.reason

@@ -162,11 +162,11 @@ class Places:
             container = there.get((job.id, worker.id))
             if not matches(job, worker) or _is_up_to_date(job, container):
                 continue
+            if job.held or job.priority == 0 or self._ledger.jobs.is_concluded(job.id):
+                continue
             asked = asked.plus(_charged(job, worker))
             lacking.append((job, container))
         for job, container in lacking:
-            if job.held or job.priority == 0 or self._ledger.jobs.is_concluded(job.id):
-                continue
             if container is None or not container.has_open_attempt:
                 if self._is_place_due(job, worker, container, asked):
                     self._expect_soon(job, worker, before)

@@ -261,6 +261,32 @@ def test_a_container_that_is_made_while_its_job_is_held_says_so() -> None:
     assert reason.code == "job_held"
 
 
+def test_who_would_make_way_for_a_held_job_is_updated_all_the_same() -> None:
+    """Seed 98, with 10 such jobs: whom the held one would evict got no revision."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(1, cpus=800, priority=100))
+    ((attempt_id, _),) = rig.starts()
+    rig.submit_daemon(replace(daemon(2, cpus=800, priority=900), held=True))
+    rig.revise("j-1", retries=Retries(delay_s=99))
+    assert rig.attempts[attempt_id].revision == 2
+    assert rig.attempts[attempt_id].ending is None
+
+
+def test_a_held_job_keeps_no_room_from_those_that_matter_less() -> None:
+    """Found beside seed 98: room was kept for what did not start."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(replace(daemon(2, cpus=800, priority=900), held=True))
+    rig.submit_daemon(daemon(1, cpus=800, priority=100))
+    (low,) = rig.starts()
+    assert rig.attempts[low[0]].container_id == rig.of_job("j-1")[0].id
+    rig.send(JobHoldRequested(job_id="j-2", held=False))
+    (high,) = rig.starts()
+    assert rig.attempts[high[0]].container_id == rig.of_job("j-2")[0].id
+    assert rig.attempts[low[0]].outcome is AttemptOutcome.PREEMPTED
+
+
 def test_what_was_stopped_and_went_with_its_instance_was_stopped() -> None:
     """Seed 83: it was recorded as lost."""
     rig = DaemonRig(make_type(1), pool=LONG)

@@ -7,7 +7,7 @@ from dispatcher.model import Profile
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings
 from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
-from pool.model import IdleBehavior
+from pool.model import ExitKind, IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 
@@ -133,3 +133,33 @@ def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
     rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)
     submit(rig, 1, essential(1, "shares", cpus=0), essential(2, "half", cpus=0.5))
     assert running(rig) == {"shares": 1, "half": 2}
+
+
+def test_who_makes_way_is_told_for_whom_though_others_begin_there_too() -> None:
+    """Seed 293: it was told the first that began on its instance, for whom there was room."""
+    rig = rig_of(5)
+    submit(rig, 1, essential(1), elastic(2))
+    submit(rig, 2, essential(1, cpus=5))
+    submit(rig, 3, essential(1))
+    submit(rig, 4, essential(1, cpus=2))
+    rig.cancel("c-2000")
+    assert running(rig, 3) == {"e": 1}
+    told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 1002)]
+    assert told == ["", "j-4"]
+
+
+def test_a_rigid_job_that_begins_anew_waits_for_who_died_again_and_again() -> None:
+    """Nobody's seed: its elastic member was to rest for a minute, and was started with the job."""
+    rig = rig_of(2)
+    submit(rig, 1, essential(1), elastic(1), mode=ElasticMode.RIGID)
+    for _ in range(5):
+        rig.advance(10)
+        rig.exit(attempt_of(rig, 1001), code=1)
+    rig.exit(attempt_of(rig, 1000), kind=ExitKind.LOST)
+    rig.advance(7)
+    assert running(rig) == {}
+    waits = rig.engine.why_waiting("c-1000")
+    assert waits is not None
+    assert waits.message.startswith("it begins with all components, and one that died is placed")
+    rig.advance(2)
+    assert running(rig) == {"e": 1, "w": 1}

@@ -17,6 +17,7 @@ from pool.holds import HindranceKind
 from pool.messages import (
     AttemptStarted,
     BrokenReported,
+    CloseSession,
     CreateInstance,
     DestroyInstance,
     PoolCommand,
@@ -64,7 +65,7 @@ class Work:
         self._refused: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._judged: set[str] = set()
-        self._destroyed: set[tuple[str, float]] = set()
+        self._ended: set[tuple[str, float]] = set()
         self._held_since: dict[str, float] = {}
         self._awaited_since: dict[str, float] = {}
         self._logs_come = process.links.around.faults.lost_logs == 0
@@ -78,8 +79,10 @@ class Work:
                 self._on_start(command)
             case CreateInstance():
                 self._on_create(command)
+            case CloseSession():
+                self._on_end(command.worker_id)
             case DestroyInstance():
-                self._on_destroy(command)
+                self._on_end(command.instance_id)
             case _:
                 pass
 
@@ -219,15 +222,18 @@ class Work:
         what = f"{coming} of {name} for {wanted}"
         expect(coming <= wanted, "no more is created than is waited for", what)
 
-    def _on_destroy(self, command: DestroyInstance) -> None:
+    def _on_end(self, worker_id: str) -> None:
         """Expect that a gentle end waits for the logs that the instance still has.
 
-        What is heard of it once its destroy was asked for puts no later one off.
+        Its session ends when its destroy is asked for. What is heard of it from then on puts
+        nothing off, though the cloud's rates may keep the destroy waiting.
         """
-        worker = self._pool.workers.get(command.instance_id)
-        if worker is None or (worker.id, worker.state_since) in self._destroyed:
+        worker = self._pool.workers.get(worker_id)
+        if worker is None or worker.state is not WorkerState.SHUTDOWN:
             return
-        self._destroyed.add((worker.id, worker.state_since))
+        if (worker.id, worker.state_since) in self._ended:
+            return
+        self._ended.add((worker.id, worker.state_since))
         if not worker.end_reason.startswith(GENTLE):
             return
         patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s

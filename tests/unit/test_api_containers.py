@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from dispatcher.api.answers import SHOWN_ATTEMPTS
 from dispatcher.api.limits import ApiLimits
+from dispatcher.queries import LISTED_ATTEMPTS
 from tests.api_server import FULL, MINIMAL, Client, connected
 
 
@@ -59,12 +61,15 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "instance": None,
         "instance_type": None,
         "attempts": [],
+        "attempt_count": 0,
         "cost_usd": 0,
         "waiting": None,
         "waiting_for": None,
         "position": None,
         "queue_length": None,
         "doubt": None,
+        "cancel_requested": False,
+        "kill_at": None,
     }
 
 
@@ -118,6 +123,37 @@ async def test_the_life_of_a_container_shows(client: Client) -> None:
     assert attempt["outcome"] == "failed"
     assert attempt["price_per_hour"] == 0.34
     assert attempt["started_at"].endswith(".000Z")
+
+
+async def test_of_many_attempts_the_last_are_answered_and_how_many_there_were(
+    client: Client,
+) -> None:
+    backend = client.backend
+    await client.post("/v1/containers", MINIMAL)
+    backend.add_instance("i-1")
+    for _ in range(SHOWN_ATTEMPTS + 5):
+        backend.start("c-00000001", "i-1")
+        backend.lose("c-00000001")
+    _, alone = await client.call("GET", "/v1/containers/c-00000001")
+    _, page = await client.call("GET", "/v1/containers")
+    (listed,) = page["items"]
+    last = SHOWN_ATTEMPTS + 5
+    for answer, shown in (alone, SHOWN_ATTEMPTS), (listed, LISTED_ATTEMPTS):
+        assert answer["attempt_count"] == last
+        numbers = [attempt["number"] for attempt in answer["attempts"]]
+        assert numbers == list(range(last - shown + 1, last + 1))
+    assert {**listed, "attempts": alone["attempts"]} == alone
+
+
+async def test_a_page_is_no_shorter_for_attempts_that_it_does_not_show() -> None:
+    async with connected(limits=ApiLimits(page_bytes=50_000)) as client:
+        await client.post("/v1/containers", [MINIMAL] * 4)
+        client.backend.add_instance("i-1")
+        for _ in range(100):
+            client.backend.start("c-00000001", "i-1")
+            client.backend.lose("c-00000001")
+        _, page = await client.call("GET", "/v1/containers")
+        assert len(page["items"]) == 4
 
 
 async def test_a_list_is_all_or_nothing(client: Client) -> None:

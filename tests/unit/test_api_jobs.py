@@ -53,6 +53,7 @@ async def test_a_minimal_job_gets_the_defaults(client: Client) -> None:
         "labels": {},
         "state": "pending",
         "held": False,
+        "cancel_requested": False,
         "exit_code": None,
         "reason": None,
         "created_at": "2023-11-14T22:13:20.000Z",

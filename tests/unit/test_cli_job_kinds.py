@@ -244,6 +244,11 @@ def test_what_is_wrong_with_a_job_is_noted_in_the_list(
     assert main(["jobs"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert f"trouble        {said}" in shown(capsys, job_id)
+    assert main(["explain", job_id]) == 0
+    assert f"It is not well: {said}.\n" in capsys.readouterr().out
+    assert main(["explain", job_id, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["trouble"]
+    assert told == {"code": "started_again", "message": said}
     assert main(["hold", job_id]) == 0
     capsys.readouterr()
     assert main(["jobs"]) == 0
@@ -299,8 +304,9 @@ def test_the_log_of_a_job_is_that_of_its_last_container_on_an_instance(
         finish(server, container_id)
     assert main(["logs", job_id, "--instance", "i-1"]) == 0
     assert capsys.readouterr().out == "2\n"
+    them = "--instance: i-1, i-2"
     for options, sentence in (
-        ([], f"{job_id} has containers on several instances. Choose one with --instance"),
+        ([], f"{job_id} has containers on several instances. Choose one with {them}"),
         (["--index", "0"], f"{job_id} is no array. Leave --index out"),
     ):
         assert main(["logs", job_id, *options]) == 2

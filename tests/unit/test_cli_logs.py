@@ -7,9 +7,11 @@ import io
 from collections.abc import Iterator
 
 import pytest
+from urllib3.response import BaseHTTPResponse, HTTPResponse
 
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import Failure
+from dispatcher.cli import logs
+from dispatcher.cli.client import Client, Json, Query
+from dispatcher.cli.failure import UNREACHABLE, Failure
 from dispatcher.cli.logs import PatienceAsked, look
 from dispatcher.cli.main import main
 from dispatcher.cli.views import ContainerView
@@ -38,6 +40,33 @@ def begun(server: CliServer, capsys: Capture) -> str:
 
 def logs_path(container_id: str) -> str:
     return f"/v1/containers/{container_id}/logs"
+
+
+def test_another_attempt_is_seen_where_the_answer_has_the_last_ones_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "PAUSE_S", 0.0)
+    counts, offsets = iter((150, 151)), list[str]()
+
+    class Flaky(Client):
+        def get(self, path: str, query: Query = ()) -> Json:
+            del query
+            return {"id": path, "state": "running", "attempts": [{}], "attempt_count": next(counts)}
+
+        def stream(self, path: str, query: Query = (), **_: object) -> BaseHTTPResponse:
+            del path
+            offsets.append(dict(query)["offset"])
+            return HTTPResponse(b"")
+
+        def chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
+            del response
+            yield b"abc"
+            if len(offsets) == 1:
+                raise Failure("gone", exit_code=UNREACHABLE)
+
+    tail = logs.Tail(Flaky("http://127.0.0.1:1", ""), "c-1", "stdout")
+    assert list(tail.bytes_to_the_end()) == [b"abc", b"abc"]
+    assert offsets == ["0", "0"]
 
 
 # ---- what is on its way -------------------------------------------------------------------------

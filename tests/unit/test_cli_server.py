@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.api.answers import SHOWN_ATTEMPTS
 from dispatcher.cli.main import main
 from dispatcher.model import Preemptible, Retries
 from tests.cli_server import CliServer, cli_server
+from tests.fake_backend import FakeBackend
 
 Capture = pytest.CaptureFixture[str]
 
@@ -196,6 +198,26 @@ def test_what_waits_for_another_attempt_tells_why_and_counts_nothing(
     assert "\ninstance" not in text
     assert "\nstarted" not in text
     assert "\nran for" not in text
+
+
+def test_show_says_how_many_attempts_there_were_earlier(server: CliServer, capsys: Capture) -> None:
+    made = submitted(capsys, "--", "x")
+    server.do(lambda backend: backend.add_instance("i-1"))
+
+    def try_once(backend: FakeBackend) -> None:
+        backend.start(made, "i-1")
+        backend.lose(made)
+
+    for _ in range(SHOWN_ATTEMPTS):
+        server.do(try_once)
+    assert main(["show", made]) == 0
+    assert "earlier" not in capsys.readouterr().out
+    for _ in range(7):
+        server.do(try_once)
+    assert main(["show", made]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "7 earlier attempts are not shown"
+    assert sum(line.startswith(f"{made}-") for line in lines) == SHOWN_ATTEMPTS
 
 
 def test_show_tells_all(server: CliServer, capsys: Capture) -> None:

@@ -106,6 +106,29 @@ def test_with_backfill_what_cannot_be_had_holds_up_nobody_behind_it() -> None:
     assert rig.created_types() == ["t1", "t1"]
 
 
+@pytest.mark.parametrize("others", [20, 60])
+def test_with_backfill_any_number_that_cannot_be_had_holds_up_nobody_behind_them(
+    others: int,
+) -> None:
+    rig = rig_that_creates(1, max_instances=2, elastic=ElasticSettings(backfill=True))
+    rig.engine.check = lambda: None  # type: ignore[method-assign]  # it would take a minute
+    for number in range(others):
+        submit(rig, number, essential(3 + number))
+    submit(rig, others, essential(2))
+    rig.advance(5 * (1 + others // 10))
+    assert running(rig, others) == {"e": 2}
+    assert rig.created_types() == ["t1", "t1"]
+    for number in range(others):
+        why = rig.engine.why_waiting(f"c-{number * 1000}")
+        assert why is not None
+        assert "for the rest no instance may be created" in why.message
+    for member in range(2):
+        rig.exit(attempt_of(rig, others * 1000 + member))
+    submit(rig, others + 1, essential(1))
+    rig.advance(5 * (1 + others // 10))
+    assert running(rig, others + 1) == {"e": 1}
+
+
 def test_elastic_and_batch_work_together_stay_within_the_number_of_instances() -> None:
     rig = rig_that_creates(1, max_instances=3)
     rig.silent.add(CreateInstance)

@@ -73,6 +73,30 @@ def test_an_elastic_container_that_dies_is_placed_again_and_its_job_goes_on() ->
     assert state_of(rig) == "running"
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_elastic_container_that_fails_for_ever_ends_in_the_end_and_its_job_goes_on(
+    monkeypatch: pytest.MonkeyPatch, crash: bool
+) -> None:
+    monkeypatch.setattr("dispatcher.elastic.ends.ATTEMPTS_MOST", 3)
+    rig = rig_of(3)
+    submit(rig, 1, essential(1), elastic(2))
+    for wait_s in (0.1, 1.1, 60):
+        assert running(rig) == {"e": 1, "w": 2}
+        rig.exit(attempt_of(rig, 1001), code=1)
+        rig.advance(wait_s)
+    reason = rig.containers["c-1001"].reason
+    assert rig.states()["c-1001"] == "failed"
+    assert reason is not None
+    assert reason.code == "attempts_most"
+    if crash:
+        rig.crash()
+    rig.advance(3600)
+    assert (running(rig), state_of(rig)) == ({"e": 1, "w": 1}, "running")
+    rig.exit(attempt_of(rig, 1000))
+    rig.exit(attempt_of(rig, 1002), code=143)
+    assert state_of(rig) == "succeeded"
+
+
 def test_an_essential_container_that_fails_ends_the_job_with_all_that_runs_of_it() -> None:
     rig = rig_of(4)
     submit(rig, 1, essential(2), elastic(3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.planner.elastic_fates import RAN_WELL_S
 from dispatcher.planner.elastic_model import ElasticMode
 from pool.messages import ListInstances, StartAttempt
 from pool.model import AttemptExit, AttemptReport, ExitKind
@@ -134,6 +135,25 @@ def test_an_elastic_container_that_died_again_and_again_waits_as_long_after_a_cr
     rig.exit(attempt_of(rig, 1001), code=1)
     rig.crash()
     rig.advance(7.5)
+    assert running(rig) == {"e": 1}
+    rig.advance(1)
+    assert running(rig) == {"e": 1, "w": 1}
+
+
+def test_an_elastic_container_that_ran_for_long_is_placed_again_at_once_after_a_crash_too() -> None:
+    rig = rig_of(2)
+    submit(rig, 1, essential(1), elastic(1))
+    for _ in range(3):
+        rig.exit(attempt_of(rig, 1001), code=1)
+        rig.advance(4.1)
+    rig.advance(RAN_WELL_S)
+    rig.exit(attempt_of(rig, 1001), code=1)
+    rig.crash()
+    rig.advance(1)
+    assert running(rig) == {"e": 1, "w": 1}
+    rig.exit(attempt_of(rig, 1001), code=1)
+    rig.crash()
+    rig.advance(0.5)
     assert running(rig) == {"e": 1}
     rig.advance(1)
     assert running(rig) == {"e": 1, "w": 1}

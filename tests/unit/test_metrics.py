@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.jobs.model import JobState
 from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
+from dispatcher.per_instance.trouble import CODES
 from dispatcher.periodic.agenda import LaunchResult
 from pool.leaks import LeakKind
 from pool.model import PoolSettings, WorkerState
@@ -25,6 +26,7 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 # Every label with all that it may say; types are those of the configuration, and one word.
 LABELS: dict[str, set[str]] = {
     "category": {"in_use", "hold", "booting", "unknown", "idle", "shutdown"},
+    "code": set(CODES),
     "instance_type": {"t1", "t2", "not configured"},
     "kind": {kind.value for kind in LeakKind},
     "operation": {operation.value for operation in Operation},

@@ -150,6 +150,15 @@ def test_a_cpu_that_is_shared_already_is_shared_with_a_job_of_no_cpus() -> None:
     assert [type(step) for step in made.step().steps] == [Place]
 
 
+def test_a_held_job_is_told_what_it_would_get_and_takes_no_room() -> None:
+    made = running(2, spec=make_spec(cpus=3), priority=100)
+    made.preempt = made.lowest_first
+    made.revise(labels=(("a", "b"),))
+    made.submit(make_job(2, spec=make_spec(cpus=3), priority=900, held=True))
+    assert kinds_of(made.plan()) == {"Evict": 2, "UpdateInPlace": 2}
+    assert made.plan().reserved == {}
+
+
 def test_nothing_is_reserved_where_more_comes_free_than_is_promised() -> None:
     made = running(1, spec=make_spec(cpus=3))
     made.submit(replace(made.jobs["j-1"], stopped=True))

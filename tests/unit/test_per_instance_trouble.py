@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.jobs.model import JobType
-from dispatcher.model import Constraints, Reason
+from dispatcher.model import Constraints, ContainerState, Reason, Retries
+from tests.exposition import samples
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
@@ -32,13 +33,14 @@ def end_all(rig: DaemonRig, *, code: int = 1, after_s: float = 20) -> None:
 @pytest.mark.parametrize(
     ("code", "instances", "said"),
     [
-        (1, 1, "started again and again on i-001: it exited with 1"),
-        (0, 3, "started again and again on i-001 and 2 more: it exited with 0"),
+        (1, 1, "i-001: it exited with 1"),
+        (0, 3, "i-001 and 2 more: it exited with 0"),
     ],
 )
 def test_a_daemon_that_ends_again_and_again_is_told_whether_it_runs_just_now_or_not(
     code: int, instances: int, said: str
 ) -> None:
+    said = f"started again and again on {said}; see longshore logs j-1 --instance i-001"
     rig = rig_of(instances)
     end_all(rig, code=code)
     end_all(rig, code=code, after_s=5)
@@ -60,6 +62,55 @@ def test_a_daemon_that_ends_now_and_then_is_well() -> None:
     assert trouble(rig) is None
 
 
+@pytest.mark.parametrize(("delay_s", "is_told"), [(400, True), (15, False)])
+def test_a_daemon_with_a_long_delay_is_told_though_it_cannot_end_thrice_in_ten_minutes(
+    delay_s: int, is_told: bool
+) -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.submit_daemon(daemon(retries=Retries(delay_s=delay_s)))
+    for _ in range(3):
+        end_all(rig, after_s=410)
+    found = trouble(rig)
+    assert (found is not None and found.code == "started_again") is is_told
+
+
+def test_a_daemon_that_finds_no_room_on_an_instance_is_told_until_it_has_some() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=2)
+    rig.submit(make_container(1, priority=900))
+    rig.submit_daemon(daemon(priority=400))
+    assert len([each for each in rig.of_job("j-1") if each.has_open_attempt]) == 1
+    said = "i-001 is short of cpus, and nothing there makes way; see longshore explain j-1"
+    assert trouble(rig) == Reason(code="no_room", message=said)
+    sysbatch = daemon(2, type_=JobType.SYSBATCH, priority=300)
+    rig.submit_daemon(sysbatch)
+    assert any(each.state is ContainerState.QUEUED for each in rig.of_job("j-2"))
+    assert rig.engine.per_instance.trouble(sysbatch, rig.now) is None, "that waits by its nature"
+    assert in_trouble(rig) == {"no_room": 1, "no_type": 0, "started_again": 0}
+    rig.hold_job("j-1", held=True)
+    assert in_trouble(rig)["no_room"] == 0
+    rig.hold_job("j-1", held=False)
+    rig.exit("c-1-1")
+    assert trouble(rig) is None
+
+
+def test_the_metrics_count_jobs_by_what_is_wrong_with_them() -> None:
+    rig = rig_of()
+    rig.submit_daemon(daemon(2, constraints=Constraints(labels=(("foo", "yes"),))))
+    for _ in range(3):
+        end_all(rig)
+    assert in_trouble(rig) == {"no_room": 0, "no_type": 1, "started_again": 1}
+
+
+def in_trouble(rig: DaemonRig) -> dict[str, float]:
+    return {
+        labels[0][1]: number
+        for (name, labels), number in samples(rig).items()
+        if name == "longshore_jobs_in_trouble"
+    }
+
+
 def test_the_next_revision_begins_without_the_ends_of_the_one_before() -> None:
     rig = rig_of()
     for _ in range(3):
@@ -76,10 +127,15 @@ def test_a_job_for_which_no_type_would_do_is_told_unless_it_runs_on_one_that_the
     job = daemon(2, constraints=Constraints(labels=(("foo", "yes"),)))
     rig.submit_daemon(job)
     found = rig.engine.per_instance.trouble(job, rig.now)
-    assert found == Reason(code="no_type", message="no configured instance type would do for it")
+    assert found is not None
+    lacks = "no configured instance type would do for it: label foo=yes missing"
+    assert found == Reason(code="no_type", message=f"{lacks}; configure one, or change the job")
     rig.types.clear()
     rig.engine.pool.types = {}
     assert trouble(rig) is None, "it runs there"
+    found = rig.engine.per_instance.trouble(job, rig.now)
+    assert found is not None
+    assert "would do for it: there is none; " in found.message
 
 
 def test_nothing_is_told_of_other_jobs_and_of_those_that_have_ended() -> None:

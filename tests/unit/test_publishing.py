@@ -18,10 +18,13 @@ from dispatcher.messages import (
     PublishContainer,
     PublishJob,
 )
-from dispatcher.model import Dependency, Reason
+from dispatcher.model import ContainerState, Dependency, Reason
+from dispatcher.queries import LISTED_ATTEMPTS
+from pool.model import ExitKind
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container, make_type
+from tests.unit.test_history_attempts import failing
 
 
 def publish(what: Publication, broker: Broker, watchers: Watchers | None = None) -> None:
@@ -139,6 +142,41 @@ def test_what_was_asked_of_a_job_is_told_as_what_it_is(
     assert [each["event"] for each in lines if each["job"] in ("j-1", "j-2")][:1] == [line]
 
 
+def test_the_line_of_an_attempt_that_is_over_says_why_and_the_next_ones_do_not() -> None:
+    tried = failing(1)
+    placed = replace(tried.attempts[0], number=2, outcome=None, reason=None)
+    again = replace(tried, state=ContainerState.LOCKED, attempts=(*tried.attempts, placed))
+    coming = replace(tried, state=ContainerState.LOCKED)
+    ended = replace(
+        tried, state=ContainerState.FAILED, reason=Reason(code="lost", message="too often")
+    )
+    with structlog.testing.capture_logs() as lines:
+        for each in (make_container(1), tried, again, coming, ended):
+            publish(PublishContainer(container=each), Broker())
+    assert [(each["event"], each["last_outcome"], each["why"]) for each in lines] == [
+        ("container queued", None, None),
+        ("container queued", "failed", "it exited with 1"),
+        ("container locked", None, None),
+        ("container locked", "failed", None),
+        ("container failed", "failed", "too often"),
+    ]
+
+
+def test_the_line_of_a_lost_attempt_says_how_it_was_lost() -> None:
+    made = Rig(make_type(8))
+    made.submit(make_container(1))
+    made.published.clear()
+    made.exit("c-1-1", 0, kind=ExitKind.LOST)
+    with structlog.testing.capture_logs() as lines:
+        for each in made.published:
+            if isinstance(each, PublishContainer):
+                publish(each, Broker())
+    lost = [each for each in lines if each["event"] == "container queued"]
+    assert [(each["attempt"], each["last_outcome"], each["why"]) for each in lost] == [
+        ("c-1-1", "lost", "its supervisor is gone without an exit record")
+    ]
+
+
 async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
     watchers = Watchers()
     waiting = asyncio.create_task(watchers.wait("j-3", timeout_s=60))
@@ -150,6 +188,16 @@ async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
     assert not others.done()
     watchers.notify_all()
     await others
+
+
+async def test_the_event_of_a_container_has_its_last_attempts() -> None:
+    broker = Broker()
+    publish(PublishContainer(container=failing(LISTED_ATTEMPTS + 2)), broker)
+    _, _, data = await first_event(broker)
+    attempts = data["attempts"]
+    assert isinstance(attempts, tuple)
+    assert data["attempt_count"] == LISTED_ATTEMPTS + 2
+    assert [each["number"] for each in attempts] == list(range(3, LISTED_ATTEMPTS + 3))
 
 
 async def test_the_event_of_a_container_is_small_whatever_it_was_sent_with() -> None:

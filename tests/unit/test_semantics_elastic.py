@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import Component, ElasticMode, ElasticPlan, ElasticView, Place
+from dispatcher.planner.elastic_model import (
+    Component,
+    ElasticMode,
+    ElasticPlan,
+    ElasticView,
+    Place,
+    Stop,
+)
 from dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
 from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from drivers.interface import Resources
@@ -210,8 +217,8 @@ def test_flexible_gives_elastic_ones_back_for_the_essential_ones_of_a_waiting_jo
     full = running(make_job(1, essential(3), elastic(6)), e=3, w=6)
     view = view_of(full, make_job(2, essential(3), elastic(2)))
     plan = plan_elastic(view, 0.0)
-    given = Place(job_id="j-1", component="w", index=0, instance_id="i-1")
-    assert plan.stops == (replace(given, index=4), replace(given, index=5))
+    given = [Place(job_id="j-1", component="w", index=n, instance_id="i-1") for n in (4, 5)]
+    assert plan.stops == tuple(Stop(place=place, by="j-2") for place in given)
     assert [(place.job_id, place.component) for place in plan.starts] == [("j-2", "e")] * 3
     assert after(view) == {"j-1": (3, 4), "j-2": (3, 0)}
 
@@ -237,7 +244,7 @@ def test_nothing_is_given_back_that_is_of_no_use_to_who_waits() -> None:
     there = running(make_job(2, essential(1), elastic(2)), "i-2", e=1, w=2)
     large = make_job(3, of_cpus(essential(1), 4))
     plan = plan_elastic(view_of(here, there, large, cpus=(5, 4)), 0.0)
-    assert {(place.job_id, place.instance_id) for place in plan.stops} == {("j-1", "i-1")}
+    assert {(s.place.job_id, s.place.instance_id) for s in plan.stops} == {("j-1", "i-1")}
     assert [place.instance_id for place in plan.starts] == ["i-1"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_fates import (
+    RAN_WELL_S,
     End,
     Ending,
     Fate,
@@ -16,7 +17,7 @@ from dispatcher.planner.elastic_fates import (
     may_start,
     started,
 )
-from dispatcher.planner.elastic_model import ElasticJob, Member, MemberState
+from dispatcher.planner.elastic_model import ElasticJob, ElasticMode, Member, MemberState
 from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
 
 
@@ -139,6 +140,16 @@ def test_elastic_dies_it_is_placed_again_and_counted(ending: Ending) -> None:
     assert ("w", 1) in [(place.component, place.index) for place in plan.starts]
 
 
+def test_a_rigid_job_begins_once_the_delays_of_all_its_elastic_ones_have_passed() -> None:
+    rests = Member(component="w", index=0, deaths=3, not_before=110.0)
+    job = make_job(1, essential(1), elastic(1), members=(rests,), mode=ElasticMode.RIGID)
+    plan = plan_elastic(view_of(job), 105.0)
+    assert (plan.begun, plan.waiting[0][1].until, plan.next_at) == ((), 110.0, 110.0)
+    assert plan_elastic(view_of(job), 110.0).begun == ("j-1",)
+    flexible = replace(job, mode=ElasticMode.FLEXIBLE)
+    assert plan_elastic(view_of(flexible), 105.0).begun == ("j-1",)
+
+
 def test_the_failures_of_an_elastic_one_never_end_the_job() -> None:
     job = PAIR
     for _ in range(100):
@@ -228,7 +239,7 @@ def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_lon
     None
 ):
     job, delays = PAIR, []
-    for _ in range(9):
+    for _ in range(15):
         job = end_of(job, "w", code=1).job
         delays.append(member(job, "w").not_before - 100.0)
         plan = plan_elastic(view_of(job), 100.0)
@@ -237,7 +248,16 @@ def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_lon
         assert (0 in due) == (delays[-1] == 0)
         back = replace(member(job, "w"), state=MemberState.RUNNING, instance_id="i-1")
         job = replace(job, members=(*job.members[:-1], back))
-    assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert delays[:9] == [0, 1, 2, 4, 8, 16, 32, 64, 128]
+    assert delays[-3:] == [2048, 3600, 3600]
+
+
+def test_an_elastic_one_that_ran_for_long_dies_as_if_it_were_the_first_time() -> None:
+    worn = replace(member(PAIR, "w"), deaths=9)
+    job = replace(PAIR, members=(*PAIR.members, worn))
+    end = End(component="w", index=0, ending=Ending.EXITED, exit_code=1, ran_s=RAN_WELL_S)
+    again = member(ended(job, end, 100.0, most_losses=3).job, "w")
+    assert (again.deaths, again.not_before) == (1, 100.0)
 
 
 def test_pitfall_no_signal_is_lost_two_ends_before_a_pass_both_count() -> None:

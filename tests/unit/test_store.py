@@ -22,7 +22,7 @@ from dispatcher.messages import (
     SaveLaunch,
 )
 from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
-from dispatcher.queries import ContainerFilter
+from dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter
 from dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,
@@ -313,6 +313,22 @@ def test_pages_cover_every_container_once_newest_first(store: Store) -> None:
     for which, wanted in filters.items():
         for limit in (1, 3, 40, 1000):
             assert listed(store, which, limit) == [c for c in every if wanted(c)], which
+
+
+def test_a_page_has_the_last_attempts_of_each_and_one_alone_has_all(store: Store) -> None:
+    made = [container(number) for number in (1, 2, 3)]
+    insert(store, *made)
+    counts = (LISTED_ATTEMPTS + 3, 0, LISTED_ATTEMPTS)
+    tried = [
+        tuple(attempt(one, number) for number in range(1, count + 1))
+        for one, count in zip(made, counts, strict=True)
+    ]
+    store.write([SaveAttempt(attempt=each) for some in tried for each in some]).result(30)
+    whole = [replace(one, attempts=some) for one, some in zip(made, tried, strict=True)]
+    assert [store.container(one.id) for one in made] == whole
+    assert list(store.recover().containers) == whole
+    short = [replace(one, attempts=one.attempts[-LISTED_ATTEMPTS:]) for one in whole]
+    assert listed(store, EVERYTHING, 1000) == short[::-1]
 
 
 def test_two_attempts_on_one_instance_list_a_container_once(store: Store) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from alembic import command
 
 from dispatcher.jobs.model import Job, JobState, JobType, Tally
@@ -192,6 +193,15 @@ def test_the_runs_of_a_job_are_listed(store: Store) -> None:
     assert [j.id for j in (*page.items, *following.items)] == ["j-32", "j-30", "j-28", "j-26"]
 
 
+def schema_of(directory: Path) -> str:
+    """Return which schema a store is of."""
+    engine = sqlite.reading_engine(directory / "longshore.db")
+    with engine.begin() as connection:
+        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
+    engine.dispose()
+    return str(found)
+
+
 # ---- from an older schema ------------------------------------------------------------------------
 
 
@@ -222,7 +232,10 @@ def test_jobs_of_the_sixth_schema_are_batch_jobs_without_terms(tmp_path: Path) -
             " NULL, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, '')"
         )
     engine.dispose()
-    store = Store.open(url_in(tmp_path))
+    with structlog.testing.capture_logs() as lines:
+        store = Store.open(url_in(tmp_path))
+    assert [(each["event"], each["from"]) for each in lines] == [("store migrated", "0006")]
+    assert lines[0]["to"] == schema_of(tmp_path)
     recovered = store.recover()
     (known,) = recovered.jobs
     assert (known.type, known.terms, known.parent, known.launched_for) == (
@@ -240,3 +253,10 @@ def test_jobs_of_the_sixth_schema_are_batch_jobs_without_terms(tmp_path: Path) -
     assert (tried.revision, tried.price_usd_per_hour) == (0, Decimal("0.1"))
     assert store.job("j-1") == known
     store.close()
+
+
+def test_a_store_that_is_new_or_of_this_schema_is_not_migrated(tmp_path: Path) -> None:
+    with structlog.testing.capture_logs() as lines:
+        Store.open(url_in(tmp_path)).close()
+        Store.open(url_in(tmp_path)).close()
+    assert lines == []

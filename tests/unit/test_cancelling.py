@@ -1,0 +1,75 @@
+"""That a cancellation is under way is told wherever somebody looks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from dispatcher.api.answers import container_answer, rfc3339
+from dispatcher.cli.containers import ps_row, show_fields
+from dispatcher.cli.explain_job import explanation
+from dispatcher.cli.job_lines import job_fields, job_row
+from dispatcher.cli.job_views import CountsView, JobView
+from dispatcher.cli.views import ContainerView
+from dispatcher.explaining.explanation import explain, standing
+from tests.api_server import connected
+from tests.engine_rig import Rig
+from tests.samples import make_container
+
+
+def test_what_runs_and_is_to_be_cancelled_says_so_and_when_kill_comes() -> None:
+    rig = Rig()
+    rig.submit(make_container(1))
+    rig.advance(60)
+    runs = rig.containers["c-1"]
+    answer = container_answer(runs, standing(rig.engine, runs))
+    assert (answer.state, answer.cancel_requested, answer.kill_at) == ("running", False, None)
+    told_at = rig.now
+    rig.cancel("c-1")
+    ending = rig.containers["c-1"]
+    answer = container_answer(ending, standing(rig.engine, ending))
+    assert (answer.state, answer.cancel_requested) == ("running", True)
+    kill_at = told_at + rig.engine.pool.settings.term_timeout_s
+    assert answer.kill_at == rfc3339(kill_at)
+    said = explain(rig.engine, ending, rig.now).sentence
+    assert said.startswith("c-1 is being cancelled on i-001 (")
+    assert said.endswith("; KILL at 1970-01-01T00:19:40Z")
+
+
+async def test_the_json_of_a_job_and_of_a_container_has_it_from_the_first_answer_on() -> None:
+    async with connected() as client:
+        _, made = await client.post("/v1/jobs", {"tasks": [{"command": ["true"], "array": 2}]})
+        assert made["cancel_requested"] is False
+        client.backend.add_instance("i-1")
+        client.backend.start("c-00000001", "i-1")
+        status, asked = await client.post(f"/v1/jobs/{made['id']}/cancel", {})
+        assert (status, asked["state"], asked["cancel_requested"]) == (202, "running", True)
+        _, listed = await client.call("GET", "/v1/jobs")
+        assert [each["cancel_requested"] for each in listed["items"]] == [True]
+        _, listed = await client.call("GET", "/v1/containers?state=running")
+        assert [(e["cancel_requested"], e["kill_at"]) for e in listed["items"]] == [(True, None)]
+
+
+def test_rows_and_pages_of_a_container_say_it_until_it_has_ended() -> None:
+    kill_at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    seen = ContainerView(
+        id="c-1", state="running", instance="i-1", cancel_requested=True, kill_at=kill_at
+    )
+    said = "being cancelled, KILL at 2026-01-31T12:00:00Z"
+    assert ps_row(seen)[-1] == f"i-1: {said}"
+    assert dict(show_fields(seen))["state"] == f"running ({said})"
+    waits = ContainerView(id="c-1", state="queued", waiting="no room", cancel_requested=True)
+    assert ps_row(waits)[-1] == "being cancelled"
+    ended = ContainerView(id="c-1", state="cancelled", cancel_requested=True)
+    assert (ps_row(ended)[-1], dict(show_fields(ended))["state"]) == ("", "cancelled")
+
+
+def test_rows_and_pages_of_a_job_say_it_until_it_has_ended() -> None:
+    seen = JobView(
+        id="j-1", state="running", cancel_requested=True, counts=CountsView(running=1, total=1)
+    )
+    assert job_row(seen)[-1] == "being cancelled"
+    assert dict(job_fields(seen))["state"] == "running (being cancelled)"
+    assert explanation(seen, [], 0)[0].endswith("it is running and being cancelled")
+    assert seen.note() == "0/1 done, 1 running (being cancelled)"
+    ended = JobView(id="j-1", state="cancelled", cancel_requested=True)
+    assert (job_row(ended)[-1], dict(job_fields(ended))["state"]) == ("", "cancelled")
