@@ -117,6 +117,8 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
     lines = [f"{progress_line(job)}; it is {state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
+    if job.next_launch is not None:
+        lines.append(f"Its next launch is at {output.moment(job.next_launch)}.")
     if job.trouble is not None:
         lines.append(f"It is not well: {job.trouble.message}.")
     if job.counts.locked:
@@ -137,6 +139,7 @@ def document(job: JobView, groups: list[WaitingGroup], examined: int) -> Json:
         "state": job.state,
         "held": job.held,
         "sentence": explanation(job, groups, examined)[0],
+        **({"next_launch": output.moment(job.next_launch)} if job.next_launch is not None else {}),
         **({"trouble": to_builtins(job.trouble)} if job.trouble is not None else {}),
         "queued": job.counts.queued,
         "locked": job.counts.locked,

@@ -35,13 +35,20 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         seen.id,
         seen.instance_type,
         seen.state,
-        seen.idle_behavior,
+        _behavior(seen),
         output.price(seen.price_usd_per_hour),
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        "; ".join(each for each in (taken_back, seen.broken, seen.last_error) if each),
+        output.cut("; ".join(x for x in (taken_back, seen.broken, seen.last_error) if x)),
     )
+
+
+def _behavior(seen: InstanceView) -> str:
+    """Return what an instance does when it is idle: a broken one takes no work, and is drained."""
+    if seen.broken and seen.idle_behavior == "run" and seen.state != "shutdown":
+        return "drain (broken)"
+    return seen.idle_behavior
 
 
 @click.group(cls=PlainGroup)

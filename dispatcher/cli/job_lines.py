@@ -68,7 +68,7 @@ def job_row(seen: JobView) -> tuple[str, ...]:
         seen.user,
         output.age(seen.created_at),
         "" if seen.exit_code is None else str(seen.exit_code),
-        _job_note(seen),
+        output.cut(_job_note(seen)),
     )
 
 

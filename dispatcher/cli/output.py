@@ -35,6 +35,7 @@ CENT = Decimal("0.01")
 NAME_WIDTH = 24
 WIDEST = 10_000
 WRAPPED_WIDTH = 24
+NOTE_WIDTH = 80
 TEXT_WIDTH = 100
 
 
@@ -58,6 +59,11 @@ def safe(text: str) -> str:
 def say(sentence: str) -> None:
     """Write a sentence to stderr, whoever it comes from."""
     click.echo(f"longshore: {safe(sentence)}", err=True)
+
+
+def cut(sentence: str) -> str:
+    """Return a sentence as a table's row has it: an engine's error may be a page of text."""
+    return sentence if len(sentence) <= NOTE_WIDTH else f"{sentence[: NOTE_WIDTH - 1].rstrip()}…"
 
 
 def print_json(document: object) -> None:

@@ -78,6 +78,14 @@ class Deeds:
             live.put(map(without_place, unstarted))
             live.job = replace(live.job, began_at=None)
 
+    def places_left(self, now: float) -> int | None:
+        """Return how many more containers may be started now, None for any number.
+
+        That is less than 0 where there are more than may be by now.
+        """
+        most = self._most_placed(now)
+        return None if most is None else most - self._ledger.placed
+
     # ---- ending ------------------------------------------------------------------------------
 
     def stop(

@@ -50,6 +50,7 @@ class Market:
         self._fleet = fleet
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
+        self.unpaid: frozenset[str] = frozenset()
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
         self._bought: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
@@ -64,20 +65,23 @@ class Market:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
-        `over_quota` which quotas, as errors have told, some of these would exceed. What comes to
-        light to be beyond limits keeps no room any more, which may do for the others: they are to
-        come back before anything is created that nobody needs then.
+        `unpaid` for which of them that is a limit of their own project or user, `over_quota` which
+        quotas, as errors have told, some would exceed. What comes to light to be beyond limits
+        keeps no room any more, which may do for the others: they are to come back before anything
+        is created that nobody needs then.
         """
         before, self.beyond = self.beyond, frozenset()
+        unpaid, self.unpaid = self.unpaid, frozenset()
         self.is_short = False
         self.over_quota = {}
         if not demand:
-            return Deal.PLAN_AGAIN if before else Deal.NOTHING_NEW
+            return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
         found = basket(view, demand, self._limits(now), account_of, self._passed)
         self.over_quota = dict(found.over_quota)
         if found.purchases and found.beyond - before:
             self.is_short = True
             self.beyond = found.beyond | before
+            self.unpaid = found.unpaid | unpaid
             return Deal.COME_BACK
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)
@@ -90,10 +94,11 @@ class Market:
                 self._spend.launched(token)
         self.is_short = found.is_short
         self.beyond = found.beyond
+        self.unpaid = found.unpaid
         self._passed = found.passed
         if not found.purchases:
             self._let_go({each.job_id for each in demand}, now)
-        is_new = bool(found.purchases) or self.beyond != before
+        is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
         return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
 
     def _let_go(self, wanting: set[str], now: float) -> None:

@@ -48,8 +48,8 @@ class ElasticPass:
     """Decides, and keeps what was decided until the next time.
 
     `kept` is the room of members that are not started yet, by slot, `awaited` the instances on
-    which there is any; `waiting` is why jobs wait, by id, and `next_at` when to decide again though
-    nothing happens, None for never.
+    which there is any, and `promised` how many members those are; `waiting` is why jobs wait, by
+    id, and `next_at` when to decide again though nothing happens, None for never.
     """
 
     def __init__(
@@ -76,6 +76,8 @@ class ElasticPass:
         self._lives = lives
         self.kept: dict[str, Resources] = {}
         self.awaited: frozenset[str] = frozenset()
+        self.promised = 0
+        self._places_left: int | None = None
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
         self._passed: frozenset[str] = frozenset()
@@ -84,6 +86,7 @@ class ElasticPass:
         """Keep nothing: there are no jobs."""
         self.kept = {}
         self.awaited = frozenset()
+        self.promised = 0
         self.waiting = {}
         self.next_at = None
         self._rooms.forget()
@@ -93,13 +96,23 @@ class ElasticPass:
         changed = self._rooms.update(now)
         lost = self._give_up_lost_places()
         due = self.next_at is not None and self.next_at <= now
-        if wanted or changed or lost or due:
+        limit_moved = self._places_left != self._left(now)
+        if wanted or changed or lost or due or limit_moved:
             self._decide(now)
         for live in self._lives():
             self._deeds.start(live, now)
         # Who comes after this forgets what was touched here, and by now some are going.
         self._rooms.update(now)
+        self._places_left = self._left(now)
         self._keep()
+
+    def _left(self, now: float) -> int | None:
+        """Return how many more may have a place, once those have ended that are told to."""
+        left = self._deeds.places_left(now)
+        if left is None:
+            return None
+        left += sum(base.leaving for base in self._rooms.bases.values())
+        return left - sum(len(seats) for seats in self._seats().values())
 
     def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
         """Return the members that have a place and are not started yet, by instance."""
@@ -135,7 +148,7 @@ class ElasticPass:
             live.progressed_at = now
         plan = self._plan(now)
         for _ in range(_VISITS_MOST):
-            deal = self._market.buy(self._view(), plan.demand, self._account_of, now)
+            deal = self._market.buy(self._view(now), plan.demand, self._account_of, now)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 plan = self._plan(now)
@@ -153,7 +166,7 @@ class ElasticPass:
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _plan(self, now: float) -> ElasticPlan:
-        plan = plan_elastic(self._view(), now)
+        plan = plan_elastic(self._view(now), now)
         self._carry_out(plan, now)
         return plan
 
@@ -163,7 +176,7 @@ class ElasticPass:
         known = next(container for container in containers if container is not None)
         return self._spend_limits.account_of(known)
 
-    def _view(self) -> ElasticView:
+    def _view(self, now: float) -> ElasticView:
         seats = self._seats()
         rooms = []
         for instance_id, base in sorted(self._rooms.bases.items()):
@@ -185,7 +198,10 @@ class ElasticPass:
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
             beyond=beyond,
+            unpaid=self._market.unpaid,
             passed=self._passed,
+            containers_most=self._settings.max_containers,
+            containers_left=self._left(now),
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:
@@ -216,7 +232,9 @@ class ElasticPass:
     def _keep(self) -> None:
         """Keep the room of those that have a place and are not started, and what is claimed."""
         needs: dict[str, list[Resources]] = {}
-        for component, instance_id in self._wanting():
+        wanting = list(self._wanting())
+        self.promised = len(wanting)
+        for component, instance_id in wanting:
             base = self._rooms.bases.get(instance_id)
             if base is not None:
                 needs.setdefault(instance_id, []).append(need_on(base.room.type, component))

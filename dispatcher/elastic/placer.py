@@ -103,6 +103,11 @@ class ElasticPlacer:
         """Return the instances on which there is such room: they are not idle."""
         return self._pass.awaited
 
+    @property
+    def promised(self) -> int:
+        """Return how many members have such room, or are to have it."""
+        return self._pass.promised
+
     def taken_of(self, _type: InstanceType, /) -> Resources:
         """Return nothing: what elastic jobs take of a new instance they claim when it is bought."""
         return NOTHING

@@ -22,11 +22,12 @@ from pool.room import charge, clamped
 class Base:
     """An instance as it will be once those that are told to end have ended.
 
-    `going` is the room that they still take.
+    `going` is the room that they still take, `leaving` how many they are.
     """
 
     room: Room
     going: Resources = NOTHING
+    leaving: int = 0
 
 
 class Rooms:
@@ -111,15 +112,16 @@ class Rooms:
         if worker.token:
             self._leave_to_claims(slot, worker.token)
         before = slot.free
-        for attempt_id in sorted(worker.attempts):
-            if self._is_going(attempt_id):
-                slot.release(worker.attempts[attempt_id])
+        leaving = [each for each in sorted(worker.attempts) if self._is_going(each)]
+        for attempt_id in leaving:
+            slot.release(worker.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
         slot.sharers -= sum(
             self._pool.attempts[id_].kill_wanted and not self._is_going(id_)
             for id_ in worker.sharing
         )
-        return Base(room=room_of(slot), going=slot.free.minus(before))
+        going = slot.free.minus(before)
+        return Base(room=room_of(slot), going=going, leaving=len(leaving))
 
     def _of_launch(self, token: str, type_name: str) -> Base | None:
         type_ = self._pool.types.get(type_name)

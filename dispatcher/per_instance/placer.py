@@ -59,6 +59,7 @@ _WORN_OUT = Reason(
     code="attempts_most",
     message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
 )
+_NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
 _STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
@@ -103,6 +104,11 @@ class PerInstancePlacer:
     def awaited(self) -> frozenset[str]:
         """Return nobody: per-instance jobs keep no instance alive."""
         return frozenset()
+
+    @property
+    def promised(self) -> int:
+        """Return 0: what runs on every instance counts for no limit of how many may run."""
+        return 0
 
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what its jobs take of every new instance of a type."""
@@ -341,7 +347,8 @@ class PerInstancePlacer:
                     message=f"{failed} of its {job.tally.total} containers failed",
                 )
                 state = JobState.FAILED if failed else JobState.SUCCEEDED
-                self._conclude(job.id, state, reason if failed else None)
+                why = None if job.tally.total else _NOWHERE
+                self._conclude(job.id, state, reason if failed else why)
 
     # ---- what it sees --------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ It goes through the jobs by policy. Elastic members that this pass has placed ar
 essential members of the next job, and put back in order, as they fit; elastic members of earlier
 passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
 would leave no less free than there was, is undone to the last member and ends the pass, unless
-jobs behind it may go ahead (`backfill`). What can never be, or is not yet due, holds nobody up.
+jobs behind it may go ahead (`backfill`). What can never be, is not yet due, or is for more than its
+own project or user may spend, holds nobody up.
 One pass tries so many jobs in vain and no more: the first ones always, the others in turn.
 """
 
@@ -50,7 +51,9 @@ class _Pass:
         self._now = now
         self._backfill = view.settings.backfill
         self._beyond = view.beyond
-        self._order = in_order(view.jobs, view.settings, now)
+        self._most = view.containers_most
+        self._unpaid = view.unpaid
+        self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
         self._floor = Floor(view)
         self._stage = Stage(self._floor, self._order, now)
         self._passed = view.passed
@@ -73,6 +76,13 @@ class _Pass:
                 self._waiting[job.id] = why
         return self._plan()
 
+    def _unpaid_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
+        """Return jobs so that nobody waits for one whose own account is at its limit.
+
+        What is bought for the others would be that one's if it came before them.
+        """
+        return sorted(order, key=lambda job: not job.is_running and job.id in self._unpaid)
+
     def _begin(self, job: ElasticJob) -> WaitReason | None:
         """Let a job that waits begin if it can, and return why it does not."""
         if self._is_for_later(job):
@@ -85,7 +95,8 @@ class _Pass:
             return None
         self._vain.add(job.id)
         self._tried_in_vain += not is_kept_for
-        self._blocker = self._blocker or (job.id, why)
+        if job.id not in self._unpaid:
+            self._blocker = self._blocker or (job.id, why)
         return why
 
     def _is_for_later(self, job: ElasticJob) -> bool:
@@ -103,6 +114,8 @@ class _Pass:
         for component in job.components:
             if not self._stage.ask(job, component).needs:
                 return reasons.no_type(component)
+        if self._most is not None and job.needs_at_once > self._most:
+            return reasons.never_so_many(job.needs_at_once, self._most)
         if any(member.state is MemberState.STOPPING for member in job.members):
             return reasons.ENDING
         if job.not_before > self._now:
@@ -151,7 +164,8 @@ class _Pass:
                 for component, member in self._stage.parts(job)
             )
             if job.id in runs and lacking:
-                self._waiting.setdefault(job.id, reasons.grows(lacking))
+                is_full = not self._floor.may_take(1)
+                self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
             if job.scale_up and self._is_possible(job):
                 extras = [
                     (component, member)
@@ -162,6 +176,8 @@ class _Pass:
         return remainder
 
     def _is_possible(self, job: ElasticJob) -> bool:
+        if self._most is not None and not job.is_running and job.needs_at_once > self._most:
+            return False
         return all(self._stage.ask(job, component).needs for component in job.components)
 
     def _next_at(self) -> float | None:

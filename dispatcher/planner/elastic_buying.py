@@ -45,14 +45,16 @@ class Basket:
     """What is to be created now; `is_short` says that more was wanted than may be.
 
     For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
-    those `over_quota` it is known which quotas they would exceed. `tried` are the scopes of which
-    more is created than was told that there may be: whether that is still so is tried.
-    `passed` are those that were tried in vain, while there are jobs that were not tried since.
+    those `over_quota` it is known which quotas they would exceed, and for the `unpaid` ones a limit
+    of their own project or user is reached. `tried` are the scopes of which more is created than
+    was told that there may be: whether that is still so is tried. `passed` are those that were
+    tried in vain, while there are jobs that were not tried since.
     """
 
     purchases: tuple[Purchase, ...] = ()
     is_short: bool = False
     beyond: frozenset[str] = frozenset()
+    unpaid: frozenset[str] = frozenset()
     over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
     tried: tuple[Scope, ...] = ()
     passed: frozenset[str] = frozenset()
@@ -85,6 +87,7 @@ class _Shopping:
         self._account_of = account_of
         self._passed = passed
         self._tried = 0
+        self._looked_at = 0
         self._vain: set[str] = set()
         self._untried: set[str] = set()
         self._outlook = Outlook(limits)
@@ -96,30 +99,69 @@ class _Shopping:
         self._payers: list[str] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
+        self._unpaid: set[str] = set()
         self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
 
     def go(self, demand: Sequence[Demand]) -> Basket:
         essential = [each for each in demand if self._is_needed(each)]
         extras = [each for each in demand if not self._is_needed(each)]
-        is_short = False
-        for job_id, group in groupby(essential, lambda each: each.job_id):
-            if self._is_for_later(job_id):
-                self._untried.add(job_id)
+        is_blocked = False
+        for job_id, all_of_it in groupby(essential, lambda each: each.job_id):
+            group = list(all_of_it)
+            if is_blocked or self._is_for_later(job_id):
+                self._let_wait(job_id, group, is_blocked=is_blocked)
                 continue
             self._tried += 1
-            if not self._add(job_id, list(group), whole=True):
+            if not self._add(job_id, group, whole=True):
                 self._vain.add(job_id)
-                if not self._view.settings.backfill:
-                    break
-            if exceeded(self._mix, self._limits.quotas):
-                # Who comes next might be created for in part, as this one may be.
-                is_short = True
-                break
-        is_short = is_short or bool(self._vain or self._untried)
-        if not is_short:
-            for job_id, group in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
-                is_short = not self._add(job_id, list(group), whole=False) or is_short
+                self._note_unpaid(job_id, group)
+                is_blocked = not self._view.settings.backfill and job_id not in self._unpaid
+            # Who comes next might be created for in part, as this one may be.
+            is_blocked = is_blocked or bool(exceeded(self._mix, self._limits.quotas))
+        is_short = is_blocked or bool(self._vain or self._untried)
+        if not is_blocked and not (self._vain | self._untried) - self._unpaid:
+            for job_id, all_of_it in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
+                is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
         return self._within_reach(is_short=is_short)
+
+    def _let_wait(self, job_id: str, demand: list[Demand], *, is_blocked: bool) -> None:
+        """Leave a job out; one whose account may pay by now has its place in line again."""
+        if not is_blocked:
+            self._untried.add(job_id)
+        if job_id not in self._view.unpaid:
+            return
+        self._looked_at += 1
+        if self._looked_at > MOST_JOBS:
+            self._unpaid.add(job_id)
+        else:
+            self._note_unpaid(job_id, demand)
+
+    def _note_unpaid(self, job_id: str, demand: list[Demand]) -> None:
+        """Note whether a job's own account keeps all from being created that it lacks.
+
+        What others want counts for nothing here: nobody is to be told one thing now, another then.
+        """
+        budget = self._limits.budget
+        account = () if budget is None else self._account_of(job_id)
+        if budget is None or not account:
+            return
+        wants = [
+            Want(index=number, count=each.count, options=self._all_options(job_id, each.component))
+            for number, each in enumerate(demand)
+        ]
+        mix = cheapest_mix(
+            wants,
+            placement=self._view.rules.placement,
+            max_containers=self._view.rules.max_containers,
+            most_instances=self._limits.max_instances,
+            most_of=lambda _: None,
+        )
+        if not mix or not _holds_all(mix, wants):
+            return
+        all_of_it = replace(mix[0].type, price_usd_per_hour=_price(mix))
+        refusal = budget.refuses_create(account, all_of_it)
+        if refusal is not None and not refusal.of_all:
+            self._unpaid.add(job_id)
 
     def _is_for_later(self, job_id: str) -> bool:
         """Return whether others have their turn now."""
@@ -174,11 +216,17 @@ class _Shopping:
         )
 
     def _options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
+        return tuple(
+            option
+            for option in self._all_options(job_id, component_name)
+            if self._outlook.hindrance(option.type) is None
+        )
+
+    def _all_options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
         component = self._components[job_id, component_name]
         return tuple(
             Option(type=type_, need=need(type_, component.resources, component.unnamed))
             for type_ in self._types(component)
-            if self._outlook.hindrance(type_) is None
         )
 
     def _is_lasting(self, job_id: str, component_name: str) -> bool:
@@ -278,6 +326,7 @@ class _Shopping:
             purchases=tuple(found),
             is_short=is_short,
             beyond=self._view.beyond & self._untried | self._beyond,
+            unpaid=frozenset(self._unpaid),
             passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
             over_quota=tuple(sorted(self._over_quota.items())),
             tried=tuple(bound.scope for bound in over) if found and not decisive else (),

@@ -28,23 +28,31 @@ class Remainder:
         """Nothing is kept for the jobs `beyond` (by id) that find room for a part only."""
         self._floor = floor
         self._beyond = beyond
+        self._asked_for = 0
         self.claims: list[Place] = []
         self.demand: list[Demand] = []
 
     def essentials(
         self, job: ElasticJob, needed: Sequence[Part], claimed: Sequence[Seat], why: WaitReason
     ) -> WaitReason:
-        """Find room for what a waiting job needs, and return why it waits: `why`, or for that."""
-        self.claims += [seat.place for seat in claimed]
+        """Find room for what a waiting job needs, and return why it waits: `why`, or for that.
+
+        Where not all of that may have a place nothing is kept, or created, that would stand by.
+        """
         held = {(seat.place.component, seat.place.index) for seat in claimed}
+        others = [part for part in needed if (part[0].name, part[1].index) not in held]
+        if not self._floor.may_take(self._asked_for + len(others)):
+            for seat in claimed:
+                self._floor.give(seat.slot, seat.need)
+            return reasons.too_many(len(needed)) if why.code == "no_room" else why
+        self.claims += [seat.place for seat in claimed]
         coming = {seat.slot.id for seat in claimed if seat.slot.kind is not SlotKind.READY}
         mark = self._floor.mark()
-        places, lacking = self._find(
-            job, [part for part in needed if (part[0].name, part[1].index) not in held]
-        )
+        places, lacking = self._find(job, others)
         if lacking and job.id in self._beyond:
             self._floor.undo(mark)
             return why
+        self._asked_for += lacking
         self.claims += places
         coming |= {place.instance_id for place in places}
         if lacking or not coming or why.code != "no_room":
@@ -53,10 +61,12 @@ class Remainder:
 
     def extras(self, job: ElasticJob, lacking: Sequence[Part]) -> None:
         """Find room for elastic members of a job that may have instances created for them."""
-        self._find(job, lacking)
+        left = self._floor.places_left
+        few = lacking if left is None else lacking[: max(0, left - self._asked_for)]
+        self._asked_for += self._find(job, few)[1]
 
-    def _find(self, job: ElasticJob, parts: Iterable[Part]) -> tuple[list[Place], bool]:
-        """Return places on instances on their way, and whether some found no room at all."""
+    def _find(self, job: ElasticJob, parts: Iterable[Part]) -> tuple[list[Place], int]:
+        """Return places on instances on their way, and how many found no room at all."""
         places = []
         lacking: dict[str, tuple[Component, int]] = {}
         for component, member in parts:
@@ -80,4 +90,4 @@ class Remainder:
             Demand(job_id=job.id, component=component.name, role=component.role, count=number)
             for component, number in lacking.values()
         ]
-        return places, bool(lacking)
+        return places, sum(number for _, number in lacking.values())

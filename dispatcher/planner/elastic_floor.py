@@ -34,7 +34,8 @@ class Seat:
 class Floor:
     """Room on all instances of a view, in copies of its own.
 
-    `free` is what is left on those that are ready, added up.
+    `free` is what is left on those that are ready, added up; `places_left` how many more containers
+    may have a place, wherever that is, None for any number.
     """
 
     def __init__(self, view: ElasticView) -> None:
@@ -43,6 +44,7 @@ class Floor:
         self._journal: list[tuple[Slot, Resources, bool]] = []
         self._asks: dict[ClassKey, Ask] = {}
         self.free = Resources()
+        self.places_left = view.containers_left
         for room in sorted(view.rooms, key=lambda room: room.id):
             self._fleet.put(_slot(room))
             if room.kind is SlotKind.READY:
@@ -78,8 +80,11 @@ class Floor:
     def find(self, ask: Ask, *, coming: bool = False) -> Slot | None:
         """Return the best ready instance with room for one member, None when none has.
 
-        With `coming` those on their way will do as well, if none is ready.
+        With `coming` those on their way will do as well, if none is ready. Where no more containers
+        may have a place there is none.
         """
+        if not self.may_take(1):
+            return None
         slot = self._fleet.best(ask.key, ask.needs, ())
         if slot is None or coming or slot.kind is SlotKind.READY:
             return slot
@@ -88,7 +93,11 @@ class Floor:
     def has_room(self, slot: Slot, wanted: Resources) -> bool:
         """Return whether one more member fits on an instance."""
         fits = charge(wanted, sharers=slot.sharers).fits_in(slot.free)
-        return fits and not self._view.rules.is_full(slot.count)
+        return fits and not self._view.rules.is_full(slot.count) and self.may_take(1)
+
+    def may_take(self, number: int) -> bool:
+        """Return whether so many more containers may have a place, if there is room for them."""
+        return self.places_left is None or number <= self.places_left
 
     # ---- taking ------------------------------------------------------------------------------
 
@@ -114,6 +123,8 @@ class Floor:
 
     def _move(self, slot: Slot, wanted: Resources, *, takes: bool) -> None:
         before = slot.free
+        if self.places_left is not None:
+            self.places_left += -1 if takes else 1
         if takes:
             self._fleet.take(slot, wanted)
         else:

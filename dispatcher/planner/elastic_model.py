@@ -153,6 +153,18 @@ class ElasticJob:
         """Return how many members it has."""
         return sum(component.count for component in self.components)
 
+    @property
+    def needs_at_once(self) -> int:
+        """Return how many members must have a place at once for it to begin.
+
+        Those are the essential ones that have not done their work, and all of a rigid job.
+        """
+        return sum(
+            member.state is not MemberState.FINISHED
+            and (component.role is Role.ESSENTIAL or self.mode is ElasticMode.RIGID)
+            for component, member in self.all_members()
+        )
+
     def all_members(self) -> Iterator[Part]:
         """Yield every member with its component, in the order of components and numbers."""
         known = {(member.component, member.index): member for member in self.members}
@@ -186,8 +198,11 @@ class ElasticView:
 
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
-    that is essential can be had: nothing is kept for them in part. Those that earlier plans have
-    `passed` were tried in vain.
+    that is essential can be had: nothing is kept for them in part; of these the `unpaid` ones are
+    at a limit of their own project or user: they come last. Those that earlier plans have `passed`
+    were tried in vain. `containers_most` is how many may ever have a place at once,
+    `containers_left` how many more may now, which is less than 0 where too many have; None for any
+    number.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -197,7 +212,10 @@ class ElasticView:
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
     beyond: frozenset[str] = frozenset()
+    unpaid: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()
+    containers_most: int | None = None
+    containers_left: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
 from dispatcher.planner.elastic_floor import Ask, Floor
 from dispatcher.planner.elastic_model import Component, ElasticMode
+from dispatcher.planner.reasons import NEVER
 from dispatcher.planner.room import SlotKind
 from pool.room import charge
 
@@ -51,6 +52,27 @@ def shortages(floor: Floor, ask: Ask) -> tuple[str, ...]:
     return min(((number, lack) for number, lack in found if number), default=(0, ()))[1]
 
 
+def too_many(needed: int) -> WaitReason:
+    """Return why a job waits of whose members not all that have no place may have one now."""
+    return WaitReason(
+        code="max_containers",
+        message=f"it needs {needed} places more at once, and fewer containers may have one now"
+        " (max_containers, or less while the store or an instance is overloaded)",
+        limit="max_containers",
+    )
+
+
+def never_so_many(needed: int, most: int) -> WaitReason:
+    """Return why a job waits that needs more members at once than containers may ever run."""
+    return WaitReason(
+        code="max_containers",
+        message=f"it needs {needed} places at once, and no more than {most} containers may have one"
+        f" (max_containers): {NEVER}",
+        limit="max_containers",
+        is_final=True,
+    )
+
+
 NO_LESS_FREE = WaitReason(
     code="no_less_free",
     message="all that it could take is put to use by elastic components of jobs before it",
@@ -90,8 +112,14 @@ ENDING = WaitReason(
 )
 
 
-def grows(lacking: int) -> WaitReason:
-    """Return what a running job waits for that lacks some members."""
+def grows(lacking: int, *, is_full: bool) -> WaitReason:
+    """Return what a running job waits for that lacks some members.
+
+    `is_full` says that no more containers may have a place, whatever room there is.
+    """
     ones = "component" if lacking == 1 else "components"
-    message = f"runs, and has a use for {lacking} {ones} more when there is room"
-    return WaitReason(code="grows", message=message)
+    message = f"its job runs, and starts {lacking} {ones} more as soon as there is room"
+    if not is_full:
+        return WaitReason(code="grows", message=message)
+    message += ", and more containers may have a place (max_containers)"
+    return WaitReason(code="grows", message=message, limit="max_containers")

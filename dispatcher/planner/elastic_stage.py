@@ -259,6 +259,9 @@ class Stage:
         mark = self._floor.mark()
         for seats in (*self.fresh.values(), *self._kept.values()):
             self._give_all(seats)
+        if not self._floor.may_take(len(needed)):
+            self._floor.undo(mark)
+            return reasons.too_many(len(needed))
         seated = 0
         for component, member in needed:
             slot = self._floor.find(self.ask(job, component))
@@ -331,6 +334,9 @@ class Stage:
             seat = _seat_of(job.id, components[place.component], place.index, slot)
             if self._sits_again(seat):
                 seats.append(seat)
+        if not self._floor.may_take(len(waiting) - len(seats)):
+            self._give_all(seats)
+            return []
         return seats
 
     def _free_claims(self, job: ElasticJob) -> None:

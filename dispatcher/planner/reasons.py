@@ -14,7 +14,8 @@ from pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5
 _TYPES_TOLD = 5
-_NEVER = "that can never be, while the limit is what it is"
+NEVER = "that can never be, while the limit is what it is"
+"""How the sentence ends of what no wait will change."""
 
 
 def behind(container_id: str, why: WaitReason) -> WaitReason:
@@ -142,7 +143,7 @@ def spend_limit(
     else:
         wanted = f"the cheapest instance that would do costs {dollars(price)}"
     if is_final:
-        message = f"{may}, and {wanted}: {_NEVER}"
+        message = f"{may}, and {wanted}: {NEVER}"
     else:
         message = f"{may} and spends {dollars(spent)}; {wanted}"
     return WaitReason(code="spend_limit", message=message, limit=setting, is_final=is_final)

@@ -63,6 +63,11 @@ class Placer(Protocol):
         """Return the workers on their way that something waits for: they are not idle."""
         ...
 
+    @property
+    def promised(self) -> int:
+        """Return for how many containers it keeps room that count against limits of how many."""
+        ...
+
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what it will take of every new instance of a type, as soon as it is there."""
         ...
@@ -182,6 +187,10 @@ class Placers:
             for slot_id, room in placer.kept.items():
                 total[slot_id] = total.get(slot_id, NOTHING).plus(room)
         return total
+
+    def promised(self) -> int:
+        """Return for how many containers all together keep room, and a place among how many may."""
+        return sum(placer.promised for placer in self._all)
 
     def left_of(self, type_: InstanceType) -> InstanceType:
         """Return a type as batch work finds a new instance of it: without what placers take."""

@@ -237,6 +237,7 @@ class Placing:
         pool = self.pool
         limit = self.concurrency.limit(now)
         placed = self.ledger.placed
+        spoken_for = placed + self.placers.promised()
         instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
         most = limit
         if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
@@ -252,7 +253,7 @@ class Placing:
                 budget=budget,
                 now=now,
             ),
-            containers_left=_left(limit, placed),
+            containers_left=_left(limit, spoken_for),
             as_new=self.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
         )

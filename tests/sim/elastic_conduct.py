@@ -194,15 +194,21 @@ class ElasticConduct:
         expect(spare, "what a job needs is never given back", attempt)
         # A rigid job that begins needs all of its members.
         rigid = by.terms.elastic is not None and by.terms.elastic.mode is ElasticMode.RIGID
-        wanting = [
-            each.id
-            for each in self._members(by)
-            if (rigid or is_essential(by, each))
-            and not each.has_open_attempt
-            and self._is_kept(each)
-        ]
-        right = by.id != job.id and bool(wanting)
+        needed = [each for each in self._members(by) if rigid or is_essential(by, each)]
+        waits = any(not each.has_open_attempt and self._is_kept(each) for each in needed)
+        right = by.id != job.id and (waits or self._took_kept_room(needed, attempt.instance_id))
         expect(right, "members make way only for what another job needs", attempt, by.id)
+
+    def _took_kept_room(self, needed: list[Container], instance_id: str) -> bool:
+        """Return whether one begins at once on an instance, in room that others wait for there.
+
+        Who makes way there leaves his room to these.
+        """
+        elastic = self._engine.placers.elastic
+        assert elastic is not None
+        starting = [c.attempts[-1] for c in needed if c.has_open_attempt]
+        begins = any(a.instance_id == instance_id and a.started_at is None for a in starting)
+        return begins and instance_id in elastic.awaited
 
     def _expect_over(self, job: Job, members: list[Container]) -> None:
         """Expect that a job that is over has nothing that waits or is to run on."""

@@ -79,7 +79,8 @@ class Growth:
     def _has_room(self, wanted: list[Container]) -> bool:
         """Return whether all find room on one instance that takes work."""
         most = self._engine.concurrency.limit(self._process.now())
-        if most is not None and self._ledger.placed + len(wanted) > most:
+        spoken_for = self._ledger.placed + self._engine.placers.promised()
+        if most is not None and spoken_for + len(wanted) > most:
             return False
         return any(self._fits(worker, wanted) for worker in self._engine.pool.workers.values())
 

@@ -10,6 +10,7 @@ from math import inf
 
 from dispatcher.jobs.model import Job
 from dispatcher.model import Container
+from dispatcher.planner.elastic_model import ElasticMode, Role
 from dispatcher.planner.elastic_settings import QueuePolicy
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
@@ -42,7 +43,7 @@ class Turns:
 
     def _waits(self, job: Job, members: list[Container]) -> bool:
         """Return whether a job lacks nothing but room, and has had none yet."""
-        over = job.held or self._ledger.jobs.is_concluded(job.id)
+        over = job.held or self._is_too_many(job) or self._ledger.jobs.is_concluded(job.id)
         return not over and all(
             each.priority > 0
             and not each.attempts
@@ -52,6 +53,13 @@ class Turns:
             and self._code(each) not in ("", "no_type")
             for each in members
         )
+
+    def _is_too_many(self, job: Job) -> bool:
+        """Return whether a job needs more places at once than there may ever be."""
+        most, terms = self._engine.settings.max_containers, job.terms.elastic
+        rigid = terms is not None and terms.mode is ElasticMode.RIGID
+        needed = sum(task.size for task in job.tasks if rigid or task.role is Role.ESSENTIAL)
+        return most is not None and needed > most
 
     def _has_place(self, member: Container) -> bool:
         return member.has_open_attempt or self._code(member) == "has_place"

@@ -34,7 +34,8 @@ ELASTIC_PROMISES: dict[str, str] = {
     "job",
     "what a job needs is never given back": "no essential member makes way for another job",
     "members make way only for what another job needs": "whoever makes way for a job does so while "
-    "an essential member of it waits for that room",
+    "an essential member of it waits for that room, or begins at once in what is kept there for "
+    "others",
     "room is promised once": "after a pass, what is kept on an instance for jobs that do not queue "
     "is free there",
     "what has room begins": "a job that waits begins within 75 s where room for all it needs is "

@@ -186,7 +186,7 @@ ROOM = (
         guard="what is created for elastic jobs is claimed at once",
         fault="jobs for which instances are created",
         where="dispatcher.elastic.market:Market.buy",
-        old="is_new = bool(found.purchases) or self.beyond != before",
+        old="is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid",
         new="is_new = False",
     ),
     Mutant(

@@ -245,7 +245,7 @@ AT_ONCE = (
         guard="no more run at once than max_containers",
         fault="a low max_containers",
         where="dispatcher.scheduling.placing:Placing._limits",
-        old="_left(limit, placed)",
+        old="_left(limit, spoken_for)",
         new="None",
     ),
     Mutant(
@@ -261,7 +261,7 @@ AT_ONCE = (
         guard="what runs counts for max_containers",
         fault="a low max_containers",
         where="dispatcher.scheduling.placing:Placing._limits",
-        old="_left(limit, placed)",
+        old="_left(limit, spoken_for)",
         new="_left(limit, 0)",
     ),
     Mutant(

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from dispatcher.cli.explain_job import document, explanation
+from dispatcher.cli.job_views import JobView
 from dispatcher.cli.main import main
+from dispatcher.cli.views import view
 from tests.cli_server import CliServer, cli_server
 from tests.job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
 
@@ -180,3 +183,14 @@ def test_explain_tells_what_became_of_a_job(server: CliServer, capsys: Capture) 
     finish(server, "c-00000002", 3)
     assert main(["explain", job_id]) == 0
     assert capsys.readouterr().out == ("j-00000001 align has ended: failed, 2/2 done, 1 failed\n")
+
+
+def test_of_a_periodic_job_the_next_launch_is_told() -> None:
+    due = "2026-01-31T02:30:00Z"
+    raw = {"id": "j-1", "state": "pending", "periodic": {"cron": ["30 2 * * *"]}}
+    seen = view({**raw, "next_launch": due}, JobView)
+    assert explanation(seen, [], 0)[1:] == [f"Its next launch is at {due}."]
+    assert document(seen, [], 0)["next_launch"] == due
+    never = view({**raw, "next_launch": None}, JobView)
+    assert len(explanation(never, [], 0)) == 1
+    assert "next_launch" not in document(never, [], 0)

@@ -13,7 +13,15 @@ from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
 from pool.model import PoolSettings
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, running, state_of, submit
+from tests.elastic_jobs_rig import (
+    attempt_of,
+    elastic,
+    elastic_job,
+    essential,
+    running,
+    state_of,
+    submit,
+)
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -175,6 +183,28 @@ def test_a_users_limit_is_kept_to_and_the_launch_says_who_pays() -> None:
     rig.advance(20)
     assert rig.created_types() == ["t1"]
     assert last_commands(rig, CreateInstance)[0].launch.payer.user == "u"
+
+
+@pytest.mark.parametrize("backfill", [False, True])
+def test_who_has_reached_a_limit_of_their_own_waits_and_others_go_on(backfill: bool) -> None:
+    rig = rig_that_creates(
+        4,
+        max_instances=2,
+        max_hourly_spend_usd_per_user={"bob": Decimal("0.0001")},
+        elastic=ElasticSettings(backfill=backfill),
+    )
+    for number, user in ((1, "bob"), (2, "bob"), (3, "eve"), (4, "eve")):
+        job, containers = elastic_job(number, essential(4))
+        theirs = tuple(replace(each, user=user) for each in containers)
+        rig.submit_job(replace(job, user=user), theirs)
+    rig.advance(120)
+    assert [running(rig, number) for number in (1, 2, 3, 4)] == [{}, {}, {"e": 4}, {"e": 4}]
+    assert rig.created_types() == ["t4", "t4"]
+    for number in (1, 2):
+        why = rig.engine.why_waiting(f"c-{number}000")
+        assert why is not None
+        assert (why.code, why.behind) == ("no_room", "")
+        assert "a limit of spending" in why.message
 
 
 def test_elastic_containers_beyond_what_their_user_may_spend_wait_and_keep_no_room() -> None:

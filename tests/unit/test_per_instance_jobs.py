@@ -249,6 +249,19 @@ def test_a_sysbatch_job_without_late_joiners_ends_by_itself() -> None:
     assert rig.starts() == []
 
 
+@pytest.mark.parametrize(("number", "said"), [(0, "no_instance"), (1, None)])
+def test_a_sysbatch_job_that_ends_without_an_instance_says_so(number: int, said: str) -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join(number=number)
+    rig.submit_daemon(daemon(type_=JobType.SYSBATCH, late_joiners=False))
+    for attempt, _ in rig.starts():
+        rig.exit(attempt)
+    rig.advance(1)
+    job = rig.jobs["j-1"]
+    assert job.state.value == "succeeded"
+    assert (job.reason.code if job.reason is not None else None) == said
+
+
 def test_nothing_is_placed_where_a_process_that_nobody_wants_is_still_being_ended() -> None:
     """It may be an earlier attempt of the same job: there must never be two at once."""
     rig = DaemonRig(make_type(1), pool=LONG)

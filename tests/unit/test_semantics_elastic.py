@@ -58,6 +58,8 @@ def test_2_essential_6_elastic_of_1_unit_capacity_5_then_8_gives_2_and_3_then_2_
     plan = plan_elastic(small, 0.0)
     assert counts([applied(job, plan, 0.0)]) == {"j-1": (2, 3)}
     assert codes(plan) == {"j-1": "grows"}
+    told = dict(plan.waiting)["j-1"].message
+    assert told == "its job runs, and starts 3 components more as soon as there is room"
     assert after(view_of(applied(job, plan, 0.0), cpus=(8,))) == {"j-1": (2, 6)}
 
 
