@@ -51,7 +51,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.per_instance.placer import PerInstancePlacer
-from dispatcher.planner.fit import eligible_types
+from dispatcher.planner.fit import fitting_types, within_price
 from dispatcher.queries import Recovered
 from dispatcher.queueing.queue import ClassKey, Queue
 from dispatcher.scheduling.kept_room import Kept
@@ -122,9 +122,9 @@ class Engine:
             quota_groups=quota_groups,
         )
         self.records: dict[str, InstanceRecord] = {}
-        queue = Queue(self._eligible, SpendLimits(settings).account_of)
-        self.ledger = Ledger(queue=queue, types=types, settings=settings)
         self._kept = Kept()
+        queue = Queue(self._fitting, SpendLimits(settings).account_of, self._allowed)
+        self.ledger = Ledger(queue=queue, types=types, settings=settings)
         self.placers = Placers(jobs=self.ledger.jobs)
         self.ledger.rule = self.placers.rule
         self.per_instance = self.placers.per_instance = PerInstancePlacer(
@@ -152,15 +152,21 @@ class Engine:
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""
-        return self._eligible(self.ledger.queue.key_of(container))
+        key = self.ledger.queue.key_of(container)
+        return self._allowed(key, self._fitting(key))
 
-    def _eligible(self, key: ClassKey) -> tuple[InstanceType, ...]:
-        return eligible_types(
-            self.types.values(),
+    def _fitting(self, key: ClassKey) -> tuple[InstanceType, ...]:
+        return fitting_types(self.types.values(), key.resources, key.constraints, key.unnamed)
+
+    def _allowed(
+        self, key: ClassKey, fitting: tuple[InstanceType, ...]
+    ) -> tuple[InstanceType, ...]:
+        return within_price(
+            fitting,
             key.resources,
-            key.constraints,
             key.unnamed,
             max_price_factor=self.settings.max_price_factor,
+            as_new=self._kept.left_of,
         )
 
     # ---- the two doors ---------------------------------------------------------------------

@@ -190,7 +190,7 @@ def _type(verdict: TypeVerdict) -> TypeAnswer:
         price_usd_per_hour=verdict.price_usd_per_hour,
         preemptible=verdict.preemptible,
         eligible=verdict.eligible,
-        rejections=verdict.rejections,
+        rejections=verdict.reasons_against,
         hindrance=verdict.hindrance or None,
     )
 

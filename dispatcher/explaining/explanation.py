@@ -12,7 +12,7 @@ from dispatcher.explaining.limits_left import LimitView, limits_left
 from dispatcher.explaining.moments import moment
 from dispatcher.jobs.chains import chain_before
 from dispatcher.model import Container, ContainerState, WaitReason
-from dispatcher.planner.fit import need
+from dispatcher.planner.fit import need, whole
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
@@ -233,6 +233,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         key,
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
+        as_new=whole if container.pinned_to else engine.placing.left_of,
     )
 
     def is_offline(worker: Worker) -> bool:

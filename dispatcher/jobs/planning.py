@@ -167,7 +167,7 @@ def _on_trial(engine: Engine, job: Job, tasks: Iterable[JobTask]) -> list[Reques
             )
             key = replace(engine.ledger.queue.key_of(container), on_trial=True)
             if key not in classes:
-                classes[key] = RequestClass(key, engine.eligible_types(container), versions)
+                classes[key] = engine.ledger.queue.new_class(key, versions)
             classes[key].add(container)
     return list(classes.values())
 

@@ -216,7 +216,7 @@ class _Pass:
 
     def _account_reason(self, line: Line) -> WaitReason | None:
         """Return why the limit of a class's account lets it have nothing now, else None."""
-        refusal = self.outlook.refusal(line, line.request_class.types)
+        refusal = self.outlook.refusal(line, self.outlook.with_room(line))
         if refusal is None or refusal.everywhere:
             return None
         return self.refusals.get(line.key, refusal).reason
@@ -261,7 +261,7 @@ class _Pass:
         What is below it must not keep it waiting by keeping their instances busy or alive.
         """
         limits, closed = self.view.limits, self.plan.closed
-        found = {t.name: self.outlook.hindrance(t) for t in line.request_class.types}
+        found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
         quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}
         everywhere = limits.instances >= limits.max_instances
         everywhere = everywhere or any(h.everywhere for h in quotas.values())

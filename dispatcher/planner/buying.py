@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import reasons
+from dispatcher.planner.fit import has_room
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
 from dispatcher.planner.mix_needless import worthwhile
@@ -60,6 +61,7 @@ class Outlook:
         self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
         self._tried: dict[Scope, Hindrance] = {}
         self._options: dict[int, tuple[Option, ...]] = {}
+        self._with_room: dict[int, tuple[InstanceType, ...]] = {}
 
     def hindrance(self, type_: InstanceType) -> Hindrance | None:
         """Return what keeps a type from being created now, None when nothing does."""
@@ -73,20 +75,19 @@ class Outlook:
         known = self._options.get(line.number)
         if known is None:
             free = [type_ for type_ in self.with_room(line) if self._of(type_)[0] is None]
-            needs = line.request_class.needs
-            known = tuple(Option(type=type_, need=needs[type_.name]) for type_ in free)
+            known = tuple(Option(type=t, need=line.request_class.need(t)) for t in free)
             self._options[line.number] = known
         return known
 
-    def with_room(self, line: Line) -> list[InstanceType]:
+    def with_room(self, line: Line) -> tuple[InstanceType, ...]:
         """Return a class's types, as new instances of them come, that have room for one of it."""
-        needs = line.request_class.needs
-        as_new = [self._limits.as_new(type_) for type_ in line.request_class.types]
-        return [
-            type_
-            for type_ in as_new
-            if charge(needs[type_.name], sharers=0).fits_in(type_.allocatable)
-        ]
+        known = self._with_room.get(line.number)
+        if known is None:
+            needs = line.request_class.needs
+            as_new = map(self._limits.as_new, line.request_class.types)
+            known = tuple(type_ for type_ in as_new if has_room(type_, needs[type_.name]))
+            self._with_room[line.number] = known
+        return known
 
     def has_trials(self, type_: InstanceType) -> bool:
         """Return whether of a type, alone or with others, one may be created at a time."""
@@ -103,7 +104,7 @@ class Outlook:
 
     def why_hindered(self, line: Line) -> WaitReason:
         """Return why none of a class's types may be created."""
-        found = [self.hindrance(type_) for type_ in line.request_class.types]
+        found = [self.hindrance(type_) for type_ in self.with_room(line)]
         short = self.shortage(line)
         return short or reasons.why_held([h for h in found if h is not None])[0]
 
@@ -112,7 +113,7 @@ class Outlook:
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
         if not self.with_room(line):
-            return reasons.no_room_on_new(line.request_class)
+            return reasons.no_room_on_new(line.request_class, self._limits.as_new)
         return self.shortage(line)
 
     def shortage(self, line: Line) -> WaitReason | None:
@@ -124,7 +125,7 @@ class Outlook:
             if hindrance is None or hindrance.kind is not HindranceKind.CAPACITY:
                 return None
             hindrances.append(hindrance)
-        return reasons.at_capacity(line.request_class, hindrances) if hindrances else None
+        return reasons.at_capacity(self.with_room(line), hindrances) if hindrances else None
 
     def refusal(self, line: Line, types: Iterable[InstanceType]) -> Refusal | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.

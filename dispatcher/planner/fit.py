@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
 from dispatcher.model import Constraints, Container, Preemptible
@@ -105,13 +105,87 @@ def eligible_types(
     max_price_factor: float,
 ) -> tuple[InstanceType, ...]:
     """Return the types that would do, cheapest first, none dearer than the factor allows."""
-    fitting = sorted(
-        (t for t in types if not rejections(t, resources, constraints, unnamed)), key=price_order
-    )
+    fitting = fitting_types(types, resources, constraints, unnamed)
+    return within_price(fitting, resources, unnamed, max_price_factor=max_price_factor)
+
+
+def fitting_types(
+    types: Iterable[InstanceType],
+    resources: Resources,
+    constraints: Constraints,
+    unnamed: tuple[str, ...] = (),
+) -> tuple[InstanceType, ...]:
+    """Return the types that can run the request, cheapest first, whatever they cost."""
+    found = (t for t in types if not rejections(t, resources, constraints, unnamed))
+    return tuple(sorted(found, key=price_order))
+
+
+def whole(type_: InstanceType) -> InstanceType:
+    """Return a type as it is: nobody takes anything of new instances."""
+    return type_
+
+
+def has_room(type_: InstanceType, wanted: Resources) -> bool:
+    """Return whether an empty instance of a type has room for one request."""
+    return charge(wanted, sharers=0).fits_in(type_.allocatable)
+
+
+def cheapest_with_room(
+    fitting: Iterable[InstanceType],
+    resources: Resources,
+    unnamed: tuple[str, ...] = (),
+    *,
+    as_new: Callable[[InstanceType], InstanceType],
+) -> InstanceType | None:
+    """Return the first of some types of which a new instance has room, None when none has.
+
+    `as_new` tells a type without what others take of each new instance.
+    """
+    having = (t for t in fitting if has_room(as_new(t), need(t, resources, unnamed)))
+    return next(having, None)
+
+
+def within_price(
+    fitting: Sequence[InstanceType],
+    resources: Resources,
+    unnamed: tuple[str, ...] = (),
+    *,
+    max_price_factor: float,
+    as_new: Callable[[InstanceType], InstanceType] = whole,
+) -> tuple[InstanceType, ...]:
+    """Return the types, of those that fit (cheapest first), that the price rule allows.
+
+    It counts from the cheapest of which a new instance has room (`as_new` tells a type without what
+    others take of each). Where none has, it counts from the cheapest that fits. None is left out
+    for want of room: an instance that is there already may have some.
+    """
     if not fitting:
         return ()
-    limit = fitting[0].price_usd_per_hour * Decimal(str(max_price_factor))
+    cheapest = cheapest_with_room(fitting, resources, unnamed, as_new=as_new) or fitting[0]
+    limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
     return tuple(t for t in fitting if t.price_usd_per_hour <= limit)
+
+
+def what_is_left(type_: InstanceType, wanted: Resources) -> str:
+    """Return what a type has in each dimension in which it is too small, "" when in none."""
+    short = charge(wanted, sharers=0).shortages(type_.allocatable)
+    return amounts_told(type_.allocatable, short)
+
+
+def amounts_told(of: Resources, dimensions: Iterable[str]) -> str:
+    """Return how much there is in some dimensions: "0.2 cpus, 1.5 GiB of memory"."""
+    amounts = _amounts(of)
+    return ", ".join(_amount_told(name, amounts.get(name, 0)) for name in dimensions)
+
+
+def _amount_told(dimension: str, amount: int) -> str:
+    match dimension:
+        case "cpus":
+            return f"{amount / 1000:g} cpus"
+        case "memory" | "disk":
+            return f"{amount / _GIB:.4g} GiB of {dimension}"
+        case _:
+            return f"{amount} {dimension}"
 
 
 def impossible(

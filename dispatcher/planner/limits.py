@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dispatcher.accounts import Account
 from dispatcher.model import WaitReason
+from dispatcher.planner.fit import whole
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
@@ -77,11 +78,6 @@ class Budget(Protocol):
     def create(self, account: Account, slot: Slot) -> None:
         """Reserve the price of a new instance; an account's claims on it are covered by that."""
         ...
-
-
-def whole(type_: InstanceType) -> InstanceType:
-    """Return a type as it is: nobody takes anything of new instances."""
-    return type_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
+from dispatcher.planner.fit import what_is_left
 from dispatcher.queueing.queue import RequestClass
+from drivers.interface import InstanceType
 from pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5
+_TYPES_TOLD = 5
 NEVER = "that can never be, while the limit is what it is"
 """How the sentence ends of what no wait will change."""
 
@@ -36,19 +39,29 @@ def no_type(request_class: RequestClass) -> WaitReason:
     return WaitReason(code="no_type", message=message, is_final=True)
 
 
-def no_room_on_new(request_class: RequestClass) -> WaitReason:
-    """Return why a class waits that only jobs on every instance keep from new instances."""
-    names = ", ".join(type_.name for type_ in request_class.types)
+def no_room_on_new(
+    request_class: RequestClass, as_new: Callable[[InstanceType], InstanceType]
+) -> WaitReason:
+    """Return why a class waits that only jobs on every instance keep from new instances.
+
+    `as_new` tells a type without what these jobs take of it.
+    """
+    would_do = request_class.fitting
+    told = (
+        f"{type_.name} has {what_is_left(as_new(type_), request_class.need(type_))} left"
+        for type_ in would_do[:_TYPES_TOLD]
+    )
+    more = f", and {len(would_do) - _TYPES_TOLD} more" if len(would_do) > _TYPES_TOLD else ""
     message = (
-        f"jobs that run on every instance leave it too little room on a new {names};"
-        " it waits for room on an instance that there is"
+        "jobs that run on every instance leave it too little room on a new one of each type that"
+        f" would do ({', '.join(told)}{more}); it waits for room on an instance that there is"
     )
     return WaitReason(code="no_room_on_new", message=message)
 
 
-def at_capacity(request_class: RequestClass, hindrances: Sequence[Hindrance]) -> WaitReason:
+def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
-    message = f"the cloud is short of {', '.join(t.name for t in request_class.types)}"
+    message = f"the cloud is short of {', '.join(type_.name for type_ in types)}"
     end = _first_end(hindrances)
     trying = "one create is being tried"
     message += f"; {trying if end is None else f'tried again at {moment(end)}'}"

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dispatcher.explaining.moments import moment
-from dispatcher.planner.fit import label_rejections, need, price_order, rejections
+from dispatcher.planner.fit import (
+    amounts_told,
+    cheapest_with_room,
+    label_rejections,
+    need,
+    price_order,
+    rejections,
+    what_is_left,
+    whole,
+)
 from dispatcher.planner.reasons import dollars
 from dispatcher.planner.room import Rules
 from dispatcher.queueing.queue import ClassKey
@@ -21,7 +30,6 @@ from pool.model import IdleBehavior, Worker, WorkerState
 from pool.room import charge
 
 MOST_NAMED = 5
-_GIB = 2**30
 _NOTHING = Resources()
 
 
@@ -29,7 +37,8 @@ _NOTHING = Resources()
 class TypeVerdict:
     """One instance type: whether it would do, why not, and why none is created all the same.
 
-    `rejections` are for ever, `hindrance` passes; "" for none.
+    `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
+    new instance, where that is too little, else "": one that is there may have room all the same.
     """
 
     name: str
@@ -37,11 +46,18 @@ class TypeVerdict:
     preemptible: bool
     rejections: tuple[str, ...]
     hindrance: str
+    left: str = ""
 
     @property
     def eligible(self) -> bool:
-        """Return whether the container may run on it."""
-        return not self.rejections
+        """Return whether a new instance of it would do."""
+        return not self.rejections and not self.left
+
+    @property
+    def reasons_against(self) -> tuple[str, ...]:
+        """Return why a new instance of it would not do, () when it would."""
+        daemons = (f"daemons leave {self.left}",) if self.left else ()
+        return self.rejections + daemons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +95,28 @@ def type_verdicts(
     *,
     max_price_factor: float,
     hindrance: Callable[[InstanceType], Hindrance | None],
+    as_new: Callable[[InstanceType], InstanceType] = whole,
 ) -> list[TypeVerdict]:
-    """Return what is to be said of each type, the cheapest first."""
+    """Return what is to be said of each type, the cheapest first.
+
+    `as_new` tells a type without what daemons take of each new instance.
+    """
     ordered = sorted(types, key=price_order)
     found = {
         type_.name: rejections(type_, key.resources, key.constraints, key.unnamed)
         for type_ in ordered
     }
-    cheapest = next((type_ for type_ in ordered if not found[type_.name]), None)
-    if cheapest is not None:
+    fitting = [type_ for type_ in ordered if not found[type_.name]]
+    left = {
+        type_.name: what_is_left(as_new(type_), need(type_, key.resources, key.unnamed))
+        for type_ in fitting
+    }
+    if fitting:
+        having = cheapest_with_room(fitting, key.resources, key.unnamed, as_new=as_new)
+        cheapest = having or fitting[0]
         limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
-        for type_ in ordered:
-            if not found[type_.name] and type_.price_usd_per_hour > limit:
+        for type_ in fitting:
+            if type_.price_usd_per_hour > limit:
                 found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
     return [
         TypeVerdict(
@@ -99,6 +125,7 @@ def type_verdicts(
             preemptible=type_.preemptible,
             rejections=tuple(found[type_.name]),
             hindrance=_told(hindrance(type_)),
+            left=left.get(type_.name, ""),
         )
         for type_ in ordered
     ]
@@ -164,7 +191,7 @@ def tally(
         short = _shortages(worker, key, rules, worker.free)
         exhausted.update(dict.fromkeys(short, len(found)))
         kept_of = [] if short else _shortages(worker, key, rules, worker.free.minus(promised))
-        details += [_amounts(promised, kept_of)] if kept_of else []
+        details += [amounts_told(promised, kept_of)] if kept_of else []
         ids["exhausted" if short else "kept" if kept_of else "fits"] += found
     fates = tuple(
         Fate(
@@ -189,7 +216,7 @@ def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeVerdict | None) ->
     """Return what keeps all instances of a type from taking anything of a class, "" for nothing."""
     if label_rejections(type_, key.constraints):
         return "label"
-    return "" if verdict is not None and verdict.eligible else "type"
+    return "" if verdict is not None and not verdict.rejections else "type"
 
 
 CAUSES: Mapping[str, str] = {
@@ -239,15 +266,3 @@ def _shortages(worker: Worker, key: ClassKey, rules: Rules, free: Resources) -> 
     if rules.is_full(worker.busy_with):
         short.append("containers")
     return short
-
-
-def _amounts(kept: Resources, dimensions: Iterable[str]) -> str:
-    """Return how much is kept in some dimensions: "0.2 cpus, 1.5 GiB of memory"."""
-    amounts = {
-        "cpus": f"{kept.cpu_millis / 1000:g} cpus",
-        "memory": f"{kept.memory_bytes / _GIB:.4g} GiB of memory",
-        "disk": f"{kept.disk_bytes / _GIB:.4g} GiB of disk",
-        "gpus": f"{kept.gpus} gpus",
-    }
-    amounts |= {name: f"{amount} {name}" for name, amount in kept.custom}
-    return ", ".join(amounts[each] for each in dimensions)

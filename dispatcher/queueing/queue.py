@@ -54,31 +54,50 @@ class ClassKey:
 class RequestClass:
     """The waiting containers of one class; the first is the next to get a place.
 
-    `version` is another after every change of who waits here, or in which order, and never the
-    same for two classes.
+    `fitting` are the types that can run them, cheapest first, `types` those of them that the price
+    rule allows now. `version` is another after every change of who waits here, or in which order,
+    and never the same for two classes.
     """
 
     def __init__(
-        self, key: ClassKey, types: tuple[InstanceType, ...], versions: Iterator[int]
+        self, key: ClassKey, fitting: tuple[InstanceType, ...], versions: Iterator[int]
     ) -> None:
+        """Make a class of nobody yet, for which all types that fit are allowed."""
         self.key = key
-        self.types = types
+        self.fitting = fitting
+        self.types: tuple[InstanceType, ...] = ()
         self.version = next(versions)
         self._versions = versions
-        self._needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
+        self._needs: dict[str, Resources] = {}
+        self.allow(fitting)
         self._orders: dict[str, Order] = {}
         self._entries = OrderedEntries()
 
     def __len__(self) -> int:
         return len(self._orders)
 
+    def allow(self, types: tuple[InstanceType, ...]) -> bool:
+        """Let its containers run on some of the types that fit; return whether others did before.
+
+        What they ask for on a type stays the same.
+        """
+        if types == self.types:
+            return False
+        self.types = types
+        self._needs = {type_.name: self._asked_of(type_) for type_ in types}
+        return True
+
+    def _asked_of(self, type_: InstanceType) -> Resources:
+        return need(type_, self.key.resources, self.key.unnamed)
+
     def need(self, type_: InstanceType) -> Resources:
-        """Return what one of its containers asks for on an instance of one of its types."""
-        return self._needs[type_.name]
+        """Return what one of its containers asks for on an instance of a type that fits."""
+        known = self._needs.get(type_.name)
+        return self._asked_of(type_) if known is None else known
 
     @property
     def needs(self) -> dict[str, Resources]:
-        """Return what one of its containers asks for, by the name of the type; not a copy."""
+        """Return what one of its containers asks for, by the name of each of its types; no copy."""
         return self._needs
 
     def add(self, container: Container) -> None:
@@ -117,6 +136,11 @@ class RequestClass:
         return self._orders[container_id]
 
 
+def all_of(_key: ClassKey, fitting: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    """Return all types that fit, whatever they cost."""
+    return fitting
+
+
 def _rank(container: Container) -> int:
     """Return a container's place among those of its priority: who was evicted goes first again."""
     return container.sequence - (_EVICTED_FIRST if was_evicted(container) else 0)
@@ -127,11 +151,17 @@ class Queue:
 
     def __init__(
         self,
-        eligible: Callable[[ClassKey], tuple[InstanceType, ...]],
+        fitting: Callable[[ClassKey], tuple[InstanceType, ...]],
         account_of: Callable[[Container], Account] = lambda _: (),
+        allowed: Callable[[ClassKey, tuple[InstanceType, ...]], tuple[InstanceType, ...]] = all_of,
     ) -> None:
-        """Make an empty queue; `account_of` tells whose limits of spending a container has."""
-        self._eligible = eligible
+        """Make an empty queue; `account_of` tells whose limits of spending a container has.
+
+        `fitting` tells, always the same, which types can run a class, cheapest first; `allowed`
+        which of these it may run on now (see `renew`).
+        """
+        self._fitting = fitting
+        self._allowed = allowed
         self._account_of = account_of
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
@@ -149,13 +179,23 @@ class Queue:
         key = self.key_of(container)
         request_class = self._classes.get(key)
         if request_class is None:
-            types = self._eligible(key)
-            request_class = self._classes[key] = RequestClass(key, types, self._versions)
+            request_class = self._classes[key] = self.new_class(key, self._versions)
         if container.id in self._class_of:
             self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
         self._class_of[container.id] = request_class
         self._all.add(request_class.order_of(container.id), container.id)
+
+    def new_class(self, key: ClassKey, versions: Iterator[int]) -> RequestClass:
+        """Return a class of nobody yet with its types; it is not in the queue."""
+        made = RequestClass(key, self._fitting(key), versions)
+        made.allow(self._allowed(key, made.fitting))
+        return made
+
+    def renew(self) -> list[RequestClass]:
+        """Ask again which types are allowed; return the classes of which others are than before."""
+        classes = self._classes.values()
+        return [each for each in classes if each.allow(self._allowed(each.key, each.fitting))]
 
     def key_of(self, container: Container) -> ClassKey:
         """Return the key of the class in which a container waits, or would."""

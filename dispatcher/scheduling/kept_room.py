@@ -34,13 +34,18 @@ class Kept:
 
     def update(
         self, placers: Placers, types: Iterable[InstanceType], slot_ids: Iterable[str]
-    ) -> None:
-        """Take in what placers keep now; `slot_ids` are all that there are."""
+    ) -> bool:
+        """Take in what placers keep now; `slot_ids` are all that there are.
+
+        Returns whether other room than before is left of new instances of some type.
+        """
         by_slot = placers.kept()
         ids = by_slot.keys() | self._by_slot.keys()
         self.renewed |= {i for i in ids if by_slot.get(i) != self._by_slot.get(i)}
         self._by_slot = by_slot
         left = {type_.name: placers.left_of(type_) for type_ in types}
-        if left != self._left:
-            self._left = left
-            self.renewed.update(slot_ids)
+        if left == self._left:
+            return False
+        self._left = left
+        self.renewed.update(slot_ids)
+        return True

@@ -25,6 +25,7 @@ from dispatcher.scheduling.roster import Roster
 from dispatcher.scheduling.spend import InstanceSpend, PassBudget
 from dispatcher.scheduling.starter import Starter
 from drivers.errors import BugError
+from drivers.interface import InstanceType
 from pool import idle, launching
 from pool.core import PoolCore
 
@@ -99,6 +100,10 @@ class Placing:
         """Note that a container was locked by an earlier process; the next pass decides."""
         self._loose.add(container_id)
 
+    def left_of(self, type_: InstanceType) -> InstanceType:
+        """Return a type as batch work finds a new instance of it, as of the latest pass."""
+        return self._kept.left_of(type_)
+
     def next_pass(self, *, wanted: bool) -> float | None:
         """Return when the next pass is due, None for not at all.
 
@@ -136,7 +141,17 @@ class Placing:
         self.placers.place(now)
         types = [self.pool.types[name] for name in sorted(self.pool.types)]
         slots = self.roster.fleet.slots.keys() | self.pool.workers.keys()
-        self._kept.update(self.placers, types, slots)
+        if self._kept.update(self.placers, types, slots):
+            self._renew_classes()
+
+    def _renew_classes(self) -> None:
+        """Let each class have the types that it may run on now, and no claims on any other."""
+        fleet = self.roster.fleet
+        for request_class in self.ledger.queue.renew():
+            for slot_id, number in sorted(fleet.claims.get(request_class.key, {}).items()):
+                slot = fleet.slots[slot_id]
+                if slot.type.name not in request_class.needs:
+                    fleet.unclaim(request_class.key, slot, number)
 
     def _survive(self, error: Exception) -> None:
         """Tell of a pass that failed; what it has put into the fleet by then is thrown away.
@@ -239,7 +254,7 @@ class Placing:
                 now=now,
             ),
             containers_left=_left(limit, spoken_for),
-            as_new=self._kept.left_of,
+            as_new=self.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
         )
 

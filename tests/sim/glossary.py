@@ -141,6 +141,10 @@ PROMISES: dict[str, str] = {
     "containers run only where they may": "what must not run on preemptible instances does not",
     "exclusive instances run one container": "so, under exclusive placement",
     "max_containers_per_instance": "no instance is given more containers",
+    "none runs on what is too dear": "batch work runs on nothing dearer than max_price_factor "
+    "times the cheapest type on which daemons leave it room",
+    "nothing is bought that is too dear": "no instance is created that is dearer than that for all "
+    "who wait",
     "no lower one takes the place of a higher": "nothing starts where one of higher priority would "
     "fit",
     "nothing below a quota gets a place": "nothing overtakes one that waits for a quota",

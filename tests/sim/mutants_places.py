@@ -80,6 +80,14 @@ ROOM = (
         new="if False:",
     ),
     Mutant(
+        name="any price will do",
+        guard="nothing is bought or used that is too dear",
+        fault="types of several prices, jobs that run on every instance",
+        where="dispatcher.planner.fit:within_price",
+        old="t.price_usd_per_hour <= limit",
+        new="True",
+    ),
+    Mutant(
         name="work for the unfit",
         guard="held, draining and broken workers get no work",
         fault="admins, instances that break",

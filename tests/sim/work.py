@@ -32,6 +32,7 @@ from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.precedence import has_own_placer, place_in_line
+from tests.sim.prices import is_within_price, may_be_bought
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -107,6 +108,8 @@ class Work:
         self._expect_may_share(worker, container)
         if has_own_placer(self._ledger, container):
             return
+        is_cheap = is_within_price(self._engine, self._ledger.queue.key_of(container), worker.type)
+        expect(is_cheap, "none runs on what is too dear", f"{container.id} on {worker.type.name}")
         for other in self._ledger.containers.values():
             if self._waits_before(other, container):
                 self._expect_not_overtaken(other, container, worker)
@@ -174,14 +177,16 @@ class Work:
             return None
         if "max_instances" in reason.message:
             return set()
+        key = request_class.key
+        types = [t for t in request_class.types if may_be_bought(self._engine, key, t)]
         hindrance = placing.view(self._process.now()).limits.hindrance
-        found = [h for h in map(hindrance, request_class.types) if h is not None]
+        found = [h for h in map(hindrance, types) if h is not None]
         quotas = [h for h in found if h.kind is HindranceKind.QUOTA]
         if not quotas:
             return None
         everywhere = any(h.everywhere for h in quotas)
         covered = {name for h in quotas for name in h.covers}
-        if not everywhere and self._bought_now() & {t.name for t in request_class.types} - covered:
+        if not everywhere and self._bought_now() & {t.name for t in types} - covered:
             # The one that might have been its own went to another: the next pass closes the quota.
             return None
         return set() if everywhere else covered
@@ -195,7 +200,13 @@ class Work:
 
     def _on_create(self, command: CreateInstance) -> None:
         """Expect that each empty instance of a type that comes is one that somebody waits for."""
-        name = command.instance_type.name
+        name, classes = command.instance_type.name, self._ledger.queue.classes()
+        elastic = sum(
+            not c.has_open_attempt and has_own_placer(self._ledger, c) and not c.pinned_to
+            for c in self._ledger.containers.values()
+        )
+        cheap = (may_be_bought(self._engine, c.key, command.instance_type) for c in classes)
+        expect(elastic > 0 or any(cheap), "nothing is bought that is too dear", name)
         coming = sum(1 for p in self._pool.hoped_for() if p.launch.type_name == name)
         coming += sum(
             1
@@ -207,15 +218,7 @@ class Work:
             and not w.broken
             and not w.interruption
         )
-        wanted = sum(
-            len(c)
-            for c in self._ledger.queue.classes()
-            if command.instance_type.name in {type_.name for type_ in c.types}
-        )
-        wanted += sum(
-            not c.has_open_attempt and has_own_placer(self._ledger, c) and not c.pinned_to
-            for c in self._ledger.containers.values()
-        )
+        wanted = elastic + sum(len(c) for c in classes if name in {t.name for t in c.types})
         what = f"{coming} of {name} for {wanted}"
         expect(coming <= wanted, "no more is created than is waited for", what)
 
