@@ -61,7 +61,6 @@ _WORN_OUT = Reason(
     message=f"it was started {ATTEMPTS_MOST} times; another container goes on in its place",
 )
 _NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
-_STOPPED = frozenset({AttemptOutcome.CANCELLED})
 
 
 class PerInstancePlacer:
@@ -232,14 +231,13 @@ class PerInstancePlacer:
 
     def _is_any_nearly_done(self) -> bool:
         """Return whether a job that is to end waits for instances only that may take it yet."""
-        for job in self._live_jobs():
-            if self._may_be_done(job.id) and job.tally.ended == job.tally.total:
-                return True
-        return False
+        lives = [job for job in self._live_jobs() if self._may_be_done(job.id)]
+        return any(job.tally.ended == job.tally.total for job in lives)
 
     def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> Ruling:
         container = end.container
-        if end.outcome in _STOPPED or self._ledger.jobs.is_concluded(container.job_id):
+        is_over = self._ledger.jobs.is_concluded(container.job_id)
+        if is_over or end.outcome is AttemptOutcome.CANCELLED:
             return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
         job = self._jobs.get(container.job_id)
         runs_once = job is not None and job.type is JobType.SYSBATCH
