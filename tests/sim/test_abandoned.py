@@ -18,10 +18,11 @@ LONGEST_FREEZE_S = 1000.0
 def options_left_alone(seed: int) -> SimOptions:
     """Return a run in which leases are in force; a reboot or a dead host ends one.
 
-    What never ends keeps its instance for good, as it must.
+    What never ends keeps its instance for good, as it must: daemons are among that.
     """
     options = replace(options_of(seed), powers_off=True, foreign=0)
-    return without(options, ["reboots_every_s", "strays_every_s", "deaths_every_s", "immortal"])
+    endless = ["immortal", "per_instance"]
+    return without(options, ["reboots_every_s", "strays_every_s", "deaths_every_s", *endless])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
