@@ -10,7 +10,7 @@ from dispatcher.elastic import reasons
 from dispatcher.elastic.deeds import Deeds, need_on
 from dispatcher.elastic.jobs import Live, as_planned, without_place
 from dispatcher.elastic.market import Deal, Market
-from dispatcher.elastic.rooms import Rooms, kept_of, slot_in, with_seats
+from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
 from dispatcher.model import (
     AttemptOutcome,
     EndingCause,
@@ -19,6 +19,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.planner.elastic import plan_elastic
+from dispatcher.planner.elastic_floor import slot_in
 from dispatcher.planner.elastic_model import (
     Component,
     ElasticPlan,

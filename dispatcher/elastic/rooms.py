@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dispatcher.ledger.ledger import Ledger
+from dispatcher.planner.elastic_floor import slot_in
 from dispatcher.planner.elastic_model import Room
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
@@ -164,19 +165,6 @@ def room_of(slot: Slot) -> Room:
         count=slot.count,
         sharers=slot.sharers,
         last_busy=slot.last_busy,
-    )
-
-
-def slot_in(room: Room) -> Slot:
-    """Return a room as something that can be filled."""
-    return Slot(
-        kind=room.kind,
-        id=room.id,
-        type=room.type,
-        free=room.free,
-        count=room.count,
-        last_busy=room.last_busy,
-        sharers=room.sharers,
     )
 
 

@@ -46,7 +46,7 @@ class Floor:
         self.free = Resources()
         self.places_left = view.containers_left
         for room in sorted(view.rooms, key=lambda room: room.id):
-            self._fleet.put(_slot(room))
+            self._fleet.put(slot_in(room))
             if room.kind is SlotKind.READY:
                 self.free = self.free.plus(room.free)
 
@@ -133,7 +133,8 @@ class Floor:
             self.free = self.free.plus(slot.free.minus(before))
 
 
-def _slot(room: Room) -> Slot:
+def slot_in(room: Room) -> Slot:
+    """Return a room as something that can be filled."""
     return Slot(
         kind=room.kind,
         id=room.id,
