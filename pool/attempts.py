@@ -52,12 +52,11 @@ def place(
     now: float,
     *,
     grace_s: float | None = None,
-    resident: bool = False,
 ) -> None:
     """Put an attempt on a ready worker and ask for its start (the caller journals it first).
 
-    `grace_s` is what it gets between TERM and KILL, None for what all get. One that is `resident`
-    belongs to the instance, and leaves it as idle or as busy as it is.
+    `grace_s` is what it gets between TERM and KILL, None for what all get. One whose order says
+    `resident` leaves the worker as idle or as busy as it is.
     """
     if order.attempt_id in core.attempts:
         raise BugError(f"attempt {order.attempt_id} is placed twice")
@@ -71,11 +70,11 @@ def place(
         start_op=op_id,
         settled_op=op_id,
         grace_s=grace_s,
-        resident=resident,
+        resident=order.resident,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
-    if resident:
+    if order.resident:
         core.move(worker, Trigger.PLACED_RESIDENT, now)
     else:
         core.move(worker, Trigger.PLACED, now)

@@ -73,7 +73,9 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AttemptOrder:
     """What the runner is told to run: one attempt of one container.
 
-    `image` is "" for the process engine; `env` holds (name, value) pairs; a limit of 0 is none.
+    `image` is "" for the process engine; `env` holds (name, value) pairs; a limit of 0 is none. One
+    that is `resident` belongs to the instance: it keeps it neither busy nor, once no dispatcher is
+    in contact, from powering itself off.
     """
 
     attempt_id: str
@@ -83,6 +85,7 @@ class AttemptOrder:
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     cpu_millis: int = 0
     memory_bytes: int = 0
+    resident: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

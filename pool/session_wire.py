@@ -153,6 +153,7 @@ def order_fields(order: AttemptOrder) -> dict[str, object]:
         "env": dict(order.env),
         "cpu_millis": order.cpu_millis,
         "memory_bytes": order.memory_bytes,
+        "resident": order.resident,
     }
 
 

@@ -169,11 +169,13 @@ class PoolRig:
     ) -> None:
         """Place an attempt of one cpu."""
         order = AttemptOrder(
-            attempt_id=attempt_id, container_id=f"of-{attempt_id}", image="", command=("true",)
+            attempt_id=attempt_id,
+            container_id=f"of-{attempt_id}",
+            image="",
+            command=("true",),
+            resident=resident,
         )
-        attempts.place(
-            self.core, worker, order, ONE_CPU, self.now, grace_s=grace_s, resident=resident
-        )
+        attempts.place(self.core, worker, order, ONE_CPU, self.now, grace_s=grace_s)
         self.settle()
 
     def exit(self, worker: Worker, attempt_id: str) -> None:

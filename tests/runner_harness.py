@@ -302,6 +302,7 @@ def order(
     env: Mapping[str, str] | None = None,
     cpu_millis: int = 0,
     memory_bytes: int = 0,
+    resident: bool = False,
 ) -> dict[str, Any]:
     """Return the order for an attempt of container `c-ATTEMPT`."""
     return {
@@ -312,6 +313,7 @@ def order(
         "env": dict(env or {}),
         "cpu_millis": cpu_millis,
         "memory_bytes": memory_bytes,
+        "resident": resident,
     }
 
 

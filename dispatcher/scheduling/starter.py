@@ -46,14 +46,7 @@ class Starter:
             env=environment(container, attempt, array_size, more),
             cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,
-        )
-        attempts.place(
-            self._pool,
-            worker,
-            order,
-            need,
-            now,
-            grace_s=spec.grace_period_s,
             resident=bool(container.pinned_to),
         )
+        attempts.place(self._pool, worker, order, need, now, grace_s=spec.grace_period_s)
         return attempt

@@ -14,10 +14,10 @@ from pool.runner.handshake import Hello
 from pool.runner.inotify import GrowthListener
 from pool.runner.interruption import InterruptionWatch
 from pool.runner.launch import Launcher
-from pool.runner.lease import Lease, parse_suspended
+from pool.runner.lease import Lease
 from pool.runner.logs import STREAMS, LogPump
 from pool.runner.output import Output
-from pool.runner.spool import Attempt, Spool
+from pool.runner.spool import Attempt, Spool, keep_instance
 from pool.runner.wire import ProtocolError, Refusal
 
 READ_BYTES = 65_536
@@ -120,7 +120,7 @@ class Session:
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []
             # After what has come was read: a dispatcher may be heard at the last moment.
-            orphaned_in_s = self._lease.tick(live=bool(self._live))
+            orphaned_in_s = self._lease.tick(live=keep_instance(self._live.values()))
             due += [] if orphaned_in_s is None else [now + orphaned_in_s]
             for key, _ in selector.select(max(0.0, min(due) - now)):
                 key.data(key.fd, now)
@@ -268,7 +268,7 @@ class Session:
             self._pump.follow(attempt_id, dict.fromkeys(STREAMS, 0))
 
     def _change_lease(self, message: dict[str, Any]) -> dict[str, Any]:
-        self._lease.suspend(parse_suspended(message))
+        self._lease.suspend(wire.flag_field(message, "suspended"))
         return {}
 
     def _kill(self, message: dict[str, Any]) -> dict[str, Any]:

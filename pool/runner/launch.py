@@ -62,7 +62,10 @@ class Launcher:
         recipe = self._recipe
         invocation = recipe.contained(order, group) if contained else recipe.bare(order)
         check_sizes(invocation)
-        attempt = attempt_of(order.attempt_id, order.container_id, name, self._spool.boot_id, group)
+        boot, resident = self._spool.boot_id, order.resident
+        attempt = attempt_of(
+            order.attempt_id, order.container_id, name, boot, group, resident=resident
+        )
         try:
             lock = self._spool.claim(attempt)
         except OSError as error:

@@ -13,14 +13,14 @@ import json
 import os
 import signal
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 from pool.runner import machine
 from pool.runner.launch import signal_group
 from pool.runner.scripts import POWER_OFF
 from pool.runner.spawning import spawn
 from pool.runner.spool import Places, write_whole
-from pool.runner.wire import Refusal
+from pool.runner.wire import Refusal, flag_field
 
 MAX_COMMAND_CHARACTERS = 16_384
 MAX_TIMEOUT_S = 10.0 * 366 * 86_400
@@ -54,15 +54,7 @@ def parse_terms(value: object) -> Terms | None:
         raise Refusal("invalid", f"power_off must be text of 1 to {MAX_COMMAND_CHARACTERS}")
     if "\0" in command or not command.isascii():
         raise Refusal("invalid", "power_off must be ASCII, without a zero byte")
-    return Terms(float(timeout_s), command, parse_suspended(value))
-
-
-def parse_suspended(message: dict[str, Any]) -> bool:
-    """Return the field `suspended`; Refusal when it is neither true nor false."""
-    suspended = message.get("suspended")
-    if not isinstance(suspended, bool):
-        raise Refusal("invalid", "suspended must be true or false")
-    return suspended
+    return Terms(float(timeout_s), command, flag_field(value, "suspended"))
 
 
 def boot_clock() -> float:
@@ -168,8 +160,9 @@ class Lease:
     def tick(self, *, live: bool) -> float | None:
         """Power the machine off if it is time, and return in how many seconds to be called again.
 
-        `live` tells whether an attempt lives. None while nothing can come of it; but while one
-        lives it must be called again and again, so as to know when the last one ended.
+        `live` tells whether an attempt lives that keeps the instance. None while nothing can come
+        of it; but while one lives it must be called again and again, so as to know when the last
+        one ended.
         """
         if self._terms is None or self._terms.suspended:
             self._lived = live

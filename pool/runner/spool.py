@@ -15,6 +15,7 @@ import json
 import os
 import stat
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pool.runner import machine
@@ -44,7 +45,10 @@ class Places(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What was written down when an attempt was claimed."""
+    """What was written down when an attempt was claimed.
+
+    Nothing was said of `resident` before there were such: what an older runner wrote has none.
+    """
 
     attempt_id: str
     container_id: str
@@ -52,6 +56,7 @@ class Attempt(NamedTuple):
     boot_id: str
     cgroup: str
     claimed_at: float
+    resident: bool = False
 
 
 class Ended(NamedTuple):
@@ -295,9 +300,22 @@ class Spool:
         return said or f"the engine ended with code {ended.code} and started nothing"
 
 
-def attempt_of(attempt_id: str, container_id: str, engine: str, boot: str, cgroup: str) -> Attempt:
+def attempt_of(
+    attempt_id: str,
+    container_id: str,
+    engine: str,
+    boot: str,
+    cgroup: str,
+    *,
+    resident: bool = False,
+) -> Attempt:
     """Return the record of an attempt that is claimed now."""
-    return Attempt(attempt_id, container_id, engine, boot, cgroup, time.time())
+    return Attempt(attempt_id, container_id, engine, boot, cgroup, time.time(), resident)
+
+
+def keep_instance(live: Iterable[Attempt]) -> bool:
+    """Return whether any of the attempts that live keeps the lease of the instance from its end."""
+    return any(not attempt.resident for attempt in live)
 
 
 def last_words(path: str) -> str:

@@ -14,7 +14,7 @@ from pool.runner.backlog import Backlog
 from pool.runner.launch import Launcher
 from pool.runner.lease import Lease
 from pool.runner.logs import STREAMS
-from pool.runner.spool import Attempt, Spool
+from pool.runner.spool import Attempt, Spool, keep_instance
 
 INTERVAL_S = 1.0
 
@@ -54,7 +54,7 @@ def _watch(
         for attempt in live:
             for stream in STREAMS:
                 backlog.bound(attempt.attempt_id, stream)
-        wait_s = lease.tick(live=bool(live))
+        wait_s = lease.tick(live=keep_instance(live))
         if live:
             wait_s = INTERVAL_S
         elif wait_s is None:

@@ -27,7 +27,10 @@ class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault o
 
 
 class Order(NamedTuple):
-    """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none."""
+    """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none.
+
+    A `resident` one lives as long as its instance does: no lease waits for it.
+    """
 
     attempt_id: str
     container_id: str
@@ -36,6 +39,7 @@ class Order(NamedTuple):
     env: tuple[tuple[bytes, bytes], ...]
     cpu_millis: int
     memory_bytes: int
+    resident: bool = False
 
 
 class LineBuffer:
@@ -98,6 +102,14 @@ def count_field(message: dict[str, Any], field: str) -> int:
     return value
 
 
+def flag_field(message: dict[str, Any], field: str, *, missing: bool | None = None) -> bool:
+    """Return true or false, `missing` when it is missing; Refusal for anything else."""
+    value = message.get(field, missing)
+    if not isinstance(value, bool):
+        raise Refusal("invalid", f"{field} must be true or false")
+    return value
+
+
 def cpus_field(message: dict[str, Any]) -> int:
     """Return `cpu_millis` (0 when missing); Refusal for what no kernel would take."""
     cpu_millis = count_field(message, "cpu_millis")
@@ -130,6 +142,7 @@ def parse_order(value: object) -> Order:
         env=_parse_env(value.get("env", {})),
         cpu_millis=cpus_field(value),
         memory_bytes=count_field(value, "memory_bytes"),
+        resident=flag_field(value, "resident", missing=False),
     )
 
 

@@ -127,6 +127,30 @@ def test_while_a_container_runs_it_stays_on(instance: Instance) -> None:
     assert instance.runner.listing()["attempts"][0]["exit"]["code"] == 137
 
 
+@pytest.mark.parametrize("cut_only", [False, True], ids=["no session", "a silent session"])
+def test_a_resident_keeps_no_instance(instance: Instance, cut_only: bool) -> None:
+    """It never ends: with it alone, the instance would be billed for ever."""
+    session = instance.attach()
+    session.start("daemon", "sleep", "60", resident=True)
+    if not cut_only:
+        session.close()
+    instance.await_try()
+    assert instance.runner.listing()["attempts"][0]["exit"] is None, "nothing was ended for it"
+
+
+def test_beside_a_resident_a_container_keeps_the_instance_until_it_ends(instance: Instance) -> None:
+    session = instance.attach()
+    session.start("daemon", "sleep", "60", resident=True)
+    session.start("a", "sleep", "60")
+    job = instance.runner.job("a")
+    session.close()
+    stays_on(instance)
+    ended = time.monotonic()
+    os.killpg(job, signal.SIGKILL)
+    instance.await_try()
+    assert time.monotonic() - ended >= ORPHAN_TIMEOUT_S
+
+
 def test_a_suspended_lease_does_nothing_and_leaves_nobody(instance: Instance) -> None:
     instance.attach(suspended=True).close()
     stays_on(instance)

@@ -229,7 +229,7 @@ PROMISES: dict[str, str] = {
     "a destroy is repeated": "a destroy is asked for again until the instance is gone",
     "what is destroyed stays so": "what is being destroyed gets no other state",
     "no instance outlives its use": "the last instance goes soon after the last container",
-    "the lease spares what runs": "no instance that runs something powers itself off",
+    "the lease spares what runs": "no instance that runs something but residents powers itself off",
 }
 """Each promise by its name, with what is looked at."""
 

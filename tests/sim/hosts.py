@@ -81,7 +81,9 @@ class Watcher(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """When an instance ends itself: nobody in contact, and nothing running, for `timeout_s`."""
+    """When an instance ends itself: nobody in contact, and nothing running but residents, for
+    `timeout_s`.
+    """
 
     timeout_s: float
     power_off: Callable[[Machine], None]
@@ -160,7 +162,10 @@ class Host:
         lease.armed = False
         if self.machine.ended or self.dead:
             return
-        running = any(process.exit is None for process in self.processes.values())
+        running = any(
+            process.exit is None and not process.order.resident
+            for process in self.processes.values()
+        )
         if self.listener is not None or running or lease.suspended:
             lease.contact_at = self.timeline.now
             self._arm_lease()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from dispatcher.ledger.endings import is_eviction
 from dispatcher.ledger.outcomes import container_of
 from pool.messages import AttemptStarted, PoolCommand, PoolEvent, SignalAttempt
 from pool.model import AttemptPhase, PoolAttempt, WorkerState
@@ -62,11 +63,22 @@ class Signals:
             self._first_signals[key] = now if first is None else first
 
     def _grace_s(self, attempt: PoolAttempt | None) -> float:
-        """Return how long an attempt has between TERM and KILL, by what its user asked for."""
+        """Return how long an attempt has between TERM and KILL, by what its user asked for.
+
+        One that makes way for somebody has no more than all have.
+        """
+        most_s = self._pool.settings.term_timeout_s
         container_id = "" if attempt is None or attempt.stray else container_of(attempt.id)
         container = self._ledger.containers.get(container_id)
-        asked_s = container.spec.grace_period_s if container is not None else None
-        return self._pool.settings.term_timeout_s if asked_s is None else asked_s
+        asked_s = None if container is None else container.spec.grace_period_s
+        if container is None or asked_s is None:
+            return most_s
+        evicted = any(
+            is_eviction(each.ending_for)
+            for each in container.attempts
+            if attempt is not None and each.id == attempt.id
+        )
+        return min(asked_s, most_s) if evicted else asked_s
 
     def signalled(self, command: SignalAttempt) -> None:
         """Look at a signal that is sent: what the end will mean is journalled by now."""

@@ -162,7 +162,11 @@ class Truth:
 
     def powers_off(self, host: Host) -> None:
         """Look at an instance that ends itself."""
-        running = [a for a, where in self.live.items() if where is host]
+        running = [
+            attempt_id
+            for attempt_id, where in self.live.items()
+            if where is host and not host.processes[attempt_id].order.resident
+        ]
         expect(not running, "the lease spares what runs", f"{running} on {host.machine.id}")
         held = host.machine.tags.get(TAG) == "hold" and host.lease.suspended
         expect(not held, "held instances are untouched", f"{host.machine.id} powers off")

@@ -132,7 +132,12 @@ def test_a_listing_that_is_not_ours_is_refused(output: bytes) -> None:
 
 def test_an_order_becomes_the_fields_of_the_protocol() -> None:
     order = AttemptOrder(
-        attempt_id="a", container_id="c", image="", command=("x", "y"), env=(("N", "v"),)
+        attempt_id="a",
+        container_id="c",
+        image="",
+        command=("x", "y"),
+        env=(("N", "v"),),
+        resident=True,
     )
     assert json.loads(encode_line(order_fields(order))) == {
         "attempt_id": "a",
@@ -142,6 +147,7 @@ def test_an_order_becomes_the_fields_of_the_protocol() -> None:
         "env": {"N": "v"},
         "cpu_millis": 0,
         "memory_bytes": 0,
+        "resident": True,
     }
 
 
