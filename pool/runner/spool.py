@@ -15,8 +15,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 from pool.runner import machine
 from pool.runner.wire import NAME
