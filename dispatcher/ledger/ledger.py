@@ -311,7 +311,7 @@ class Ledger:
                 reason=reason,
                 instance_gone=isinstance(of, AttemptLost),
                 refused=refused,
-                never_ran=bool(never),
+                never_ran=bool(never) and found[1].started_at is None,
             )
             self._close(end, now)
 

@@ -6,7 +6,7 @@ from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Profile
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings
-from pool.messages import CreateInstance, ListInstances, StartAttempt, StartRefused
+from pool.messages import CreateInstance, ListInstances, SessionLost, StartAttempt, StartRefused
 from pool.model import ExitKind, IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
@@ -163,3 +163,16 @@ def test_a_rigid_job_that_begins_anew_waits_for_who_died_again_and_again() -> No
     assert waits.message.startswith("it begins with all components, and one that died is placed")
     rig.advance(2)
     assert running(rig) == {"e": 1, "w": 1}
+
+
+def test_a_job_that_lost_whom_it_needs_too_often_fails_though_the_instance_is_there() -> None:
+    """Seeds 7057, 7540: its member had run and was gone, and was taken for one that never did."""
+    rig = rig_of(1, max_lost_attempts=1)
+    submit(rig, 1, essential(1))
+    assert running(rig) == {"e": 1}
+    there = rig.started_on()["c-1000"]
+    del rig.on_instance[there]["c-1000-1"]
+    rig.send(SessionLost(worker_id=there, last_contact=rig.now, reason="reset"))
+    rig.advance(60)
+    assert state_of(rig) == "failed: essential e was lost with its instance; lost 0 times before"
+    assert there in rig.cloud
