@@ -46,6 +46,9 @@ _AGAIN_S = 5.0
 _VISITS_MOST = 3
 """How often one pass goes to the market where jobs turn out to be beyond all limits."""
 
+_REPLANS_MOST = 3
+"""How often it is planned anew, since room is let go, before anything is bought."""
+
 
 class ElasticPass:
     """Decides, and keeps what was decided until the next time.
@@ -151,6 +154,7 @@ class ElasticPass:
             live.progressed_at = now
         plan = self._plan(now)
         for _ in range(_VISITS_MOST):
+            plan = self._with_room_let_go(plan, now)
             deal = self._market.buy(self._view(now), plan.demand, self._account_of, now)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
@@ -169,6 +173,17 @@ class ElasticPass:
         again = in_time or unpaid or self._market.is_short
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
+
+    def _with_room_let_go(self, plan: ElasticPlan, now: float) -> ElasticPlan:
+        """Plan again where something is wanted and others are let go, whose room may do for it.
+
+        A plan lets go of them only after it has counted what those before them lack.
+        """
+        for _ in range(_REPLANS_MOST):
+            if not (plan.demand and plan.let_go):
+                break
+            plan = self._plan(now)
+        return plan
 
     def _plan(self, now: float) -> ElasticPlan:
         view = self._view(now)

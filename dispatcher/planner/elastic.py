@@ -147,12 +147,14 @@ class _Pass:
     def _plan(self) -> ElasticPlan:
         starts = self._stage.placed()
         remainder = self._remainder({_by_member(place) for place in starts})
+        kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
         return ElasticPlan(
             begun=tuple(self._begun),
             starts=tuple(starts),
             stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(remainder.claims),
             demand=tuple(remainder.demand),
+            let_go=frozenset(kept_for - {claim.job_id for claim in remainder.claims}),
             waiting=tuple(
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
             ),

@@ -212,8 +212,10 @@ class Conduct:
             expect(not running, "no busy instance is idled out", f"{host.machine.id}: {running}")
         if reason.startswith(Trigger.DRAINED.value) and worker is not None:
             forged = command.instance_id in self._taken_back and not worker.type.preemptible
-            wanted = worker.behavior is IdleBehavior.DRAIN or worker.broken
-            other = bool(wanted) or is_unrecognised(worker.type)
+            # It may say that it is mended once it is being shut down: what it was is told for good.
+            broken = reason != Trigger.DRAINED.value
+            wanted = worker.behavior is IdleBehavior.DRAIN or broken
+            other = wanted or is_unrecognised(worker.type)
             expect(not forged or other, "a forged word drains nobody", worker)
         if reason.startswith(Trigger.DRAINED.value) and worker is not None and running:
             # A KILL that an instance without a way to it never got counts as well.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Profile
+from dispatcher.model import Profile, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.elastic_settings import ElasticSettings
 from pool.messages import CreateInstance, ListInstances, SessionLost, StartAttempt, StartRefused
 from pool.model import ExitKind, IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
+from tests.samples import make_type
 
 
 def refuse(rig: Rig, start: StartAttempt, code: str) -> None:
@@ -146,6 +147,22 @@ def test_who_makes_way_is_told_for_whom_though_others_begin_there_too() -> None:
     assert running(rig, 3) == {"e": 1}
     told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 1002)]
     assert told == ["", "j-4"]
+
+
+def test_nothing_is_created_beside_what_a_job_behind_lets_go() -> None:
+    """Seed 7493: what one kept that had no place left went to another, for which one was bought."""
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_containers=3))
+    rig.silent.add(CreateInstance)
+    submit(rig, 2, essential(2))
+    submit(rig, 1, essential(2))
+    creates = last_commands(rig, CreateInstance)
+    assert len(creates) == 2
+    rig.create_now(creates[0])
+    rig.advance(1)
+    assert len(last_commands(rig, CreateInstance)) == 2
+    rig.create_now(creates[1])
+    rig.advance(60)
+    assert running(rig, 1) == {"e": 2}
 
 
 def test_a_rigid_job_that_begins_anew_waits_for_who_died_again_and_again() -> None:
