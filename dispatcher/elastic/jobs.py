@@ -172,7 +172,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
         blank,
         members=tuple(members),
         renewals=renewals,
-        losses=max((_losses(each) for each in needed.values()), default=0),
+        losses=_losses(needed.values()),
         began_at=_began_at(job, replace(blank, members=tuple(members)), containers),
     )
 
@@ -231,13 +231,20 @@ def _renewals(needed: Iterable[Container]) -> int:
     return known + lost
 
 
-def _losses(container: Container) -> int:
-    return sum(
-        attempt.outcome is AttemptOutcome.LOST
+def _losses(needed: Iterable[Container]) -> int:
+    """Return how often a job was queued again because an essential member was lost.
+
+    What is lost together, before it is queued again, counts once.
+    """
+    lost = {
+        attempt.revision
+        for container in needed
+        for attempt in container.attempts
+        if attempt.outcome is AttemptOutcome.LOST
         and attempt.reason is not None
         and attempt.reason.code == "lost"
-        for attempt in container.attempts
-    )
+    }
+    return len(lost)
 
 
 def _is_passing(attempt: Attempt) -> bool:

@@ -58,7 +58,7 @@ class Inspector(Protocol):
 @dataclass(slots=True, kw_only=True)
 class Making:
     """What a process is made of; `step` is called between any two commands and may raise
-    `Crashed`; the engine's own check runs after `check_every` events."""
+    `Crashed`; the engine's own check runs after `check_every` events, and after the first."""
 
     timeline: Timeline
     store: VirtualStore
@@ -81,7 +81,7 @@ class DispatcherProcess:
         self._outflow = Outflow()
         self._armed = 0
         self._moment = -1.0
-        self._since_check = 0
+        self._since_check = self._making.check_every
         self._handled = 0
         self._quiet = False
         self._not_looked_at = 0

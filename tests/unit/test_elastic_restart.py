@@ -169,6 +169,20 @@ def test_who_makes_way_goes_on_making_way_after_a_crash() -> None:
     assert running(rig, 1) == {"e": 1}
 
 
+def test_losses_of_several_members_are_counted_together_across_a_restart() -> None:
+    rig = rig_of(2, max_lost_attempts=3)
+    submit(rig, 1, essential(1, "a"), essential(1, "b"))
+    for lost, other in ((1000, 1001), (1001, 1000)):
+        rig.exit(attempt_of(rig, lost), kind=ExitKind.LOST)
+        rig.exit(attempt_of(rig, other), code=143)
+        rig.crash()
+        rig.advance(10)
+        assert running(rig) == {"a": 1, "b": 1}
+    rig.exit(attempt_of(rig, 1000), kind=ExitKind.LOST)
+    rig.exit(attempt_of(rig, 1001), code=143)
+    assert state_of(rig).startswith("failed: essential a was lost with its instance; lost 2 times")
+
+
 def test_a_job_gives_up_after_as_many_losses_as_a_container_may_have() -> None:
     rig = rig_of(2, max_lost_attempts=3)
     submit(rig, 1, essential(1), elastic(1))
