@@ -38,7 +38,7 @@ GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
 CLOCK_JUMP_S = 1_000_000.0
 EPOCH_S = 1_000_000.0
-CHECK_EVERY = 4
+CHECK_EVERY = 3
 """After how many of the events that are looked at the engine checks its own books: what does not
 add up in them goes on not adding up."""
 
