@@ -369,7 +369,7 @@ def test_rounds_of_a_held_job_are_over_in_time_though_the_clock_was_set_back() -
 
 
 def test_who_is_updated_keeps_its_room_from_others_while_somebody_is_slow_to_end() -> None:
-    """Nobody's seed: another had it at once, since there would be enough once all had ended."""
+    """Seed 36, with 12 such jobs: another had it, since all was to fit once others had ended."""
     rig = DaemonRig(make_type(1), pool=LONG)
     (where,) = rig.join()
     rig.submit_daemon(daemon(1, cpus=300))
