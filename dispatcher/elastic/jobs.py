@@ -108,20 +108,28 @@ def finished(member: Member) -> Member:
     return replace(member, state=MemberState.FINISHED, instance_id="")
 
 
-def as_planned(live: Live) -> ElasticJob | None:
+def as_planned(live: Live, leaving: Collection[str]) -> ElasticJob | None:
     """Return a job as a pass is to see it, None for one that is not to begin now.
 
-    Members that are held back want no place: for a pass they are over.
+    Members that are held back want no place: for a pass they are over. Of a job that runs, those
+    whose containers are `leaving` are stopping, whoever told them to: their room counts as free
+    already, and is not to be given back once more.
     """
     held = [live.member(key) for key in sorted(live.barred)]
     held = [member for member in held if member.state is MemberState.WAITING]
-    if not held:
-        return live.job
     essential = any(live.is_essential((m.component, m.index)) for m in held)
     if essential and not live.job.is_running:
         return None
+    going = [
+        member
+        for key, member in live.members().items()
+        if live.job.is_running and member.state.has_place and live.ids.get(key) in leaving
+    ]
+    if not held and not going:
+        return live.job
     seen = Live(job=live.job, ids=live.ids)
     seen.put([finished(member) for member in held])
+    seen.put([replace(member, state=MemberState.STOPPING) for member in going])
     return seen.job
 
 

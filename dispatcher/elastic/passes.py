@@ -117,7 +117,7 @@ class ElasticPass:
         left = self._deeds.places_left(now)
         if left is None:
             return None
-        left += sum(base.leaving for base in self._rooms.bases.values())
+        left += sum(len(base.leaving) for base in self._rooms.bases.values())
         return left - sum(len(seats) for seats in self._seats().values())
 
     def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
@@ -220,7 +220,8 @@ class ElasticPass:
             here = seats.get(instance_id, [])
             needs = [need_on(base.room.type, component) for _, component, _ in here]
             rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
-        seen = (as_planned(live) for live in self._lives())
+        leaving = frozenset[str]().union(*(base.leaving for base in self._rooms.bases.values()))
+        seen = (as_planned(live, leaving) for live in self._lives())
         types = [self._pool.types[name] for name in sorted(self._pool.types)]
         beyond = self._market.beyond
         return ElasticView(

@@ -23,12 +23,12 @@ from pool.room import charge, clamped
 class Base:
     """An instance as it will be once those that are told to end have ended.
 
-    `going` is the room that they still take, `leaving` how many they are.
+    `going` is the room that they still take, `leaving` the ids of their containers.
     """
 
     room: Room
     going: Resources = NOTHING
-    leaving: int = 0
+    leaving: frozenset[str] = frozenset()
 
 
 class Rooms:
@@ -122,7 +122,8 @@ class Rooms:
             for id_ in worker.sharing
         )
         going = slot.free.minus(before)
-        return Base(room=room_of(slot), going=going, leaving=len(leaving))
+        ids = frozenset(self._ledger.open_attempts[attempt_id] for attempt_id in leaving)
+        return Base(room=room_of(slot), going=going, leaving=ids)
 
     def _of_launch(self, token: str, type_name: str) -> Base | None:
         type_ = self._pool.types.get(type_name)

@@ -214,7 +214,7 @@ class _Turn:
             self._update(host, verdict)
         else:
             if attempt.is_ending and self._is_open(host):
-                self._promise(host, self._need(host))
+                self._promise(host, self._need(host), [attempt.resources])
             self._add(verdict)
 
     def _update(self, host: Host, wanted: MustRestart) -> None:
@@ -224,6 +224,7 @@ class _Turn:
             until = self._rollout_now().next_at(self.job.update)
             self._add(steps.next_round(self.job, host, attempt.id, until))
         elif room.fits_now(need_, [attempt.resources]):
+            room.hold(need_, [attempt.resources])
             room.promise(need_, [attempt.resources])
             self.left -= 1
             self.begun += 1
@@ -281,10 +282,14 @@ class _Turn:
     def _need(self, host: Host) -> Resources:
         return need(host.type, self.job.spec.resources, self.job.spec.unnamed)
 
-    def _promise(self, host: Host, need_: Resources) -> None:
-        """Keep room for what cannot start yet, if there will be enough."""
+    def _promise(self, host: Host, need_: Resources, ending: Sequence[Resources] = ()) -> None:
+        """Keep room for what cannot start yet, if there will be enough.
+
+        It may as soon as its predecessor (`ending`) has ended, whose room counts as given back.
+        """
         room = self.rooms[host.id]
         if room.fits_later(need_):
+            room.hold(need_, ending)
             room.promise(need_)
 
     def _make_room(self, host: Host, need_: Resources, attempt: LiveAttempt | None) -> bool:

@@ -12,6 +12,8 @@ from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
 from pool.room import charge, clamped
 
+_NOTHING = Resources()
+
 
 @dataclass(slots=True, kw_only=True)
 class Room:
@@ -19,12 +21,14 @@ class Room:
 
     `now` is what is free at this moment, `later` what is once all has ended that is being ended,
     both without what has been given away by then. Nothing starts that does not fit both: what is
-    free may be promised to somebody who waits for the rest. `evicted` are ended by the plan to make
-    room, `spared` are not to be evicted: these, and others.
+    free may be promised to somebody who waits for the rest. `held` is free, and left out of `now`:
+    who is updated needs it beside the room of its predecessor, however long others take to end.
+    `evicted` are ended by the plan to make room, `spared` are not to be evicted: these, and others.
     """
 
     now: Slot
     later: Slot
+    held: Resources = _NOTHING
     spared: set[str] = field(default_factory=set)
     evicted: set[str] = field(default_factory=set)
 
@@ -50,6 +54,7 @@ class Room:
         return Room(
             now=replace(self.now),
             later=replace(self.later),
+            held=self.held,
             spared=set(self.spared),
             evicted=set(self.evicted),
         )
@@ -87,6 +92,16 @@ class Room:
         self.release(giving)
         self.later.assign(wanted)
 
+    def hold(self, wanted: Resources, giving: Iterable[Resources]) -> None:
+        """Keep of what is free now what is needed as soon as these have ended, if that will do."""
+        slot = _without(self.now, giving)
+        slot.assign(wanted)
+        if slot.is_overfull:
+            return
+        more = clamped(self.now.free.minus(slot.free))
+        self.now.free = self.now.free.minus(more)
+        self.held = self.held.plus(more)
+
     def release(self, giving: Iterable[Resources]) -> None:
         """Count on the room of attempts that are now told to end."""
         for resources in giving:
@@ -95,7 +110,7 @@ class Room:
     @property
     def reserved(self) -> Resources:
         """Return what of the free room is promised."""
-        return clamped(self.now.free.minus(self.later.free))
+        return self.held.plus(clamped(self.now.free.minus(self.later.free)))
 
 
 def never_fits(type_: InstanceType, wanted: Resources) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ class Signals:
         self._first_signals: dict[tuple[str, str], float] = {}
         self._last_signals: dict[tuple[str, str], tuple[str, float]] = {}
         self._started_at: dict[str, float] = {}
+        self._evicted: set[str] = set()
 
     def heard(self, event: PoolEvent) -> None:
         """Look at an event before the engine gets it."""
@@ -65,7 +66,7 @@ class Signals:
     def _grace_s(self, attempt: PoolAttempt | None) -> float:
         """Return how long an attempt has between TERM and KILL, by what its user asked for.
 
-        One that makes way for somebody has no more than all have.
+        One that makes way for somebody has no more than all have, whoever ends it afterwards.
         """
         most_s = self._pool.settings.term_timeout_s
         container_id = "" if attempt is None or attempt.stray else container_of(attempt.id)
@@ -73,11 +74,8 @@ class Signals:
         asked_s = None if container is None else container.spec.grace_period_s
         if container is None or asked_s is None:
             return most_s
-        evicted = any(
-            is_eviction(each.ending_for)
-            for each in container.attempts
-            if attempt is not None and each.id == attempt.id
-        )
+        self._evicted |= {each.id for each in container.attempts if is_eviction(each.ending_for)}
+        evicted = attempt is not None and attempt.id in self._evicted
         return min(asked_s, most_s) if evicted else asked_s
 
     def signalled(self, command: SignalAttempt) -> None:

@@ -9,7 +9,7 @@ from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHol
 from dispatcher.model import AttemptOutcome, Constraints, Placement, Retries, SchedulerSettings
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.errors import CapacityError, ErrorScope, QuotaError
-from drivers.interface import IDLE_BEHAVIOR_TAG
+from drivers.interface import IDLE_BEHAVIOR_TAG, Resources
 from pool.messages import (
     AttemptExited,
     DestroyInstance,
@@ -366,3 +366,22 @@ def test_rounds_of_a_held_job_are_over_in_time_though_the_clock_was_set_back() -
     assert rig.starts() == []
     rig.send(JobHoldRequested(job_id="j-1", held=False))
     assert len(rig.starts()) == 1
+
+
+def test_who_is_updated_keeps_its_room_from_others_while_somebody_is_slow_to_end() -> None:
+    """Seed 36, with 12 such jobs: another had it, since all was to fit once others had ended."""
+    rig = DaemonRig(make_type(1), pool=LONG)
+    (where,) = rig.join()
+    rig.submit_daemon(daemon(1, cpus=300))
+    rig.submit_daemon(daemon(2, cpus=400))
+    (old, _), _ = rig.starts()
+    rig.deaf = True
+    rig.set_priority(rig.of_job("j-2")[0].id, 0)
+    rig.revise("j-1", resources=Resources(cpu_millis=500, memory_bytes=1))
+    assert rig.attempts[old].ending is not None
+    rig.submit_daemon(daemon(3, cpus=300, priority=100))
+    assert rig.starts() == []
+    rig.terminated(where, old)
+    rig.settle()
+    ((new, _),) = rig.starts()
+    assert rig.attempts[new].container_id == rig.of_job("j-1")[0].id

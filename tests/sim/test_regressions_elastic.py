@@ -129,6 +129,20 @@ def test_room_of_who_was_told_to_end_by_a_user_is_not_kept_twice() -> None:
     assert running(rig, 2) == {"e": 1}
 
 
+def test_room_of_who_was_told_to_end_by_a_user_is_not_counted_twice() -> None:
+    """Seed 8054: it was there for a job that waits once as free, and once as what is given back."""
+    rig = rig_of(4)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.set_priority("c-1001", 0)
+    submit(rig, 2, essential(1, cpus=4))
+    assert rig.engine.placers.elastic is not None
+    assert not rig.engine.placers.elastic.kept
+    waits = rig.engine.why_waiting("c-2000")
+    assert waits is not None
+    assert waits.code == "no_room"
+    assert rig.attempts[attempt_of(rig, 1001)].ending_for.of == ""
+
+
 def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
     """Seed 2747: two halves were spread over both instances, and none was left for who shares."""
     rig = rig_of(1, 1, profile=Profile.DISTRIBUTE_LOAD)

@@ -265,7 +265,11 @@ class Work:
     def _on_refused(self, event: StartRefused) -> None:
         if event.code in FAULTS_OF_THE_REQUEST:
             self._refused.add(event.attempt_id.rpartition("-")[0])
-        else:
+            return
+        worker = self._pool.workers.get(event.worker_id)
+        paused = worker is not None and self._process.now() < worker.overloaded_until
+        # What was under way to an instance that is overloaded counts once.
+        if event.code != "overloaded" or not paused:
             self._refusals[event.worker_id] = self._refusals.get(event.worker_id, 0) + 1
 
     # ---- what is known after an event ----
