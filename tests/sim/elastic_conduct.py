@@ -11,6 +11,7 @@ from tests.sim.elastic_account import is_essential, task_of, was_lost
 from tests.sim.elastic_growth import Growth
 from tests.sim.elastic_shares import Shares
 from tests.sim.elastic_turns import Turns
+from tests.sim.elastic_ways import Ways
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -36,11 +37,10 @@ class ElasticConduct:
         self._growth = Growth(process, timeline)
         self._shares = Shares(process, timeline, hosts)
         self._turns = Turns(process)
+        self._ways = Ways(process)
         self._passes = 0
         self._started: set[str] = set()
         self._open: dict[str, set[str]] = {}
-        self._awaited: frozenset[str] = frozenset()
-        self._waited: set[str] = set()
         self._endings = {(a.id, a.ending) for _, _, a in self._ending()}
 
     # ---- what is decided ----
@@ -80,16 +80,7 @@ class ElasticConduct:
         return [known[id_] for id_ in self._ledger.jobs.containers_of(job.id) if id_ in known]
 
     def _has_place(self, member: Container) -> bool:
-        return member.has_open_attempt or _is_done(member) or self._is_kept(member)
-
-    def _is_kept(self, member: Container) -> bool:
-        """Return whether room on some instance is kept for a member that is not started.
-
-        Of one that is behind a process of an earlier attempt only that is told.
-        """
-        reason = self._engine.placers.reason(member)
-        held = self._ledger.holdbacks.reason(member) is not None
-        return held or (reason is not None and reason.code == "has_place")
+        return member.has_open_attempt or _is_done(member) or self._ways.is_kept(member)
 
     def _expect_turn(self, job: Job, container: Container, needed: list[Container]) -> None:
         """Expect that those run which are to run before somebody."""
@@ -135,10 +126,12 @@ class ElasticConduct:
         ids = [id_ for id_ in book.ids() if book.type_of(id_) is JobType.ELASTIC]
         if not ids and not self._open:
             return
-        for job, container, attempt in self._ending():
-            if (attempt.id, attempt.ending) not in self._endings:
-                self._endings.add((attempt.id, attempt.ending))
-                self._on_ending(job, container, attempt)
+        ending = self._ending()
+        told = [(j, c, a) for j, c, a in ending if (a.id, a.ending) not in self._endings]
+        self._endings |= {(attempt.id, attempt.ending) for _, _, attempt in told}
+        for job, container, attempt in told:
+            alike = frozenset(a.id for _, _, a in told if a.ending_for == attempt.ending_for)
+            self._on_ending(job, container, attempt, alike)
         jobs = [job for job in map(book.job, ids) if job is not None]
         by_job = {job.id: self._members(job) for job in jobs}
         self._open = {
@@ -148,7 +141,7 @@ class ElasticConduct:
             self._expect_over(job, by_job[job.id])
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
-            self._awaited, self._waited = self._awaited_now(), self._unstarted()
+            self._ways.note_pass()
             self._expect_kept_room()
             for job in jobs:
                 self._expect_concluded(job)
@@ -169,8 +162,10 @@ class ElasticConduct:
                 found.append((job, container, last))
         return found
 
-    def _on_ending(self, job: Job, container: Container, attempt: Attempt) -> None:
-        """Expect a reason for what was just told to end."""
+    def _on_ending(
+        self, job: Job, container: Container, attempt: Attempt, alike: frozenset[str]
+    ) -> None:
+        """Expect a reason for what was just told to end; so were all that are `alike`, for it."""
         over = container.cancel_requested or self._ledger.jobs.is_concluded(job.id)
         if over or attempt.ending is AttemptOutcome.FAILED:
             return
@@ -187,51 +182,16 @@ class ElasticConduct:
             right = held or (bool(lost) and not unsaid)
             expect(right, "members are ended for a reason", attempt, lost)
         elif other.type is JobType.ELASTIC:
-            self._on_giving_back(job, container, attempt, other)
+            self._expect_spare(job, container, attempt)
+            self._ways.expect_needed(job, attempt, other, alike)
 
-    def _on_giving_back(self, job: Job, container: Container, attempt: Attempt, by: Job) -> None:
+    def _expect_spare(self, job: Job, container: Container, attempt: Attempt) -> None:
+        """Expect that a job gives back only what it can do without."""
         terms = job.terms.elastic
         flexible = terms is not None and terms.mode is ElasticMode.FLEXIBLE
         expect(flexible, "only flexible jobs give back", attempt, terms)
         spare = not is_essential(job, container)
         expect(spare, "what a job needs is never given back", attempt)
-        # A rigid job that begins needs all of its members.
-        rigid = by.terms.elastic is not None and by.terms.elastic.mode is ElasticMode.RIGID
-        needed = [each for each in self._members(by) if rigid or is_essential(by, each)]
-        waits = any(not each.has_open_attempt and self._is_kept(each) for each in needed)
-        right = by.id != job.id and (waits or self._took_kept_room(needed, attempt.instance_id))
-        expect(right, "members make way only for what another job needs", attempt, by.id)
-
-    def _took_kept_room(self, needed: list[Container], instance_id: str) -> bool:
-        """Return whether one begins at once on an instance, in room that others waited for there.
-
-        Who makes way there leaves his room to these, unless others have a place there just now.
-        """
-        starting = [c.attempts[-1] for c in needed if c.has_open_attempt]
-        begins = any(a.instance_id == instance_id and a.started_at is None for a in starting)
-        newcomers = self._unstarted(instance_id) - self._waited
-        return begins and instance_id in self._awaited & self._awaited_now() and not newcomers
-
-    def _awaited_now(self) -> frozenset[str]:
-        elastic = self._engine.placers.elastic
-        assert elastic is not None
-        return elastic.awaited
-
-    def _unstarted(self, instance_id: str = "") -> set[str]:
-        """Return the members that have a place, on one instance or on any, and are not started."""
-        waiting = {
-            container.id: self._engine.placers.reason(container)
-            for container in self._ledger.containers.values()
-            if self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC
-            and not container.has_open_attempt
-        }
-        return {
-            id_
-            for id_, reason in waiting.items()
-            if reason is not None
-            and reason.code == "has_place"
-            and f"on {instance_id}" in reason.message
-        }
 
     def _expect_over(self, job: Job, members: list[Container]) -> None:
         """Expect that a job that is over has nothing that waits or is to run on."""

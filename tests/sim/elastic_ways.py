@@ -1,0 +1,146 @@
+"""The check of who makes way for which elastic job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dispatcher.jobs.model import Job, JobType
+from dispatcher.model import Attempt, Container
+from dispatcher.planner.elastic_model import ElasticMode
+from dispatcher.planner.elastic_settings import QueuePolicy
+from dispatcher.planner.fit import need
+from drivers.interface import Resources
+from pool.model import Worker
+from pool.room import charge, shares_a_cpu
+from tests.sim.elastic_account import is_essential
+from tests.sim.process import DispatcherProcess
+from tests.sim.truth import expect
+
+
+class Ways:
+    """Looks at one process: who had a place after the pass before, and was not started."""
+
+    def __init__(self, process: DispatcherProcess) -> None:
+        self._engine = process.engine
+        self._ledger = process.engine.ledger
+        self._awaited: frozenset[str] = frozenset()
+        self._waited: set[str] = set()
+
+    def note_pass(self) -> None:
+        """Note after a pass who has a place and waits there."""
+        self._awaited = self._awaited_now()
+        self._waited = {each.id for each in self._unstarted()}
+
+    def expect_needed(self, job: Job, attempt: Attempt, by: Job, told: frozenset[str]) -> None:
+        """Expect that another job than its own needs the room of who makes way for it.
+
+        `told` are all attempts that have just been told to end for that one.
+        """
+        containers = map(self._ledger.containers.get, self._ledger.jobs.containers_of(by.id))
+        needed = [each for each in containers if each is not None and self._is_needed(each)]
+        waits = any(not each.has_open_attempt and self.is_kept(each) for each in needed)
+        takes = waits or self._took_room(by, needed, attempt.instance_id, told)
+        right = by.id != job.id and takes
+        expect(right, "members make way only for what another job needs", attempt, by.id)
+
+    def is_kept(self, member: Container) -> bool:
+        """Return whether room on some instance is kept for a member that is not started.
+
+        Of one that is behind a process of an earlier attempt only that is told.
+        """
+        reason = self._engine.placers.reason(member)
+        held = self._ledger.holdbacks.reason(member) is not None
+        return held or (reason is not None and reason.code == "has_place")
+
+    def _took_room(
+        self, by: Job, needed: list[Container], instance_id: str, told: frozenset[str]
+    ) -> bool:
+        """Return whether one begins at once on an instance, in room that others wait for there.
+
+        Who makes way there leaves his room to these. They waited before, or are given a place
+        before the job has its turn, which they leave too little room.
+        """
+        latest = [c.attempts[-1] for c in needed if c.has_open_attempt]
+        starting = [a.id for a in latest if a.instance_id == instance_id and a.started_at is None]
+        worker = self._engine.pool.workers.get(instance_id)
+        if not starting or worker is None:
+            return False
+        here = self._unstarted(instance_id)
+        if instance_id in self._awaited & self._awaited_now() and not self._newcomers(here):
+            return True
+        first = [each for each in here if each.id in self._waited or self._is_needed(each)]
+        later = [each for each in self._newcomers(first) if self._comes_after(each, by)]
+        return not later and self._lacks_room(worker, first, starting, told)
+
+    def _newcomers(self, members: Iterable[Container]) -> list[Container]:
+        return [each for each in members if each.id not in self._waited]
+
+    def _comes_after(self, member: Container, by: Job) -> bool:
+        """Return whether a member's job surely has its turn after another."""
+        settings = self._engine.settings.elastic
+        job = self._ledger.jobs.job(member.job_id)
+        in_turn = settings.policy is QueuePolicy.FIFO and not settings.backfill
+        return in_turn and job is not None and job.sequence > by.sequence
+
+    def _lacks_room(
+        self, worker: Worker, first: list[Container], starting: list[str], told: frozenset[str]
+    ) -> bool:
+        """Return whether those who come first fit beside who is `told` to end, and no more."""
+        per_instance = self._engine.placers.per_instance
+        kept = per_instance.kept.get(worker.id) if per_instance is not None else None
+        room = worker.type.allocatable.minus(kept or Resources())
+        stays = [
+            given
+            for id_, given in worker.attempts.items()
+            if id_ not in starting and (id_ in told or not self._is_going(id_))
+        ]
+        others = [need(worker.type, c.spec.resources, c.spec.unnamed) for c in first]
+        begins = [worker.attempts[id_] for id_ in starting if id_ in worker.attempts]
+        return _fit([*stays, *others], room) and not _fit([*stays, *others, *begins], room)
+
+    def _is_going(self, attempt_id: str) -> bool:
+        container_id = self._ledger.open_attempts.get(attempt_id)
+        if container_id is None or not self._is_elastic(self._ledger.containers[container_id]):
+            return False
+        container = self._ledger.containers[container_id]
+        return container.cancel_requested or container.attempts[-1].ending is not None
+
+    def _is_needed(self, member: Container) -> bool:
+        """Return whether a job needs a member; a rigid one that begins needs all."""
+        job = self._ledger.jobs.job(member.job_id)
+        if job is None:
+            return False
+        rigid = job.terms.elastic is not None and job.terms.elastic.mode is ElasticMode.RIGID
+        return rigid or is_essential(job, member)
+
+    def _is_elastic(self, container: Container) -> bool:
+        return self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC
+
+    def _awaited_now(self) -> frozenset[str]:
+        elastic = self._engine.placers.elastic
+        assert elastic is not None
+        return elastic.awaited
+
+    def _unstarted(self, instance_id: str = "") -> list[Container]:
+        """Return the members that have a place, on one instance or on any, and are not started."""
+        waiting = [
+            (container, self._engine.placers.reason(container))
+            for container in self._ledger.containers.values()
+            if self._is_elastic(container) and not container.has_open_attempt
+        ]
+        return [
+            container
+            for container, reason in waiting
+            if reason is not None
+            and reason.code == "has_place"
+            and f"on {instance_id}" in reason.message
+        ]
+
+
+def _fit(needs: Iterable[Resources], room: Resources) -> bool:
+    """Return whether all fit in the room of one instance."""
+    sharers = 0
+    for each in needs:
+        room = room.minus(charge(each, sharers=sharers))
+        sharers += shares_a_cpu(each)
+    return Resources().fits_in(room) and all(amount >= 0 for _, amount in room.custom)
