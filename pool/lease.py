@@ -1,8 +1,9 @@
 """The dead-man's lease as the dispatcher asks for it: its terms, and who keeps it at first; pure.
 
-An instance that no dispatcher contacts for `orphan_timeout_s`, and on which nothing runs, powers
-itself off. The runner keeps the lease as soon as a session was there (`pool/runner/lease.py`).
-Until then a part of the init script does: a dispatcher may die right after the create call.
+An instance that no dispatcher contacts for `orphan_timeout_s`, and on which nothing runs but
+residents, powers itself off. The runner keeps the lease as soon as a session was there
+(`pool/runner/lease.py`). Until then a part of the init script does: a dispatcher may die right
+after the create call.
 """
 
 from __future__ import annotations

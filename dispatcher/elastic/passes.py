@@ -175,13 +175,15 @@ class ElasticPass:
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _with_room_let_go(self, plan: ElasticPlan, now: float) -> ElasticPlan:
-        """Plan again where something is wanted and others are let go, whose room may do for it.
+        """Plan again where some are let go: their room may do for others.
 
-        A plan lets go of them only after it has counted what those before them lack.
+        A plan lets go of them only after it has counted what those before them lack, and given
+        places to those behind them.
         """
         for _ in range(_REPLANS_MOST):
-            if not (plan.demand and plan.let_go):
+            if not plan.let_go:
                 break
+            self._rooms.update(now)
             plan = self._plan(now)
         return plan
 

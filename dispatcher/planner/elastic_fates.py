@@ -25,7 +25,7 @@ RAN_WELL_S = 600.0
 
 
 class Ending(Enum):
-    """How a member ended: by itself, with its instance, as it was told to, or before it ran."""
+    """How a member ended: by itself, lost where it ran, as it was told to, or before it ran."""
 
     EXITED = "exited"
     LOST = "lost"
@@ -38,8 +38,9 @@ class Ending(Enum):
 class End:
     """The end of one member.
 
-    `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of a start
-    that `start_failed` for a cause that may pass, or was `start_refused` for ever. `ran_s` is how
+    `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of what was
+    `lost`, of a start that `start_failed` for a cause that may pass, or was `start_refused` for
+    ever. `ran_s` is how
     long it was seen to run.
     """
 
@@ -88,8 +89,8 @@ def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
 
     The end of a member that was told to stop is no death, nor is that of one that has no place any
     more: such a word comes late. But an essential member that is refused for ever fails its job,
-    told to stop or not. One that is lost with its instance has the job queued again, up to
-    `most_losses` times; after that it fails.
+    told to stop or not. One that is lost has the job queued again, up to `most_losses` times; after
+    that it fails.
     """
     component, member = next(
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
@@ -151,7 +152,8 @@ def _fatal(job: ElasticJob, end: End, most_losses: int) -> Reason | None:
             why = f"essential {name} cannot be started: {end.why}"
             return Reason(code="essential_not_started", message=why)
         case Ending.LOST if job.losses >= most_losses:
-            why = f"essential {name} was lost with its instance; lost {job.losses} times before"
+            how = f" ({end.why})" if end.why else ""
+            why = f"essential {name} was lost{how}; lost {job.losses} times before"
             return Reason(code="essential_lost", message=why)
         case Ending.LOST | Ending.START_FAILED | Ending.STOPPED:
             return None

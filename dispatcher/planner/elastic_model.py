@@ -123,7 +123,7 @@ class ElasticJob:
     with all components, None where nobody knows, and `progress` the part of it that is done.
     Nothing of it starts before `not_before`. `failed_starts` is how often it was queued again since
     all its essential components ran, `renewals` how often in all, and `losses` how often because an
-    instance was lost.
+    essential member was lost.
     `claims` are what the last plan kept for it. Components have names of their own, and at least
     one of them is essential.
     """

@@ -93,13 +93,18 @@ class Room:
         self.later.assign(wanted)
 
     def hold(self, wanted: Resources, giving: Iterable[Resources]) -> None:
-        """Keep of what is free now what is needed as soon as these have ended, if that will do."""
-        slot = _without(self.now, giving)
+        """Keep of what is free now what is needed as soon as these have ended, if that will do.
+
+        Others share a cpu that is held, if nobody has to end before it is there.
+        """
+        ending = tuple(giving)
+        slot = _without(self.now, ending)
         slot.assign(wanted)
         if slot.is_overfull:
             return
         more = clamped(self.now.free.minus(slot.free))
         self.now.free = self.now.free.minus(more)
+        self.now.sharers = min(self.now.sharers, slot.sharers) if ending else slot.sharers
         self.held = self.held.plus(more)
 
     def release(self, giving: Iterable[Resources]) -> None:

@@ -1,7 +1,8 @@
 """The dead-man's lease: an instance that nobody contacts, and on which nothing runs, powers off.
 
-It is due `orphan_timeout_s` after the later of two moments: the last contact, and the last at which
-an attempt lived, since exits and logs that nobody has fetched yet deserve the same time. Whoever
+Residents do not count as running: they belong to the instance, and a daemon never ends. It is due
+`orphan_timeout_s` after the later of two moments: the last contact, and the last at which any other
+attempt lived, since exits and logs that nobody has fetched yet deserve the same time. Whoever
 holds the lock of the session (the session itself, or who watches after it) sees to it. Time is that
 of CLOCK_BOOTTIME: nobody can set it, and it goes on while the machine sleeps.
 """

@@ -46,7 +46,7 @@ class Places(NamedTuple):
 class Attempt(NamedTuple):
     """What was written down when an attempt was claimed.
 
-    Nothing was said of `resident` before there were such: what an older runner wrote has none.
+    `resident` is written down only where it is true.
     """
 
     attempt_id: str
@@ -178,7 +178,8 @@ class Spool:
         os.mkdir(temporary, 0o700)
         try:
             with open(f"{temporary}/order", "w", encoding="utf-8") as record:
-                json.dump(attempt, record)
+                # An older runner, if somebody goes back to one, reads what it knows.
+                json.dump(attempt if attempt.resident else attempt[:-1], record)
             lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.rename(temporary, self.path(attempt.attempt_id))
@@ -200,7 +201,7 @@ class Spool:
     def read(self, attempt_id: str) -> Attempt | None:
         """Return what was claimed under an id, None when nothing is."""
         text = machine.read_text(self.path(attempt_id, "order"))
-        return Attempt(*json.loads(text)) if text else None
+        return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
 
     def ended(self, attempt_id: str) -> Ended | None:
         """Return how an attempt ended, None when no end is recorded (yet)."""

@@ -205,5 +205,5 @@ def test_a_job_that_lost_whom_it_needs_too_often_fails_though_the_instance_is_th
     del rig.on_instance[there]["c-1000-1"]
     rig.send(SessionLost(worker_id=there, last_contact=rig.now, reason="reset"))
     rig.advance(60)
-    assert state_of(rig) == "failed: essential e was lost with its instance; lost 0 times before"
+    assert state_of(rig).startswith("failed: essential e was lost (")
     assert there in rig.cloud

@@ -38,9 +38,6 @@ GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
 CLOCK_JUMP_S = 1_000_000.0
 EPOCH_S = 1_000_000.0
-CHECK_EVERY = 3
-"""After how many of the events that are looked at the engine checks its own books: what does not
-add up in them goes on not adding up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,7 @@ class Outcome:
 class World:
     """One run of one seed."""
 
-    check_every = CHECK_EVERY
+    check_every = 3  # what does not add up in the engine goes on not adding up
 
     def __init__(
         self,

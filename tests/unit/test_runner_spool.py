@@ -163,3 +163,16 @@ def test_the_record_of_an_attempt_is_readable_by_others_of_our_code(runner: Runn
     assert record[:3] == ["a", "c-a", "process"]
     assert record[3] == boot_id()
     eventually(lambda: Spool(runner.places).ended("a") is not None)
+
+
+def test_a_spool_is_read_by_an_older_runner_and_by_a_newer_one(runner: Runner) -> None:
+    spool = Spool(runner.places)
+    for attempt_id, resident in (("a", False), ("d", True)):
+        lock = spool.claim(attempt_of(attempt_id, "c", "process", "b", "", resident=resident))
+        assert lock is not None
+        os.close(lock)
+    older = json.loads(Path(spool.path("a", "order")).read_text())
+    assert len(older) == 6, "a runner that knows no residents takes no more"
+    assert [each.resident for each in spool.attempts()] == [False, True]
+    Path(spool.path("d", "order")).write_text(json.dumps([*older, True, "of a later version"]))
+    assert [each.resident for each in spool.attempts()] == [False, True]

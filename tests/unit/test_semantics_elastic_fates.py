@@ -123,10 +123,11 @@ def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up
 ):
     fate = end_of(PAIR, "e", ending=Ending.LOST)
     assert (fate.verdict, fate.job.losses) == (Verdict.QUEUED_AGAIN, 1)
-    often = end_of(replace(PAIR, losses=5), "e", ending=Ending.LOST)
+    often = end_of(replace(PAIR, losses=5), "e", ending=Ending.LOST, why="its instance is gone")
     assert often.verdict is Verdict.FAILED
     assert often.reason is not None
-    assert often.reason.message == "essential e was lost with its instance; lost 5 times before"
+    message = "essential e was lost (its instance is gone); lost 5 times before"
+    assert often.reason.message == message
 
 
 # ---- elastic ones --------------------------------------------------------------------------------
