@@ -179,6 +179,37 @@ def test_nothing_is_created_beside_what_a_job_behind_lets_go() -> None:
     assert running(rig, 1) == {"e": 2}
 
 
+def test_what_a_job_lets_go_is_had_by_one_behind_it_though_nobody_lacks_anything() -> None:
+    """Nobody's seed: an instance that one had no use for any more stood by while another waited."""
+    rig = rig_of(2, most=3, max_containers=3, elastic=ElasticSettings(backfill=True))
+    submit(rig, 3, essential(1))
+    rig.silent.add(CreateInstance)
+    rig.advance(1)  # what was first seen at that moment would stand for what is created
+    submit(rig, 2, essential(2, cpus=2))
+    submit(rig, 4, essential(1, cpus=2))
+    rig.create_now(last_commands(rig, CreateInstance)[0])
+    rig.advance(1)
+    assert running(rig, 4) == {}
+    submit(rig, 1, essential(1))
+    assert running(rig, 1) == {"e": 1}
+    assert running(rig, 4) == {"e": 1}
+
+
+def test_room_of_who_makes_way_is_not_given_away_when_it_is_planned_anew() -> None:
+    """Nobody's seed: it died for a job whose place the next plan of that pass gave to another."""
+    rig = rig_of(5, most=4, max_containers=5, elastic=ElasticSettings(backfill=True))
+    submit(rig, 3, essential(1), elastic(1))
+    rig.silent.add(CreateInstance)
+    rig.advance(1)  # what was first seen at that moment would stand for what is created
+    submit(rig, 2, essential(3, cpus=5))
+    submit(rig, 4, essential(1))
+    submit(rig, 1, essential(2, cpus=2))
+    assert rig.attempts[attempt_of(rig, 3001)].ending_for.of == "j-1"
+    rig.exit(attempt_of(rig, 3001), code=143)
+    assert running(rig, 1) == {"e": 2}
+    assert running(rig, 4) == {}
+
+
 def test_a_rigid_job_that_begins_anew_waits_for_who_died_again_and_again() -> None:
     """Nobody's seed: its elastic member was to rest for a minute, and was started with the job."""
     rig = rig_of(2)
