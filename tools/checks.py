@@ -123,7 +123,8 @@ def steps_of(kind: str) -> list[Step]:
     return [
         *static_steps(),
         step_of_tests("tests that run alone", "-m", "alone", may_be_empty=True),
-        step_of_tests("all other tests", "-n2", "-m", "not alone"),
+        # Half of these wait for processes, sessions and timeouts: two cpus serve three of them.
+        step_of_tests("all other tests", "-n3", "-m", "not alone"),
     ]
 
 
