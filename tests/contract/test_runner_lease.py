@@ -114,8 +114,11 @@ def test_a_command_that_hangs_is_ended_before_the_next_try(instance: Instance) -
     eventually(lambda: not alive(second))
 
 
-def test_while_a_container_runs_it_stays_on(instance: Instance) -> None:
+@pytest.mark.parametrize("beside_resident", [False, True], ids=["alone", "beside a resident"])
+def test_while_a_container_runs_it_stays_on(instance: Instance, beside_resident: bool) -> None:
     session = instance.attach()
+    if beside_resident:
+        session.start("daemon", "sleep", "60", resident=True)
     session.start("a", "sleep", "60")
     job = instance.runner.job("a")
     session.close()
@@ -136,19 +139,6 @@ def test_a_resident_keeps_no_instance(instance: Instance, cut_only: bool) -> Non
         session.close()
     instance.await_try()
     assert instance.runner.listing()["attempts"][0]["exit"] is None, "nothing was ended for it"
-
-
-def test_beside_a_resident_a_container_keeps_the_instance_until_it_ends(instance: Instance) -> None:
-    session = instance.attach()
-    session.start("daemon", "sleep", "60", resident=True)
-    session.start("a", "sleep", "60")
-    job = instance.runner.job("a")
-    session.close()
-    stays_on(instance)
-    ended = time.monotonic()
-    os.killpg(job, signal.SIGKILL)
-    instance.await_try()
-    assert time.monotonic() - ended >= ORPHAN_TIMEOUT_S
 
 
 def test_a_suspended_lease_does_nothing_and_leaves_nobody(instance: Instance) -> None:
