@@ -84,6 +84,8 @@ PROMISES: dict[str, str] = {
     "one container for each instance": "such a job has one unfinished container for each instance",
     "a per-instance attempt runs where it belongs": "it starts on the instance that its container "
     "is for, which its job matches, and is told which that is",
+    "a start says who may be left behind": "whoever belongs to an instance keeps none running that "
+    "no dispatcher contacts, and whoever else runs there does",
     "every instance has what it should": "what is ready, matches, has room and nothing to wait for "
     "has its attempt two seconds later, at the latest revision; where room is short nothing is "
     "said",

@@ -218,6 +218,14 @@ OTHERS = (
         new="pass",
     ),
     Mutant(
+        name="room that is not free yet is used",
+        guard="nothing starts in room that others still take",
+        fault="system jobs that many want, attempts that take a while to end",
+        where="dispatcher.planner.per_instance_room:Room.fits_now",
+        old="return _fits(self.now, wanted, given) and",
+        new="return",
+    ),
+    Mutant(
         name="who matters most makes way first",
         guard="who matters least makes way first",
         fault="system jobs without room",
@@ -251,6 +259,14 @@ OTHERS = (
     ),
 )
 RESIDENTS = (
+    Mutant(
+        name="daemons keep a forgotten instance",
+        guard="a start says who keeps no instance that is left alone",
+        fault="system jobs",
+        where="dispatcher.scheduling.starter:Starter.start",
+        old="resident=bool(container.pinned_to),",
+        new="resident=False,",
+    ),
     Mutant(
         name="residents are not dismissed",
         guard="what belongs to an instance is told of its end",

@@ -145,6 +145,14 @@ TIMES = (
         old="if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):",
         new="if False:",
     ),
+    Mutant(
+        name="who makes way takes its time",
+        guard="who makes way for others has no longer between TERM and KILL than all have",
+        fault="long grace periods, processes that are deaf to TERM",
+        where="pool.attempts:shorten_grace",
+        old="if attempt is not None and attempt.grace_s is not None:",
+        new="if False:",
+    ),
 )
 
 TIME_MUTANTS = (*HOLDS, *ENDS, *TIMES)

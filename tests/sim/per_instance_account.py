@@ -130,6 +130,8 @@ class PerInstanceAccount:
 
     def started(self, container: Container, order: AttemptOrder) -> None:
         """Look at a process that begins."""
+        may_stay = order.resident == bool(container.pinned_to)
+        expect(may_stay, "a start says who may be left behind", order.attempt_id, order.resident)
         if not container.pinned_to:
             return
         attempt = self._store.attempts[order.attempt_id]

@@ -18,13 +18,25 @@ if TYPE_CHECKING:
 QUIET = 0.06
 """The share of such runs."""
 
+CROWDED = 0.03
+"""The share of runs, among the others, in which many of them want the same few instances."""
+
 
 def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) -> SimOptions:
     """Return a run in which users ask that; now and then, one in which little else happens."""
     dice = Dice(options.seed, "few faults")
-    if not dice.falls(QUIET):
-        return replace(options, demand=demand, scheduler=scheduler)
-    calm = replace(
+    if dice.falls(QUIET):
+        calm = _calm(options)
+        return with_residents(calm) if dice.falls(0.5) else with_members(calm)
+    crowd = Dice(options.seed, "crowded instances")
+    if crowd.falls(CROWDED):
+        calm = _calm(options)
+        return with_many_residents(calm) if crowd.falls(0.5) else with_many_members(calm)
+    return replace(options, demand=demand, scheduler=scheduler)
+
+
+def _calm(options: SimOptions) -> SimOptions:
+    return replace(
         options,
         safety_s=600.0,
         hosts=HostFaults(),
@@ -35,7 +47,6 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
         hanging_calls=0.0,
         left_over=0,
     )
-    return with_residents(calm) if dice.falls(0.5) else with_members(calm)
 
 
 def with_residents(calm: SimOptions) -> SimOptions:
@@ -61,3 +72,36 @@ def with_members(calm: SimOptions) -> SimOptions:
     scheduler = SchedulerSettings(max_instances=6, max_lost_attempts=1)
     hosts = HostFaults(lost_limits=0.2)
     return replace(calm, demand=demand, scheduler=scheduler, cloud=cloud, hosts=hosts)
+
+
+def with_many_residents(calm: SimOptions) -> SimOptions:
+    """Return a run with more jobs on every instance than there is room for, and who ends slowly."""
+    demand = Demand(
+        containers=40,
+        longest_run_s=60.0,
+        priorities_every_s=4.0,
+        behaviors_every_s=15.0,
+        lenient=0.5,
+        per_instance=10,
+        once=0.2,
+        restless=0.5,
+        per_instance_requests_every_s=3.0,
+    )
+    scheduler = SchedulerSettings(max_instances=3, preempt_system=True, preempt_sysbatch=True)
+    hosts = HostFaults(deaf=0.5, slow_deaths=0.8, drops_every_s=40.0)
+    return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)
+
+
+def with_many_members(calm: SimOptions) -> SimOptions:
+    """Return a run with more elastic jobs than may run at once, whose members end slowly."""
+    demand = Demand(
+        containers=4,
+        lenient=0.5,
+        elastic=6,
+        scaling=1.0,
+        faulty=0.3,
+        elastic_requests_every_s=8.0,
+    )
+    scheduler = SchedulerSettings(max_instances=6, max_containers=5, max_lost_attempts=1)
+    hosts = HostFaults(deaf=0.3, slow_deaths=0.5, drops_every_s=60.0, lost_limits=0.3)
+    return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)

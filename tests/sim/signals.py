@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.ledger.endings import is_eviction
 from dispatcher.ledger.outcomes import container_of
+from dispatcher.model import EndingCause
 from pool.messages import AttemptStarted, PoolCommand, PoolEvent, SignalAttempt
 from pool.model import AttemptPhase, PoolAttempt, WorkerState
 from tests.sim.process import DispatcherProcess
@@ -13,6 +13,9 @@ from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
 
 SLACK = 1e-6
+
+WAITED_FOR = (EndingCause.FOR_CONTAINER, EndingCause.FOR_JOB)
+"""For what those end whose room others wait for."""
 
 
 class Signals:
@@ -74,7 +77,7 @@ class Signals:
         asked_s = None if container is None else container.spec.grace_period_s
         if container is None or asked_s is None:
             return most_s
-        self._evicted |= {each.id for each in container.attempts if is_eviction(each.ending_for)}
+        self._evicted |= {a.id for a in container.attempts if a.ending_for.cause in WAITED_FOR}
         evicted = attempt is not None and attempt.id in self._evicted
         return min(asked_s, most_s) if evicted else asked_s
 
