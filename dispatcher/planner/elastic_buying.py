@@ -18,6 +18,7 @@ from itertools import groupby
 from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
 from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
+from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.fit import eligible_types, need
 from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
@@ -85,11 +86,8 @@ class _Shopping:
         self._view = view
         self._limits = limits
         self._account_of = account_of
-        self._passed = passed
-        self._tried = 0
+        self._turns = Turns(MOST_JOBS, passed)
         self._looked_at = 0
-        self._vain: set[str] = set()
-        self._untried: set[str] = set()
         self._outlook = Outlook(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
@@ -108,26 +106,24 @@ class _Shopping:
         is_blocked = False
         for job_id, all_of_it in groupby(essential, lambda each: each.job_id):
             group = list(all_of_it)
-            if is_blocked or self._is_for_later(job_id):
-                self._let_wait(job_id, group, is_blocked=is_blocked)
+            if is_blocked or not self._turns.admits(job_id):
+                self._let_wait(job_id, group)
                 continue
-            self._tried += 1
+            self._turns.count()
             if not self._add(job_id, group, whole=True):
-                self._vain.add(job_id)
+                self._turns.fail(job_id)
                 self._note_unpaid(job_id, group)
                 is_blocked = not self._view.settings.backfill and job_id not in self._unpaid
             # Who comes next might be created for in part, as this one may be.
             is_blocked = is_blocked or bool(exceeded(self._mix, self._limits.quotas))
-        is_short = is_blocked or bool(self._vain or self._untried)
-        if not is_blocked and not (self._vain | self._untried) - self._unpaid:
+        is_short = is_blocked or bool(self._turns.unserved)
+        if not is_blocked and not self._turns.unserved - self._unpaid:
             for job_id, all_of_it in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
         return self._within_reach(is_short=is_short)
 
-    def _let_wait(self, job_id: str, demand: list[Demand], *, is_blocked: bool) -> None:
+    def _let_wait(self, job_id: str, demand: list[Demand]) -> None:
         """Leave a job out; one whose account may pay by now has its place in line again."""
-        if not is_blocked:
-            self._untried.add(job_id)
         if job_id not in self._view.unpaid:
             return
         self._looked_at += 1
@@ -162,12 +158,6 @@ class _Shopping:
         refusal = budget.refuses_create(account, all_of_it)
         if refusal is not None and not refusal.of_all:
             self._unpaid.add(job_id)
-
-    def _is_for_later(self, job_id: str) -> bool:
-        """Return whether others have their turn now."""
-        if job_id in self._passed and self._tried >= MOST_JOBS // 2:
-            return True
-        return self._tried >= MOST_JOBS
 
     def _is_needed(self, demand: Demand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
@@ -325,9 +315,9 @@ class _Shopping:
         return Basket(
             purchases=tuple(found),
             is_short=is_short,
-            beyond=self._view.beyond & self._untried | self._beyond,
+            beyond=self._view.beyond & self._turns.later | self._beyond,
             unpaid=frozenset(self._unpaid),
-            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
+            passed=self._turns.passed,
             over_quota=tuple(sorted(self._over_quota.items())),
             tried=tuple(bound.scope for bound in over) if found and not decisive else (),
         )
