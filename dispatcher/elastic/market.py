@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
-from dispatcher.accounts import Account, payer_of
+from dispatcher.accounts import payer_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_buying import basket
@@ -55,13 +56,7 @@ class Market:
         self._bought: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
-    def buy(
-        self,
-        view: ElasticView,
-        demand: Sequence[Demand],
-        account_of: Callable[[str], Account],
-        now: float,
-    ) -> Deal:
+    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
@@ -76,7 +71,8 @@ class Market:
         self.over_quota = {}
         if not demand:
             return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of, self._passed)
+        view = replace(view, budget=self.budget())
+        found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
         if found.purchases and found.beyond - before:
             self.is_short = True
@@ -86,7 +82,7 @@ class Market:
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)
         for purchase in found.purchases:
-            payer = payer_of(account_of(purchase.job_id))
+            payer = payer_of(view.accounts.get(purchase.job_id, ()))
             type_ = self._pool.types[purchase.type.name]
             token = launching.request_launch(self._pool, type_, payer, now)
             self._bought[token] = purchase.job_id
@@ -123,7 +119,7 @@ class Market:
             pool,
             instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
             max_instances=self._settings.max_instances,
-            budget=self.budget(),
+            budget=None,
             now=now,
         )
 

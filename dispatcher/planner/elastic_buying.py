@@ -10,27 +10,23 @@ no mix is within it the job waits, until it may be tried whether there may be mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
 from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
+from dispatcher.planner.elastic_money import Purse
 from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.fit import eligible_types, need
 from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
 from pool.holds import HindranceKind, Scope
 from pool.quotas import QuotaBound
 
 MOST_JOBS = 20
 """For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""
-
-_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +61,21 @@ def basket(
     view: ElasticView,
     demand: Sequence[Demand],
     limits: Limits,
-    account_of: Callable[[str], Account],
     passed: frozenset[str] = frozenset(),
 ) -> Basket:
     """Return the cheapest instances that hold what is wanted, as far as limits allow.
 
-    It is not for those that earlier baskets have `passed` to have their turn now.
+    The view says what may be spent. It is not for those that earlier baskets have `passed` to have
+    their turn now.
     """
-    return _Shopping(view, limits, account_of, passed).go(demand)
+    return _Shopping(view, limits, passed).go(demand)
 
 
 class _Shopping:
-    def __init__(
-        self,
-        view: ElasticView,
-        limits: Limits,
-        account_of: Callable[[str], Account],
-        passed: frozenset[str],
-    ) -> None:
+    def __init__(self, view: ElasticView, limits: Limits, passed: frozenset[str]) -> None:
         self._view = view
         self._limits = limits
-        self._account_of = account_of
+        self._purse = Purse(view)
         self._turns = Turns(MOST_JOBS, passed)
         self._looked_at = 0
         self._outlook = Outlook(limits)
@@ -137,9 +127,7 @@ class _Shopping:
 
         What others want counts for nothing here: nobody is to be told one thing now, another then.
         """
-        budget = self._limits.budget
-        account = () if budget is None else self._account_of(job_id)
-        if budget is None or not account:
+        if not self._purse.is_limited(job_id):
             return
         wants = [
             Want(index=number, count=each.count, options=self._all_options(job_id, each.component))
@@ -152,11 +140,7 @@ class _Shopping:
             most_instances=self._limits.max_instances,
             most_of=lambda _: None,
         )
-        if not mix or not _holds_all(mix, wants):
-            return
-        all_of_it = replace(mix[0].type, price_usd_per_hour=_price(mix))
-        refusal = budget.refuses_create(account, all_of_it)
-        if refusal is not None and not refusal.of_all:
+        if _holds_all(mix, wants) and self._purse.is_unpaid(job_id, mix):
             self._unpaid.add(job_id)
 
     def _is_needed(self, demand: Demand) -> bool:
@@ -185,7 +169,7 @@ class _Shopping:
         wants = [want for want in wants if want.options]
         mix = self._mix_of([*self._wants, *wants], whole=whole)
         has_all = _holds_all(mix, [*self._wants, *wants])
-        if (whole and not has_all) or not self._is_paid(job_id, mix):
+        if (whole and not has_all) or not self._purse.may_create(job_id, mix, before=self._mix):
             if whole:
                 self._beyond.add(job_id)
             if whole and not has_all:
@@ -277,18 +261,6 @@ class _Shopping:
             ),
         )
 
-    def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
-        """Return whether a mix may be paid: by the job what it adds, by the cluster all of it."""
-        budget = self._limits.budget
-        if budget is None or not mix:
-            return True
-        whole = _price(mix)
-        all_of_it = replace(mix[0].type, price_usd_per_hour=whole)
-        added = replace(mix[0].type, price_usd_per_hour=max(_NOTHING, whole - _price(self._mix)))
-        if budget.refuses_create((), all_of_it) is not None:
-            return False
-        return budget.refuses_create(self._account_of(job_id), added) is None
-
     def _within_reach(self, *, is_short: bool) -> Basket:
         """Return as much of the mix as may be created now, the most important first.
 
@@ -307,11 +279,7 @@ class _Shopping:
                 is_short = True
                 continue
             self._outlook.create(new.type)
-            job_id = self._payers[new.contents[0][0]]
-            if self._limits.budget is not None:
-                slot = empty_slot(SlotKind.NEW, f"elastic-{len(found)}", new.type)
-                self._limits.budget.create(self._account_of(job_id), slot)
-            found.append(Purchase(type=new.type, job_id=job_id))
+            found.append(Purchase(type=new.type, job_id=self._payers[new.contents[0][0]]))
         return Basket(
             purchases=tuple(found),
             is_short=is_short,
@@ -335,7 +303,3 @@ def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
     for new in mix:
         held.update(dict(new.contents))
     return all(held[want.index] >= want.count for want in wants)
-
-
-def _price(mix: tuple[NewInstance, ...]) -> Decimal:
-    return sum((new.type.price_usd_per_hour for new in mix), _NOTHING)
