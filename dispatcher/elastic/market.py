@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 
 from dispatcher.accounts import payer_of
@@ -71,7 +70,6 @@ class Market:
         self.over_quota = {}
         if not demand:
             return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
-        view = replace(view, budget=self.budget())
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
         if found.purchases and found.beyond - before:

@@ -155,7 +155,7 @@ class ElasticPass:
         plan = self._plan(now)
         for _ in range(_VISITS_MOST):
             plan = self._with_room_let_go(plan, now)
-            deal = self._market.buy(self._view(now), plan.demand, now)
+            deal = self._market.buy(self._with_budget(now), plan.demand, now)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 plan = self._plan(now)
@@ -188,13 +188,16 @@ class ElasticPass:
         return plan
 
     def _plan(self, now: float) -> ElasticPlan:
+        plan = plan_elastic(self._with_budget(now), now)
+        self._carry_out(plan, now)
+        return plan
+
+    def _with_budget(self, now: float) -> ElasticView:
         view = self._view(now)
         budget = self._market.budget()
         if budget is not None:
             self._reserve_seats(budget, view.accounts)
-        plan = plan_elastic(replace(view, budget=budget), now)
-        self._carry_out(plan, now)
-        return plan
+        return replace(view, budget=budget)
 
     def _reserve_seats(self, budget: Budget, accounts: Mapping[str, Account]) -> None:
         """Count what those cost that have a place and are not started yet."""
