@@ -55,14 +55,18 @@ class Market:
         self._bought: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
-    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float) -> Deal:
+    def buy(
+        self, view: ElasticView, demand: Sequence[Demand], now: float, *, is_first: bool
+    ) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
         `unpaid` for which of them that is a limit of their own project or user, `over_quota` which
         quotas, as errors have told, some would exceed. What comes to light to be beyond limits
         keeps no room any more, which may do for the others: they are to come back before anything
-        is created that nobody needs then.
+        is created that nobody needs then. So are they where a job is not beyond them any more: by
+        the plan that was made it takes no room, and none of the places that there are. That is said
+        on the first visit of a pass only (`is_first`), so that they do not go to and fro.
         """
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
@@ -72,10 +76,11 @@ class Market:
             return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
-        if found.purchases and found.beyond - before:
+        more = found.beyond - before
+        if found.purchases and (more or (is_first and before - found.beyond)):
             self.is_short = True
-            self.beyond = found.beyond | before
-            self.unpaid = found.unpaid | unpaid
+            self.beyond = found.beyond | before if more else found.beyond
+            self.unpaid = found.unpaid | unpaid if more else found.unpaid
             return Deal.COME_BACK
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)

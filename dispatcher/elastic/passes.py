@@ -44,7 +44,7 @@ _AGAIN_S = 5.0
 """How soon it is decided again where time alone may change something, and nobody knows when."""
 
 _VISITS_MOST = 3
-"""How often one pass goes to the market where jobs turn out to be beyond all limits."""
+"""How often one pass goes to the market where jobs turn out to be beyond limits, or within."""
 
 _REPLANS_MOST = 3
 """How often it is planned anew, since room is let go, before anything is bought."""
@@ -153,9 +153,10 @@ class ElasticPass:
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
         plan = self._plan(now)
-        for _ in range(_VISITS_MOST):
+        for visit in range(_VISITS_MOST):
             plan = self._with_room_let_go(plan, now)
-            deal = self._market.buy(self._with_budget(now), plan.demand, now)
+            view = self._with_budget(now)
+            deal = self._market.buy(view, plan.demand, now, is_first=not visit)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 plan = self._plan(now)
