@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from dispatcher.explaining.moments import moment
 from dispatcher.ledger.endings import EVICTED, reason_of
 from dispatcher.model import (
     Attempt,
@@ -18,6 +17,7 @@ from dispatcher.model import (
     WaitReason,
     resources_of,
 )
+from dispatcher.moments import moment
 from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 from pool.notices import AttemptLost, AttemptMissing
