@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.input.quantities import Price
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.interface import Resources
 
 PRIORITY_DEFAULT = 500

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
 from pool.model import PoolSettings
