@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from dispatcher.accounts import SpendLimits
 from dispatcher.cost import cost_of, placement_of
-from dispatcher.input.spec_size import QueuedMemory
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import JobType
 from dispatcher.ledger.new_attempt import new_attempt
@@ -48,6 +47,7 @@ from dispatcher.queueing.holdbacks import Holdbacks
 from dispatcher.queueing.queue import Queue
 from dispatcher.scheduling.placers import AttemptEnd, Ruling
 from dispatcher.scheduling.spend import AttemptSpend
+from dispatcher.spec_size import QueuedMemory
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
