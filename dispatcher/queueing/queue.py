@@ -29,7 +29,7 @@ class ClassKey:
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
     but the cluster's, so that such limits alone make classes of one kind many. Those `on_trial` are
-    of containers that are only thought of (`dispatcher.jobs.planning`).
+    of containers that are only thought of (`dispatcher.desk.job_planning`).
     """
 
     resources: Resources
