@@ -202,6 +202,13 @@ class Reason:
     message: str
 
 
+EVICTED = "preempted"
+"""The code of what made way for a container of higher priority."""
+
+INTERRUPTED = "interrupted"
+"""The code of what the cloud ended by taking the instance back, with notice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason(Reason):
     """Why something waits, with what its sentence says as data; it is never stored.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dispatcher.explaining.recent import Recent
-from dispatcher.ledger.outcomes import Tries
 from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
@@ -29,6 +28,7 @@ from dispatcher.messages import (
 )
 from dispatcher.model import Attempt, Container, ContainerState, WaitReason
 from dispatcher.queueing.queue import ClassKey
+from dispatcher.restarts import Tries
 
 MOST_CHANGES = 50
 MOST_CLASSES = 2_000
