@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from dispatcher.explaining.recent import Recent
+from dispatcher.ledger.recent import Recent
 from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
