@@ -234,9 +234,9 @@ RESTARTS = (
         name="held back and locked after a crash",
         guard="who was locked and is held back after a crash is unlocked",
         fault="a crash, containers that are tried again",
-        where="dispatcher.ledger.restoring:_restore_container",
+        where="dispatcher.restoring:_restore_container",
         old="and not container.has_open_attempt:",
-        new="and container.id in engine.ledger.queue:",
+        new="and container.id in placing.ledger.queue:",
     ),
 )
 AT_ONCE = (
