@@ -11,6 +11,7 @@ from dispatcher.elastic.deeds import Deeds, need_on
 from dispatcher.elastic.jobs import Live, as_planned, without_place
 from dispatcher.elastic.market import Deal, Market
 from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
+from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.model import (
     AttemptOutcome,
     EndingCause,
@@ -30,7 +31,6 @@ from dispatcher.planner.elastic_model import (
 )
 from dispatcher.planner.elastic_money import SPEND_LIMIT
 from dispatcher.planner.elastic_order import progressed
-from dispatcher.planner.elastic_settings import QueuePolicy
 from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules
 from dispatcher.scheduling.placers import Placers

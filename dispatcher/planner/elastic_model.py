@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dispatcher.accounts import Account
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.model import Constraints, WaitReason
-from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules, SlotKind
 from drivers.interface import InstanceType, Resources

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
 from pool.model import IdleBehavior, PoolSettings
