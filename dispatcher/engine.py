@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher import admins
+from dispatcher import admins, restoring
 from dispatcher.accounts import SpendLimits
 from dispatcher.elastic.wiring import elastic_placer
 from dispatcher.jobs.workflow import Workflow
 from dispatcher.ledger import check as ledger_check
-from dispatcher.ledger import restoring
 from dispatcher.ledger.instance_records import record_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.ledger.outcomes import container_of
@@ -148,7 +147,7 @@ class Engine:
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
         self._instance_news: list[PublishInstance] = []
         self._dirty = True
-        restoring.restore(self, recovered)
+        restoring.restore(recovered, self.records, self.workflow, self.placing)
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""

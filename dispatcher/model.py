@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.input.quantities import Price
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.interface import Resources
 
 PRIORITY_DEFAULT = 500
@@ -200,6 +200,13 @@ class Reason:
 
     code: str
     message: str
+
+
+EVICTED = "preempted"
+"""The code of what made way for a container of higher priority."""
+
+INTERRUPTED = "interrupted"
+"""The code of what the cloud ended by taking the instance back, with notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

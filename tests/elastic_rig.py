@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.model import Placement, Profile
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import (
@@ -20,7 +21,6 @@ from dispatcher.planner.elastic_model import (
     Room,
 )
 from dispatcher.planner.elastic_order import progressed, remaining_s
-from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.planner.room import Rules, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
 from tests.samples import GIB, make_type

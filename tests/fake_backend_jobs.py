@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.jobs.making import (
+from dispatcher.desk.job_making import (
     containers_in,
     misplaced_in_revision,
     new_job,

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dispatcher.explaining.moments import moment
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import Job, JobState
 from dispatcher.jobs.terms import Overlap, Schedule, Terms
 from dispatcher.messages import PublishJob
+from dispatcher.moments import moment
 from dispatcher.periodic.agenda import TIME_VARIABLE, LaunchResult
 from dispatcher.periodic.launching import PeriodicJobs
 from tests.job_samples import make_job, make_task

@@ -13,8 +13,8 @@ from dispatcher.api.bodies import Query
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.wire import WaitAnswer
 from dispatcher.explaining.explanation import Claim, Explanation, Waiting
-from dispatcher.explaining.history import Happening
 from dispatcher.explaining.limits_left import LimitView
+from dispatcher.ledger.history import Happening
 from dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
 from pool.holds import Hold
 

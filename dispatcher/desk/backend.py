@@ -21,14 +21,13 @@ from dispatcher.api.backend import (
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.intake import Intake, wanted_by
+from dispatcher.desk.job_planning import plan_job
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_view, leak_report
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
 from dispatcher.explaining.health import cloud_problems
-from dispatcher.input.spec_size import own_bytes, spec_bytes
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
-from dispatcher.jobs.planning import plan_job
 from dispatcher.logs.store import LogStore
 from dispatcher.messages import (
     BehaviorRequested,
@@ -45,6 +44,7 @@ from dispatcher.model import Container, Reason, WaitReason
 from dispatcher.periodic.launching import DeskRuns, PeriodicJobs
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,

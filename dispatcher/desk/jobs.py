@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
 from dispatcher.desk.intake import Intake, Wanted, wanted_by
-from dispatcher.desk.plan_turns import PlanTurns
-from dispatcher.input.spec_size import own_bytes, spec_bytes
-from dispatcher.jobs.making import (
+from dispatcher.desk.job_making import (
     containers_in,
     misplaced_in_revision,
     new_job,
@@ -20,6 +18,7 @@ from dispatcher.jobs.making import (
     why_not_dispatched,
     why_not_revised,
 )
+from dispatcher.desk.plan_turns import PlanTurns
 from dispatcher.jobs.model import Job, JobTask
 from dispatcher.jobs.parameters import environment_of
 from dispatcher.jobs.plan import JobPlan
@@ -38,6 +37,7 @@ from dispatcher.messages import (
 )
 from dispatcher.model import Container
 from dispatcher.queries import JobFilter, JobPage
+from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,

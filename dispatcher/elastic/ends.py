@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.elastic.jobs import Key, ran_s
-from dispatcher.ledger.outcomes import INTERRUPTED
-from dispatcher.model import AttemptOutcome, ContainerState, Reason
+from dispatcher.model import INTERRUPTED, AttemptOutcome, ContainerState, Reason
 from dispatcher.planner.elastic_fates import End, Ending, Fate
 from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from dispatcher.jobs.book import Conclusion
 from dispatcher.jobs.model import Job, JobState
 from dispatcher.jobs.terms import ElasticTerms
-from dispatcher.ledger.outcomes import INTERRUPTED
-from dispatcher.model import Attempt, AttemptOutcome, Container, Reason
+from dispatcher.model import INTERRUPTED, Attempt, AttemptOutcome, Container, Reason
 from dispatcher.planner.elastic_fates import deaths_after, delay_s
 from dispatcher.planner.elastic_model import (
     Component,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from dispatcher.accounts import Account, payer_of
+from dispatcher.accounts import payer_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_buying import basket
@@ -56,11 +56,7 @@ class Market:
         self._passed: frozenset[str] = frozenset()
 
     def buy(
-        self,
-        view: ElasticView,
-        demand: Sequence[Demand],
-        account_of: Callable[[str], Account],
-        now: float,
+        self, view: ElasticView, demand: Sequence[Demand], now: float, *, is_first: bool
     ) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
@@ -68,7 +64,9 @@ class Market:
         `unpaid` for which of them that is a limit of their own project or user, `over_quota` which
         quotas, as errors have told, some would exceed. What comes to light to be beyond limits
         keeps no room any more, which may do for the others: they are to come back before anything
-        is created that nobody needs then.
+        is created that nobody needs then. So are they where a job is not beyond them any more: by
+        the plan that was made it takes no room, and none of the places that there are. That is said
+        on the first visit of a pass only (`is_first`), so that they do not go to and fro.
         """
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
@@ -76,17 +74,18 @@ class Market:
         self.over_quota = {}
         if not demand:
             return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
-        found = basket(view, demand, self._limits(now), account_of, self._passed)
+        found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
-        if found.purchases and found.beyond - before:
+        more = found.beyond - before
+        if found.purchases and (more or (is_first and before - found.beyond)):
             self.is_short = True
-            self.beyond = found.beyond | before
-            self.unpaid = found.unpaid | unpaid
+            self.beyond = found.beyond | before if more else found.beyond
+            self.unpaid = found.unpaid | unpaid if more else found.unpaid
             return Deal.COME_BACK
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)
         for purchase in found.purchases:
-            payer = payer_of(account_of(purchase.job_id))
+            payer = payer_of(view.accounts.get(purchase.job_id, ()))
             type_ = self._pool.types[purchase.type.name]
             token = launching.request_launch(self._pool, type_, payer, now)
             self._bought[token] = purchase.job_id
@@ -123,7 +122,7 @@ class Market:
             pool,
             instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
             max_instances=self._settings.max_instances,
-            budget=self.budget(),
+            budget=None,
             now=now,
         )
 

@@ -11,6 +11,7 @@ from dispatcher.elastic.deeds import Deeds, need_on
 from dispatcher.elastic.jobs import Live, as_planned, without_place
 from dispatcher.elastic.market import Deal, Market
 from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
+from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.model import (
     AttemptOutcome,
     EndingCause,
@@ -30,7 +31,6 @@ from dispatcher.planner.elastic_model import (
 )
 from dispatcher.planner.elastic_money import SPEND_LIMIT
 from dispatcher.planner.elastic_order import progressed
-from dispatcher.planner.elastic_settings import QueuePolicy
 from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules
 from dispatcher.scheduling.placers import Placers
@@ -44,7 +44,7 @@ _AGAIN_S = 5.0
 """How soon it is decided again where time alone may change something, and nobody knows when."""
 
 _VISITS_MOST = 3
-"""How often one pass goes to the market where jobs turn out to be beyond all limits."""
+"""How often one pass goes to the market where jobs turn out to be beyond limits, or within."""
 
 _REPLANS_MOST = 3
 """How often it is planned anew, since room is let go, before anything is bought."""
@@ -153,9 +153,10 @@ class ElasticPass:
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
         plan = self._plan(now)
-        for _ in range(_VISITS_MOST):
+        for visit in range(_VISITS_MOST):
             plan = self._with_room_let_go(plan, now)
-            deal = self._market.buy(self._view(now), plan.demand, self._account_of, now)
+            view = self._with_budget(now)
+            deal = self._market.buy(view, plan.demand, now, is_first=not visit)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 plan = self._plan(now)
@@ -188,16 +189,16 @@ class ElasticPass:
         return plan
 
     def _plan(self, now: float) -> ElasticPlan:
+        plan = plan_elastic(self._with_budget(now), now)
+        self._carry_out(plan, now)
+        return plan
+
+    def _with_budget(self, now: float) -> ElasticView:
         view = self._view(now)
         budget = self._market.budget()
         if budget is not None:
-            ids = [live.job.id for live in self._lives()]
-            accounts = {job_id: self._account_of(job_id) for job_id in ids}
-            self._reserve_seats(budget, accounts)
-            view = replace(view, budget=budget, accounts=accounts)
-        plan = plan_elastic(view, now)
-        self._carry_out(plan, now)
-        return plan
+            self._reserve_seats(budget, view.accounts)
+        return replace(view, budget=budget)
 
     def _reserve_seats(self, budget: Budget, accounts: Mapping[str, Account]) -> None:
         """Count what those cost that have a place and are not started yet."""
@@ -209,8 +210,13 @@ class ElasticPass:
             for live, component, _ in seats:
                 budget.place(accounts[live.job.id], slot, need_on(slot.type, component), 1)
 
-    def _account_of(self, job_id: str) -> Account:
-        live = next(live for live in self._lives() if live.job.id == job_id)
+    def _accounts(self) -> dict[str, Account]:
+        """Return whose limits count for which job; nobody's where there are none."""
+        if not self._spend_limits.exist:
+            return {}
+        return {live.job.id: self._account_of(live) for live in self._lives()}
+
+    def _account_of(self, live: Live) -> Account:
         containers = (self._deeds.container(live, key) for key in live.ids)
         known = next(container for container in containers if container is not None)
         return self._spend_limits.account_of(known)
@@ -242,6 +248,7 @@ class ElasticPass:
             passed=self._passed,
             containers_most=self._settings.max_containers,
             containers_left=self._left(now),
+            accounts=self._accounts(),
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.explaining.moments import moment
 from dispatcher.jobs.book import Conclusion
 from dispatcher.ledger.endings import in_words
 from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
+from dispatcher.moments import moment
 from dispatcher.planner.elastic_model import Member, MemberState
 from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
 from pool.quotas import QuotaBound

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
 from dispatcher.explaining.estimate import Estimate, Situation, estimate, spread
-from dispatcher.explaining.history import Happening
 from dispatcher.explaining.limits_left import LimitView, limits_left
-from dispatcher.explaining.moments import moment
 from dispatcher.jobs.chains import chain_before
+from dispatcher.ledger.history import Happening
 from dispatcher.model import Container, ContainerState, WaitReason
+from dispatcher.moments import moment
 from dispatcher.planner.fit import need, whole
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.model import EndingCause, EndingFor, Reason
-
-EVICTED = "preempted"
-"""The code of what made way for a container of higher priority."""
+from dispatcher.model import EVICTED, EndingCause, EndingFor, Reason
 
 _SENTENCES = {
     EndingCause.NOTHING: "nothing",

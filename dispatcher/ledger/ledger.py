@@ -10,20 +10,10 @@ from dataclasses import replace
 
 from dispatcher.accounts import SpendLimits
 from dispatcher.cost import cost_of, placement_of
-from dispatcher.input.spec_size import QueuedMemory
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import JobType
 from dispatcher.ledger.new_attempt import new_attempt
-from dispatcher.ledger.outcomes import (
-    FINAL_STATE_AFTER,
-    final_reason,
-    judge_end,
-    judge_gone,
-    longest_delay_s,
-    may_try_again,
-    restart_due,
-    was_placed,
-)
+from dispatcher.ledger.outcomes import FINAL_STATE_AFTER, judge_end, judge_gone, was_placed
 from dispatcher.ledger.times import first_start, latest, when_it_ran
 from dispatcher.ledger.unreleased import Unreleased
 from dispatcher.messages import (
@@ -46,8 +36,10 @@ from dispatcher.model import (
 from dispatcher.queueing.deadlines import Deadlines
 from dispatcher.queueing.holdbacks import Holdbacks
 from dispatcher.queueing.queue import Queue
+from dispatcher.restarts import final_reason, longest_delay_s, may_try_again, restart_due
 from dispatcher.scheduling.placers import AttemptEnd, Ruling
 from dispatcher.scheduling.spend import AttemptSpend
+from dispatcher.spec_size import QueuedMemory
 from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram

@@ -1,24 +1,19 @@
-"""How an attempt ended, in words, and whether and when its container is tried again."""
+"""How an attempt ended, and why, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import assert_never
 
-from dispatcher.explaining.moments import moment
-from dispatcher.ledger.endings import EVICTED, reason_of
+from dispatcher.ledger.endings import reason_of
 from dispatcher.model import (
+    INTERRUPTED,
     Attempt,
     AttemptOutcome,
     Container,
     ContainerState,
     Reason,
-    Retries,
-    SchedulerSettings,
-    WaitReason,
     resources_of,
 )
-from pool.delays import doubled_s
 from pool.model import AttemptExit, ExitKind
 from pool.notices import AttemptLost, AttemptMissing
 
@@ -29,19 +24,9 @@ FINAL_STATE_AFTER = {
 }
 """What a container is after an attempt that is the last; the other outcomes go on."""
 
-INTERRUPTED = "interrupted"
-"""The code of what the cloud ended by taking the instance back, with notice."""
-
 _TAKEN_BACK = "the cloud took its instance back"
-_SHORTEST_DELAY_S = 1.0
 _SAME_S = 0.5
 """By how much the clock of an instance may differ from ours in the time that an attempt takes."""
-
-_INTERRUPTION_FIRST_S = 1.0
-_INTERRUPTION_MOST_S = 60.0
-_OVERLOAD_FIRST_S = 15.0
-_OVERLOAD_MOST_S = 300.0
-_OVERLOADS_MOST = 20
 
 
 def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
@@ -154,183 +139,3 @@ def was_placed(container: Container, attempt_id: str, worker_id: str) -> bool:
         attempt.id == attempt_id and attempt.instance_id == worker_id
         for attempt in container.attempts
     )
-
-
-# ---- restarts ------------------------------------------------------------------------------------
-
-
-class Tries:
-    """What counts of a container's attempts for whether and when it is tried again.
-
-    Attempts are taken in one after the other, so that one walk tells of each of them in its turn.
-    """
-
-    def __init__(self, retries: Retries, attempts: Iterable[Attempt] = ()) -> None:
-        """Take in the attempts of a container with such `retries`, the earliest first."""
-        self._retries = retries
-        self._last: Attempt | None = None
-        self._restarted_at: float | None = None
-        self._failures_at: dict[int, int] = {}
-        self.overloads = 0
-        """How many were refused by instances that were overloaded."""
-        self.interruptions = 0
-        """How many of the latest in a row ended since the cloud took an instance."""
-        for attempt in attempts:
-            self.take_in(attempt)
-
-    @property
-    def failures(self) -> int:
-        """Return how often it failed at the revision of its job that it is of now."""
-        return 0 if self._last is None else self._failures_at.get(self._last.revision, 0)
-
-    def take_in(self, attempt: Attempt) -> None:
-        """Go on to the next attempt."""
-        last = self._last
-        if last is not None and last.outcome is AttemptOutcome.FAILED:
-            # Only what follows a failed one is a restart.
-            self._restarted_at = attempt.created_at
-        if attempt.outcome is AttemptOutcome.FAILED:
-            failures = self._failures_at.get(attempt.revision, 0)
-            self._failures_at[attempt.revision] = failures + 1
-        self.overloads += _is_overload(attempt)
-        interrupted = attempt.reason is not None and attempt.reason.code == INTERRUPTED
-        self.interruptions = self.interruptions + 1 if interrupted else 0
-        self._last = attempt
-
-    def due(self) -> float | None:
-        """Return when it is started again after the latest attempt; see `restart_due`."""
-        last = self._last
-        if last is not None and (_is_overload(last) or self.interruptions > 1):
-            return (last.finished_at or last.created_at) + self.longest_delay_s()
-        if last is None or last.outcome is not AttemptOutcome.FAILED:
-            return None
-        if not self._is_tried_again(last):
-            return None
-        failed_at = last.finished_at or last.created_at
-        return due_after(failed_at, self._restarted_at, self._retries.delay_s)
-
-    def longest_delay_s(self) -> float:
-        """Return for how many seconds it is held back at most after its latest attempt."""
-        if self.interruptions:
-            return doubled_s(_INTERRUPTION_FIRST_S, self.interruptions - 2, _INTERRUPTION_MOST_S)
-        if self._last is not None and _is_overload(self._last):
-            return doubled_s(_OVERLOAD_FIRST_S, self.overloads - 1, _OVERLOAD_MOST_S)
-        return _restart_delay_s(self._retries.delay_s)
-
-    def reason(self, due: float) -> WaitReason:
-        """Return why it waits until `due`; see `restart_reason`."""
-        last = self._last
-        if last is None:
-            message = f"it is not to start before {moment(due)}"
-            return WaitReason(code="not_before", message=message, until=due)
-        why = last.reason
-        if _is_overload(last):
-            message = f"it is started again at {moment(due)}: its instance was overloaded"
-            return WaitReason(code="restart_delay", message=message, until=due)
-        if why is not None and why.code == INTERRUPTED:
-            message = f"it is started again at {moment(due)}: {why.message}, as before"
-            return WaitReason(code="restart_delay", message=message, until=due)
-        if why is not None and why.code == "exit_code":
-            what = f"exited with {last.exit_code}"
-        else:
-            what = f"failed: {why.message}" if why is not None else "failed"
-        tries = f"attempt {self.failures} of {self._retries.most + 1}"
-        message = f"it is started again at {moment(due)}: {tries} {what}"
-        return WaitReason(code="restart_delay", message=message, until=due)
-
-    def _is_tried_again(self, last: Attempt) -> bool:
-        retries = self._retries
-        if self.failures > retries.most:
-            return False
-        if retries.exit_codes and last.exit_code not in retries.exit_codes:
-            return False
-        code = last.reason.code if last.reason is not None else ""
-        return "failed" in retries.on or code in retries.on
-
-
-def _tries(container: Container) -> Tries:
-    return Tries(container.spec.retries, container.attempts)
-
-
-def restart_due(container: Container) -> float | None:
-    """Return when a container whose latest attempt failed is started again, by its `retries`.
-
-    One that an overloaded instance refused, or whose instances the cloud takes back one after the
-    other, waits longer each time, without a word from the user.
-
-    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s`, and a
-    second at least, after the restart before at the earliest. None when it is not tried again, or
-    did not fail. It follows from the attempts alone, so that it is known after a crash too.
-    """
-    return _tries(container).due()
-
-
-def longest_delay_s(container: Container) -> float:
-    """Return for how many seconds a container is held back at most after its latest attempt."""
-    return _tries(container).longest_delay_s()
-
-
-def restart_reason(container: Container, due: float) -> WaitReason:
-    """Return why a container waits that is started (again) at `due` (seconds since the epoch)."""
-    return _tries(container).reason(due)
-
-
-def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:
-    """Return when what ended may be started again, in seconds since the epoch.
-
-    At once for the first time, then the delay after the restart before at the earliest.
-    """
-    if restarted_at is None:
-        return ended_at
-    return max(ended_at, restarted_at + _restart_delay_s(delay_s))
-
-
-def _restart_delay_s(delay_s: float) -> float:
-    """Return the least time between restarts: what fails at once must not keep us starting it."""
-    return max(_SHORTEST_DELAY_S, delay_s)
-
-
-def was_evicted(container: Container) -> bool:
-    """Return whether somebody else needed the room that a container's latest attempt had."""
-    last = container.attempts[-1] if container.attempts else None
-    reason = last.reason if last is not None else None
-    return reason is not None and reason.code in (EVICTED, INTERRUPTED)
-
-
-def _is_overload(attempt: Attempt) -> bool:
-    reason = attempt.reason
-    return (
-        attempt.outcome is AttemptOutcome.LOST
-        and reason is not None
-        and (reason.code == "overloaded")
-    )
-
-
-def final_reason(container: Container, reason: Reason | None) -> Reason | None:
-    """Return why a container has failed for good, with the number of its failures if it may retry.
-
-    `reason` is why its latest attempt failed.
-    """
-    most = container.spec.retries.most
-    if reason is None or not most:
-        return reason
-    failures = _tries(container).failures
-    message = f"{reason.message}; that was attempt {failures} of {most + 1}"
-    if failures <= most:
-        message += ", and such a failure is not tried again"
-    return Reason(code=reason.code, message=message)
-
-
-def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
-    """Return whether a container whose latest attempt was lost goes back to the queue.
-
-    What never started has lost nothing, and is tried again even where the user wants no retry. What
-    overloaded instances refuse has a limit of its own: no instance of it is lost.
-    """
-    last = container.attempts[-1]
-    overloads = _tries(container).overloads
-    if _is_overload(last):
-        return overloads < _OVERLOADS_MOST
-    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
-    never_started = last.reason is not None and last.reason.code == "never_started"
-    return (container.spec.retry_lost or never_started) and lost < settings.max_lost_attempts

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dispatcher.jobs.book import Conclusion
 from dispatcher.jobs.model import Job, JobState, JobType
 from dispatcher.ledger.ledger import Ledger
-from dispatcher.ledger.outcomes import final_reason
 from dispatcher.model import (
     AttemptOutcome,
     Container,
@@ -49,6 +48,7 @@ from dispatcher.planner.per_instance_model import (
 from dispatcher.planner.per_instance_room import taken_of_new_instance
 from dispatcher.planner.per_instance_rounds import Rollout, Tries, TryResult, TryVerdict
 from dispatcher.planner.preemption import PreemptionSettings, Tenant, TenantKind
+from dispatcher.restarts import final_reason
 from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 from dispatcher.scheduling.starter import Starter
 from dispatcher.scheduling.tenants import tenants_on

@@ -8,10 +8,10 @@ from math import inf
 
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.ledger.ledger import Ledger
-from dispatcher.ledger.outcomes import restart_due
 from dispatcher.model import AttemptOutcome, Container, EndingCause, InstanceRecord, resources_of
 from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
+from dispatcher.restarts import restart_due
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle, probing

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from dispatcher.explaining.moments import moment
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.terms import Overlap, Schedule
+from dispatcher.moments import moment
 from dispatcher.periodic.schedules import latest_missed, next_after
 from dispatcher.queueing.deadlines import Deadlines
 from pool.delays import doubled_s

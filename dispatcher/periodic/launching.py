@@ -13,10 +13,10 @@ import structlog
 from dispatcher.api.backend import Conflict, NotFound, Unavailable
 from dispatcher.desk.intake import Intake
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
-from dispatcher.explaining.moments import moment
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import Job
 from dispatcher.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob
+from dispatcher.moments import moment
 from dispatcher.periodic.agenda import TIME_VARIABLE, Agenda, Decision, LaunchResult, Verdict
 from drivers.errors import InvalidRequest
 

@@ -11,7 +11,9 @@ One pass tries so many jobs in vain and no more: the first ones always, the othe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
+from enum import Enum
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import elastic_reasons as reasons
@@ -29,6 +31,7 @@ from dispatcher.planner.elastic_model import (
 from dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
 from dispatcher.planner.elastic_order import in_order
 from dispatcher.planner.elastic_stage import Stage
+from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.reasons import behind
 
 MOST_TRIED_IN_VAIN = 50
@@ -46,36 +49,47 @@ def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
     return _Pass(view, now).run()
 
 
+class _Standing(Enum):
+    """Where a job stands after its turn.
+
+    It `runs` as it did before, or `begins`; it `waits`, and room may be kept or created for it; or
+    it is `left_out`: no room would help it, since it can never be, or is not paid.
+    """
+
+    RUNS = "runs"
+    BEGINS = "begins"
+    WAITS = "waits"
+    LEFT_OUT = "left_out"
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether the job runs by now."""
+        return self in (_Standing.RUNS, _Standing.BEGINS)
+
+
 class _Pass:
-    """One pass; all it changes is its own."""
+    """One pass; all it changes is its own.
+
+    Each job has a standing, one after the other, and a reason if it waits for anything. Without
+    backfill one of those that wait is the `_blocker` of all that come after it.
+    """
 
     def __init__(self, view: ElasticView, now: float) -> None:
+        self._view = view
         self._now = now
-        self._backfill = view.settings.backfill
-        self._beyond = view.beyond
-        self._most = view.containers_most
-        self._unpaid = view.unpaid
         self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
         self._floor = Floor(view)
         self._purse = Purse(view)
         self._stage = Stage(self._floor, self._order, self._purse, now)
-        self._passed = view.passed
-        self._tried_in_vain = 0
-        self._vain: set[str] = set()
-        self._untried: set[str] = set()
-        self._blocker: tuple[str, WaitReason] | None = None
-        self._begun: list[str] = []
-        self._left_out: set[str] = set()
+        self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
+        self._standings: dict[str, _Standing] = {}
         self._waiting: dict[str, WaitReason] = {}
+        self._blocker: tuple[str, WaitReason] | None = None
 
     def run(self) -> ElasticPlan:
         """Give each job its turn, then see what instances are wanted."""
         for job in self._order:
-            why = self._not_now(job)
-            if why is None and self._blocker is not None and not self._backfill:
-                why = None if job.is_running else behind(*self._blocker)
-            elif why is None:
-                why = self._stage.go_on(job) if job.is_running else self._begin(job)
+            self._standings[job.id], why = self._turn(job)
             if why is not None:
                 self._waiting[job.id] = why
         return self._plan()
@@ -85,43 +99,43 @@ class _Pass:
 
         What is bought for the others would be that one's if it came before them.
         """
-        return sorted(order, key=lambda job: not job.is_running and job.id in self._unpaid)
+        unpaid = self._view.unpaid
+        return sorted(order, key=lambda job: not job.is_running and job.id in unpaid)
 
-    def _begin(self, job: ElasticJob) -> WaitReason | None:
-        """Let a job that waits begin if it can, and return why it does not."""
-        if self._is_for_later(job):
-            self._untried.add(job.id)
-            return reasons.LATER_TURN
+    def _turn(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+        """Return the standing of a job, and what it waits for, after all that it may do now."""
+        if job.is_running:
+            # Where it has no turn, it says how much it lacks once that is counted.
+            return _Standing.RUNS, self._stage.go_on(job) if self._blocker is None else None
+        if (never := self._never(job)) is not None:
+            return _Standing.LEFT_OUT, never
+        if (not_yet := self._not_yet(job)) is not None:
+            return _Standing.WAITS, not_yet
+        if self._blocker is not None:
+            return _Standing.WAITS, behind(*self._blocker)
+        return self._begin(job)
+
+    def _begin(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+        """Let a job that waits begin if it can; whoever has room kept for it always has a turn."""
         is_kept_for = bool(self._stage.claimed[job.id])
+        if not is_kept_for and not self._turns.admits(job.id):
+            return _Standing.WAITS, reasons.LATER_TURN
         why = self._stage.begin(job)
         if why is None:
-            self._begun.append(job.id)
-            return None
-        self._vain.add(job.id)
-        self._tried_in_vain += not is_kept_for
+            return _Standing.BEGINS, None
+        self._turns.fail(job.id)
+        if not is_kept_for:
+            self._turns.count()
         if why.code == SPEND_LIMIT:
             # Others have money of their own, and what could be had for it is there.
             self._stage.let_go(job)
-            self._left_out.add(job.id)
-        elif job.id not in self._unpaid:
-            self._blocker = self._blocker or (job.id, why)
-        return why
+            return _Standing.LEFT_OUT, why
+        if not self._view.settings.backfill and job.id not in self._view.unpaid:
+            self._blocker = job.id, why
+        return _Standing.WAITS, why
 
-    def _is_for_later(self, job: ElasticJob) -> bool:
-        """Return whether others have their turn now; whoever has room kept for it always has."""
-        if self._stage.claimed[job.id]:
-            return False
-        if job.id in self._passed and self._tried_in_vain >= MOST_TRIED_IN_VAIN // 2:
-            return True
-        return self._tried_in_vain >= MOST_TRIED_IN_VAIN
-
-    def _not_now(self, job: ElasticJob) -> WaitReason | None:
-        """Return why a job that waits is no candidate, None for one that is, or that runs."""
-        if job.is_running:
-            return None
-        if (never := self._never(job)) is not None:
-            self._left_out.add(job.id)
-            return never
+    def _not_yet(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job that waits is no candidate yet, None for one that is."""
         if any(member.state is MemberState.STOPPING for member in job.members):
             return reasons.ENDING
         if job.not_before > self._now:
@@ -138,18 +152,23 @@ class _Pass:
             unpaid = self._purse.never(job.id, ask) if component.role is Role.ESSENTIAL else None
             if unpaid is not None:
                 return unpaid
-        if self._most is not None and job.needs_at_once > self._most:
-            return reasons.never_so_many(job.needs_at_once, self._most)
+        most = self._view.containers_most
+        if most is not None and job.needs_at_once > most:
+            return reasons.never_so_many(job.needs_at_once, most)
         return None
 
     # ---- the plan ----------------------------------------------------------------------------
 
     def _plan(self) -> ElasticPlan:
         starts = self._stage.placed()
-        remainder = self._remainder({_by_member(place) for place in starts})
+        remainder = Remainder(self._floor, self._view.beyond)
+        self._ask_for_essentials(remainder)
+        self._ask_for_extras(remainder, {_by_member(place) for place in starts})
         kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
         return ElasticPlan(
-            begun=tuple(self._begun),
+            begun=tuple(
+                job.id for job in self._order if self._standings[job.id] is _Standing.BEGINS
+            ),
             starts=tuple(starts),
             stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(remainder.claims),
@@ -159,35 +178,37 @@ class _Pass:
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
             ),
             next_at=self._next_at(),
-            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
+            passed=self._turns.passed,
         )
 
-    def _remainder(self, placed: Collection[tuple[str, str, int]]) -> Remainder:
-        """See what the floor still has for those that lack something, what is essential first."""
-        remainder = Remainder(self._floor, self._beyond)
-        runs = {job.id for job in self._order if job.is_running}.union(self._begun)
+    def _ask_for_essentials(self, remainder: Remainder) -> None:
+        """See what the floor still has for the jobs that wait, and what they lack."""
+        holds_up = self._view.beyond - self._view.unpaid
         for job in self._order:
-            if job.id not in runs and self._is_possible(job):
-                self._waiting[job.id] = remainder.essentials(
-                    job,
-                    self._stage.needed(job),
-                    self._stage.claimed[job.id],
-                    self._waiting[job.id],
-                )
-                if job.id in self._beyond - self._unpaid and not self._backfill:
-                    # Nobody knows for how long those behind it would have instances stand by.
-                    break
-        given_back = {_by_member(stop.place) for stop in self._stage.stops}
+            if self._standings[job.id] is not _Standing.WAITS:
+                continue
+            self._waiting[job.id] = remainder.essentials(
+                job,
+                self._stage.needed(job),
+                self._stage.claimed[job.id],
+                self._waiting[job.id],
+            )
+            if job.id in holds_up and not self._view.settings.backfill:
+                # Nobody knows for how long those behind it would have instances stand by.
+                break
+
+    def _ask_for_extras(
+        self, remainder: Remainder, placed: Collection[tuple[str, str, int]]
+    ) -> None:
+        """See what is left of it for elastic members, once all that is essential is counted."""
+        given_back = Counter(stop.place.job_id for stop in self._stage.stops)
         for job in self._order:
-            lacking = sum(
-                (job.id, component.name, member.index) in given_back
-                or (
-                    member.state is MemberState.WAITING
-                    and (job.id, component.name, member.index) not in placed
-                )
+            lacking = given_back[job.id] + sum(
+                member.state is MemberState.WAITING
+                and (job.id, component.name, member.index) not in placed
                 for component, member in self._stage.parts(job)
             )
-            if job.id in runs and lacking:
+            if self._standings[job.id].has_begun and lacking:
                 is_full = not self._floor.may_take(1)
                 self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
             if job.scale_up and self._is_possible(job):
@@ -197,10 +218,9 @@ class _Pass:
                     if (job.id, component.name, member.index) not in placed
                 ]
                 remainder.extras(job, extras)
-        return remainder
 
     def _is_possible(self, job: ElasticJob) -> bool:
-        return job.id not in self._left_out and all(
+        return self._standings[job.id] is not _Standing.LEFT_OUT and all(
             self._stage.ask(job, component).needs for component in job.components
         )
 
@@ -213,7 +233,7 @@ class _Pass:
             for member in job.members
             if member.state is MemberState.WAITING
         ]
-        ends += [self._now + NEXT_TURN_S] if self._untried else []
+        ends += [self._now + NEXT_TURN_S] if self._turns.later else []
         return min((end for end in ends if end > self._now), default=None)
 
 

@@ -10,26 +10,23 @@ no mix is within it the job waits, until it may be tried whether there may be mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from dispatcher.accounts import Account
 from dispatcher.planner.buying import Outlook
 from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
+from dispatcher.planner.elastic_money import Purse
+from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.fit import eligible_types, need
 from dispatcher.planner.limits import Limits
 from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from dispatcher.planner.room import SlotKind, empty_slot
 from drivers.interface import InstanceType
 from pool.holds import HindranceKind, Scope
 from pool.quotas import QuotaBound
 
 MOST_JOBS = 20
 """For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""
-
-_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,32 +61,23 @@ def basket(
     view: ElasticView,
     demand: Sequence[Demand],
     limits: Limits,
-    account_of: Callable[[str], Account],
     passed: frozenset[str] = frozenset(),
 ) -> Basket:
     """Return the cheapest instances that hold what is wanted, as far as limits allow.
 
-    It is not for those that earlier baskets have `passed` to have their turn now.
+    The view says what may be spent. It is not for those that earlier baskets have `passed` to have
+    their turn now.
     """
-    return _Shopping(view, limits, account_of, passed).go(demand)
+    return _Shopping(view, limits, passed).go(demand)
 
 
 class _Shopping:
-    def __init__(
-        self,
-        view: ElasticView,
-        limits: Limits,
-        account_of: Callable[[str], Account],
-        passed: frozenset[str],
-    ) -> None:
+    def __init__(self, view: ElasticView, limits: Limits, passed: frozenset[str]) -> None:
         self._view = view
         self._limits = limits
-        self._account_of = account_of
-        self._passed = passed
-        self._tried = 0
+        self._purse = Purse(view)
+        self._turns = Turns(MOST_JOBS, passed)
         self._looked_at = 0
-        self._vain: set[str] = set()
-        self._untried: set[str] = set()
         self._outlook = Outlook(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
@@ -108,26 +96,24 @@ class _Shopping:
         is_blocked = False
         for job_id, all_of_it in groupby(essential, lambda each: each.job_id):
             group = list(all_of_it)
-            if is_blocked or self._is_for_later(job_id):
-                self._let_wait(job_id, group, is_blocked=is_blocked)
+            if is_blocked or not self._turns.admits(job_id):
+                self._let_wait(job_id, group)
                 continue
-            self._tried += 1
+            self._turns.count()
             if not self._add(job_id, group, whole=True):
-                self._vain.add(job_id)
+                self._turns.fail(job_id)
                 self._note_unpaid(job_id, group)
                 is_blocked = not self._view.settings.backfill and job_id not in self._unpaid
             # Who comes next might be created for in part, as this one may be.
             is_blocked = is_blocked or bool(exceeded(self._mix, self._limits.quotas))
-        is_short = is_blocked or bool(self._vain or self._untried)
-        if not is_blocked and not (self._vain | self._untried) - self._unpaid:
+        is_short = is_blocked or bool(self._turns.unserved)
+        if not is_blocked and not self._turns.unserved - self._unpaid:
             for job_id, all_of_it in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
         return self._within_reach(is_short=is_short)
 
-    def _let_wait(self, job_id: str, demand: list[Demand], *, is_blocked: bool) -> None:
+    def _let_wait(self, job_id: str, demand: list[Demand]) -> None:
         """Leave a job out; one whose account may pay by now has its place in line again."""
-        if not is_blocked:
-            self._untried.add(job_id)
         if job_id not in self._view.unpaid:
             return
         self._looked_at += 1
@@ -141,9 +127,7 @@ class _Shopping:
 
         What others want counts for nothing here: nobody is to be told one thing now, another then.
         """
-        budget = self._limits.budget
-        account = () if budget is None else self._account_of(job_id)
-        if budget is None or not account:
+        if not self._purse.is_limited(job_id):
             return
         wants = [
             Want(index=number, count=each.count, options=self._all_options(job_id, each.component))
@@ -156,18 +140,8 @@ class _Shopping:
             most_instances=self._limits.max_instances,
             most_of=lambda _: None,
         )
-        if not mix or not _holds_all(mix, wants):
-            return
-        all_of_it = replace(mix[0].type, price_usd_per_hour=_price(mix))
-        refusal = budget.refuses_create(account, all_of_it)
-        if refusal is not None and not refusal.of_all:
+        if _holds_all(mix, wants) and self._purse.is_unpaid(job_id, mix):
             self._unpaid.add(job_id)
-
-    def _is_for_later(self, job_id: str) -> bool:
-        """Return whether others have their turn now."""
-        if job_id in self._passed and self._tried >= MOST_JOBS // 2:
-            return True
-        return self._tried >= MOST_JOBS
 
     def _is_needed(self, demand: Demand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
@@ -195,7 +169,7 @@ class _Shopping:
         wants = [want for want in wants if want.options]
         mix = self._mix_of([*self._wants, *wants], whole=whole)
         has_all = _holds_all(mix, [*self._wants, *wants])
-        if (whole and not has_all) or not self._is_paid(job_id, mix):
+        if (whole and not has_all) or not self._purse.may_create(job_id, mix, before=self._mix):
             if whole:
                 self._beyond.add(job_id)
             if whole and not has_all:
@@ -287,18 +261,6 @@ class _Shopping:
             ),
         )
 
-    def _is_paid(self, job_id: str, mix: tuple[NewInstance, ...]) -> bool:
-        """Return whether a mix may be paid: by the job what it adds, by the cluster all of it."""
-        budget = self._limits.budget
-        if budget is None or not mix:
-            return True
-        whole = _price(mix)
-        all_of_it = replace(mix[0].type, price_usd_per_hour=whole)
-        added = replace(mix[0].type, price_usd_per_hour=max(_NOTHING, whole - _price(self._mix)))
-        if budget.refuses_create((), all_of_it) is not None:
-            return False
-        return budget.refuses_create(self._account_of(job_id), added) is None
-
     def _within_reach(self, *, is_short: bool) -> Basket:
         """Return as much of the mix as may be created now, the most important first.
 
@@ -317,17 +279,13 @@ class _Shopping:
                 is_short = True
                 continue
             self._outlook.create(new.type)
-            job_id = self._payers[new.contents[0][0]]
-            if self._limits.budget is not None:
-                slot = empty_slot(SlotKind.NEW, f"elastic-{len(found)}", new.type)
-                self._limits.budget.create(self._account_of(job_id), slot)
-            found.append(Purchase(type=new.type, job_id=job_id))
+            found.append(Purchase(type=new.type, job_id=self._payers[new.contents[0][0]]))
         return Basket(
             purchases=tuple(found),
             is_short=is_short,
-            beyond=self._view.beyond & self._untried | self._beyond,
+            beyond=self._view.beyond & self._turns.later | self._beyond,
             unpaid=frozenset(self._unpaid),
-            passed=self._passed | self._vain if self._untried - self._passed else frozenset(),
+            passed=self._turns.passed,
             over_quota=tuple(sorted(self._over_quota.items())),
             tried=tuple(bound.scope for bound in over) if found and not decisive else (),
         )
@@ -345,7 +303,3 @@ def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
     for new in mix:
         held.update(dict(new.contents))
     return all(held[want.index] >= want.count for want in wants)
-
-
-def _price(mix: tuple[NewInstance, ...]) -> Decimal:
-    return sum((new.type.price_usd_per_hour for new in mix), _NOTHING)

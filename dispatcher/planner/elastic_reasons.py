@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
+from dispatcher.moments import moment
 from dispatcher.planner.elastic_floor import Ask, Floor
 from dispatcher.planner.elastic_model import Component, ElasticMode
 from dispatcher.planner.reasons import NEVER

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from dispatcher.ledger.outcomes import due_after
 from dispatcher.model import AttemptOutcome
 from dispatcher.planner import per_instance_steps as steps
 from dispatcher.planner.fit import need
@@ -48,6 +47,7 @@ from dispatcher.planner.per_instance_model import (
 )
 from dispatcher.planner.per_instance_room import Room, job_order, never_fits
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout
+from dispatcher.restarts import due_after
 from drivers.errors import BugError
 from drivers.interface import Resources
 
@@ -70,8 +70,8 @@ def plan(snapshot: Snapshot, preempt: Preempt = nobody) -> Plan:
 def again_at(past: PastAttempt, delay_s: float) -> float:
     """Return when an ended attempt may be followed by another, in seconds since the epoch.
 
-    It is what `dispatcher.ledger.outcomes` says of containers, for whatever end; but who was told
-    to end has nothing to wait for.
+    It is what `dispatcher.restarts` says of containers, for whatever end; but who was told to end
+    has nothing to wait for.
     """
     match past.outcome:
         case AttemptOutcome.PREEMPTED | AttemptOutcome.CANCELLED:

@@ -10,7 +10,7 @@ from dispatcher.planner.per_instance_match import mismatch
 from dispatcher.planner.per_instance_model import Host, PerInstanceJob
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from drivers.interface import InstanceType, Resources
-from pool.room import charge, clamped
+from pool.room import SHARED_CPU_MILLIS, charge, clamped, shares_a_cpu
 
 _NOTHING = Resources()
 
@@ -23,12 +23,14 @@ class Room:
     both without what has been given away by then. Nothing starts that does not fit both: what is
     free may be promised to somebody who waits for the rest. `held` is free, and left out of `now`:
     who is updated needs it beside the room of its predecessor, however long others take to end.
+    With `holds_shared_cpu` that has the one cpu in it that some share, of whom none is there yet.
     `evicted` are ended by the plan to make room, `spared` are not to be evicted: these, and others.
     """
 
     now: Slot
     later: Slot
     held: Resources = _NOTHING
+    holds_shared_cpu: bool = False
     spared: set[str] = field(default_factory=set)
     evicted: set[str] = field(default_factory=set)
 
@@ -55,6 +57,7 @@ class Room:
             now=replace(self.now),
             later=replace(self.later),
             held=self.held,
+            holds_shared_cpu=self.holds_shared_cpu,
             spared=set(self.spared),
             evicted=set(self.evicted),
         )
@@ -83,7 +86,13 @@ class Room:
         self.spared |= attempt_ids
 
     def take(self, wanted: Resources) -> None:
-        """Give room away that is used at once."""
+        """Give room away that is used at once.
+
+        A cpu that was held for those that share one is there for all of them by that.
+        """
+        if self.holds_shared_cpu and shares_a_cpu(wanted):
+            self.held = self.held.minus(Resources(cpu_millis=SHARED_CPU_MILLIS))
+            self.holds_shared_cpu = False
         self.now.assign(wanted)
         self.later.assign(wanted)
 
@@ -104,7 +113,11 @@ class Room:
             return
         more = clamped(self.now.free.minus(slot.free))
         self.now.free = self.now.free.minus(more)
-        self.now.sharers = min(self.now.sharers, slot.sharers) if ending else slot.sharers
+        if ending:
+            self.now.sharers = min(self.now.sharers, slot.sharers)
+        else:
+            self.holds_shared_cpu |= not self.now.sharers and bool(slot.sharers)
+            self.now.sharers = slot.sharers
         self.held = self.held.plus(more)
 
     def release(self, giving: Iterable[Resources]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
+from dispatcher.moments import moment
 from dispatcher.planner.per_instance_model import Block, Host, PerInstanceJob, Wait, WaitCause
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from dispatcher.explaining.moments import moment
 from dispatcher.model import WaitReason
+from dispatcher.moments import moment
 from dispatcher.planner.fit import what_is_left
 from dispatcher.queueing.queue import RequestClass
 from drivers.interface import InstanceType

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dispatcher.explaining.moments import moment
+from dispatcher.moments import moment
 from dispatcher.planner.fit import (
     amounts_told,
     cheapest_with_room,

@@ -12,8 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from dispatcher.accounts import Account
-from dispatcher.ledger.outcomes import was_evicted
-from dispatcher.model import Constraints, Container
+from dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
 from dispatcher.planner.fit import need
 from dispatcher.queueing.ordering import Order, OrderedEntries
 from drivers.interface import InstanceType, Resources
@@ -29,7 +28,7 @@ class ClassKey:
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
     but the cluster's, so that such limits alone make classes of one kind many. Those `on_trial` are
-    of containers that are only thought of (`dispatcher.jobs.planning`).
+    of containers that are only thought of (`dispatcher.desk.job_planning`).
     """
 
     resources: Resources
@@ -143,7 +142,14 @@ def all_of(_key: ClassKey, fitting: tuple[InstanceType, ...]) -> tuple[InstanceT
 
 def _rank(container: Container) -> int:
     """Return a container's place among those of its priority: who was evicted goes first again."""
-    return container.sequence - (_EVICTED_FIRST if was_evicted(container) else 0)
+    return container.sequence - (_EVICTED_FIRST if _was_evicted(container) else 0)
+
+
+def _was_evicted(container: Container) -> bool:
+    """Return whether somebody else needed the room that a container's latest attempt had."""
+    last = container.attempts[-1] if container.attempts else None
+    reason = last.reason if last is not None else None
+    return reason is not None and reason.code in (EVICTED, INTERRUPTED)
 
 
 class Queue:

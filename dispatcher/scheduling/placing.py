@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
-from dispatcher.explaining.history import History
+from dispatcher.ledger.history import History
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import (
     Component,
@@ -20,7 +21,6 @@ from dispatcher.planner.elastic_model import (
     Role,
     Room,
 )
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.planner.elastic_shares import Sharer, changes, cpu_limits, unreserved_millis
 from dispatcher.planner.room import SlotKind
 from drivers.interface import InstanceType, Resources

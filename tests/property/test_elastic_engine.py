@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.scheduling.placers import NOTHING
 from pool.messages import AttemptExited, LogComplete, SessionLost, StartAttempt, StartRefused
 from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings

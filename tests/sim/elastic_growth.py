@@ -5,10 +5,10 @@ It is careful: where anybody else may come first it says nothing.
 
 from __future__ import annotations
 
+from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job
 from dispatcher.model import AttemptOutcome, Container, Placement
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import QueuePolicy
 from dispatcher.planner.fit import eligible_types, need
 from drivers.interface import Resources
 from pool import idle

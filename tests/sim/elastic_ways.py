@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, Container
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import QueuePolicy
 from dispatcher.planner.fit import need
 from drivers.interface import Resources
 from pool.model import Worker

@@ -51,8 +51,8 @@ TURNS = (
         name="who comes later begins first",
         guard="without backfill nobody overtakes the first job that waits",
         fault="jobs that need more than there is",
-        where="dispatcher.planner.elastic:_Pass.run",
-        old="if why is None and self._blocker is not None and not self._backfill:",
+        where="dispatcher.planner.elastic:_Pass._turn",
+        old="if self._blocker is not None:",
         new="if False:",
     ),
     Mutant(

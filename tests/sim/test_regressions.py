@@ -385,3 +385,15 @@ def test_who_is_updated_keeps_its_room_from_others_while_somebody_is_slow_to_end
     rig.settle()
     ((new, _),) = rig.starts()
     assert rig.attempts[new].container_id == rig.of_job("j-1")[0].id
+
+
+def test_no_more_room_is_kept_than_is_free_once_somebody_uses_the_cpu_that_is_shared() -> None:
+    """Seed 11779: who waited for its restart had a cpu of its own kept, beside the one in use."""
+    rig = DaemonRig(make_type(2), pool=LONG)
+    (where,) = rig.join("t2")
+    rig.submit_daemon(daemon(1, cpus=0, priority=900, retries=Retries(delay_s=99)))
+    for attempt_id in ("c-1000001-1", "c-1000001-2"):
+        rig.exit(attempt_id)
+    rig.silent.add(StartAttempt)
+    rig.submit_daemon(daemon(2, cpus=0, priority=100))
+    assert rig.engine.placers.kept()[where].cpu_millis == 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Profile, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings
 from pool.messages import CreateInstance, ListInstances, SessionLost, StartAttempt, StartRefused
 from pool.model import ExitKind, IdleBehavior
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit

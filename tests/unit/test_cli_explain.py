@@ -15,8 +15,8 @@ from dispatcher.cli.explain import EstimateView, start
 from dispatcher.cli.main import main
 from dispatcher.explaining.estimate import Estimate
 from dispatcher.explaining.explanation import Claim, Explanation, Position, Waiting
-from dispatcher.explaining.history import Happening
 from dispatcher.explaining.limits_left import LimitView
+from dispatcher.ledger.history import Happening
 from dispatcher.model import Container, WaitReason
 from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
 from pool.holds import EVERYTHING, Hold, HoldCause, Scope

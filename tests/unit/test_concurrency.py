@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.ledger.outcomes import may_try_again, restart_due
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Reason, SchedulerSettings
+from dispatcher.restarts import may_try_again, restart_due
 from dispatcher.scheduling.concurrency import Concurrency
 from pool.messages import StartAttempt, StartRefused
 from pool.model import PoolSettings

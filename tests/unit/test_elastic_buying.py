@@ -7,17 +7,19 @@ from decimal import Decimal
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings
+from dispatcher.messages import BehaviorRequested
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
-from pool.model import PoolSettings
+from pool.model import IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,
     elastic_job,
     essential,
+    rig_of,
     running,
     state_of,
     submit,
@@ -160,6 +162,23 @@ def test_elastic_and_batch_work_together_stay_within_the_creates_at_once() -> No
     assert running(rig) == {"e": 3}
     assert rig.states()["c-1"] == "running"
     assert len(rig.created_types()) == 4
+
+
+def test_nothing_is_bought_for_places_that_a_job_takes_which_limits_allow_again() -> None:
+    """Seed 19353: by the plan nothing was kept for it, so that others were bought for beside it."""
+    settings = ElasticSettings(backfill=True)
+    rig = rig_of(1, 1, 1, 1, most=5, max_containers=4, elastic=settings)
+    held = sorted(rig.cloud)
+    for worker_id in held:
+        rig.send(BehaviorRequested(worker_id=worker_id, behavior=IdleBehavior.HOLD))
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(2))
+    submit(rig, 2, essential(3))
+    assert rig.created_types() == [], "one instance more would do for neither"
+    for worker_id in held:
+        del rig.cloud[worker_id]
+    rig.advance(120)
+    assert rig.created_types() == ["t1", "t1"]
 
 
 def test_what_all_instances_may_cost_is_kept_to_and_a_job_is_not_bought_for_in_part() -> None:

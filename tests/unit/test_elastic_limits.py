@@ -225,6 +225,20 @@ def test_two_jobs_of_one_account_do_not_each_take_a_part_of_its_money() -> None:
     assert [each.order.container_id for each in last_commands(rig, StartAttempt)] == ["c-1000"]
 
 
+def test_nothing_is_created_for_money_that_those_with_a_place_will_cost() -> None:
+    rig = spending_rig(2, 3, most=3)
+    rig.silent |= {StartAttempt, CreateInstance}
+    submit_as(rig, "bob", 1, essential(1, "a"), essential(1, "b", order=1))
+    submit_as(rig, "bob", 2, essential(2))
+    assert rig.created_types() == [], "job 2 could not begin on what would come"
+    assert "a limit of spending" in why(rig, "c-2000").message
+    rig.silent.discard(StartAttempt)
+    rig.start_now(last_commands(rig, StartAttempt)[0])
+    rig.settle()
+    rig.advance(60)
+    assert running(rig, 1) == {"a": 1, "b": 1}
+
+
 def test_all_places_are_given_back_where_the_money_went_before_anybody_was_started() -> None:
     for mode in (ElasticMode.FLEXIBLE, ElasticMode.RIGID):
         rig = spending_rig(4, 2, most=2)

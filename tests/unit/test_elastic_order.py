@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.planner.elastic_model import ElasticJob
 from dispatcher.planner.elastic_order import in_order, size, waited_s
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job
 from tests.samples import GIB

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.elastic.hosts import host_of, variable
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.jobs.model import Job, JobTask
 from dispatcher.jobs.terms import ElasticTerms, Terms
 from dispatcher.messages import BehaviorRequested, JobSubmitted
 from dispatcher.model import Container, SchedulerSettings
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
 from pool.model import ExitKind, IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.model import Constraints, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings
 from drivers.errors import CloudError, ErrorScope, QuotaError
 from pool.messages import CreateInstance
 from pool.model import PoolSettings

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.jobs.terms import ElasticTerms, Terms
 from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.explaining import history
-from dispatcher.explaining.history import MOST_CHANGES, MOST_EVENTS, Happening, History
+from dispatcher.ledger import history
+from dispatcher.ledger.history import MOST_CHANGES, MOST_EVENTS, Happening, History
 from dispatcher.messages import (
     JobCancelRequested,
     JobHoldRequested,

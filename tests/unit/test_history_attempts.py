@@ -9,7 +9,7 @@ from decimal import Decimal
 from types import FrameType
 from typing import Any, TypeVar
 
-from dispatcher.explaining.history import MOST_ATTEMPTS, Happening, History
+from dispatcher.ledger.history import MOST_ATTEMPTS, Happening, History
 from dispatcher.messages import PriorityRequested
 from dispatcher.model import (
     Attempt,

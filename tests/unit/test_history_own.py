@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.explaining.history import History
+from dispatcher.ledger.history import History
 from dispatcher.messages import PriorityRequested
 from dispatcher.model import SchedulerSettings, WaitReason
 from tests.engine_rig import Rig

@@ -6,8 +6,8 @@ import copy
 from dataclasses import replace
 from decimal import Decimal
 
+from dispatcher.desk.job_planning import MOST_THOUGHT_OF, plan_job
 from dispatcher.jobs.model import JobType
-from dispatcher.jobs.planning import MOST_THOUGHT_OF, plan_job
 from dispatcher.jobs.terms import Terms
 from dispatcher.model import Dependency, SchedulerSettings
 from dispatcher.planner.per_instance_counts import Counts

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.explaining.moments import moment
+from dispatcher.moments import moment
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,27 @@ def test_a_shared_cpu_that_is_held_for_a_restart_is_shared_by_who_comes_meanwhil
     assert not held.fits_now(cpus(501))
 
 
+def test_a_shared_cpu_that_was_held_is_nobodys_to_keep_once_somebody_uses_it() -> None:
+    held = room(1500)
+    held.hold(SHARED, [])
+    held.promise(SHARED)
+    copy = held.copy()
+    copy.take(SHARED)
+    assert copy.reserved.cpu_millis == 0
+    assert not copy.fits_now(cpus(501))
+    copy.take(SHARED)
+    assert copy.reserved.cpu_millis == 0
+    assert held.reserved.cpu_millis == 1000
+
+
+def test_a_shared_cpu_stays_held_when_others_take_cpus_of_their_own() -> None:
+    held = room(1500)
+    held.hold(SHARED, [])
+    held.promise(SHARED)
+    held.take(cpus(500))
+    assert held.reserved.cpu_millis == 1000
+
+
 def test_nobody_joins_a_cpu_that_its_last_sharer_leaves_for_room_of_its_own() -> None:
     held = room(0, sharers=1)
     held.hold(cpus(1000), [SHARED])

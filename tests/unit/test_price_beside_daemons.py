@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.desk.job_planning import plan_job
 from dispatcher.explaining.explanation import Waiting, explain
 from dispatcher.jobs.model import JobTask, JobType, Tally
-from dispatcher.jobs.planning import plan_job
 from dispatcher.jobs.terms import Terms
 from dispatcher.model import Constraints, SchedulerSettings, WaitReason
 from dispatcher.planner.fit import fitting_types, what_is_left, within_price

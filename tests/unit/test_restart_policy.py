@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.ledger.outcomes import restart_due
 from dispatcher.model import AttemptOutcome, Container, Retries
+from dispatcher.restarts import restart_due
 from pool.messages import StartAttempt, StartRefused
 from pool.model import ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import (
     Component,
@@ -16,7 +17,6 @@ from dispatcher.planner.elastic_model import (
     Stop,
 )
 from dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
-from dispatcher.planner.elastic_settings import ElasticSettings, QueuePolicy
 from drivers.interface import Resources
 from tests.elastic_rig import (
     applied,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.input.spec_size import QueuedMemory, own_bytes, spec_bytes
 from dispatcher.model import Dependency
+from dispatcher.spec_size import QueuedMemory, own_bytes, spec_bytes
 from tests.samples import make_container
 
 

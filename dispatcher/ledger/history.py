@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from dispatcher.explaining.recent import Recent
-from dispatcher.ledger.outcomes import Tries
+from dispatcher.ledger.recent import Recent
 from dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
@@ -29,6 +28,7 @@ from dispatcher.messages import (
 )
 from dispatcher.model import Attempt, Container, ContainerState, WaitReason
 from dispatcher.queueing.queue import ClassKey
+from dispatcher.restarts import Tries
 
 MOST_CHANGES = 50
 MOST_CLASSES = 2_000

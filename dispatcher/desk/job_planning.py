@@ -1,4 +1,4 @@
-"""What a job would come to if it were submitted now: planned as a pass would, and thrown away."""
+"""What a job would come to if submitted now: planned as a pass would, and thrown away; pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
+from dispatcher.engine import Engine
 from dispatcher.jobs.model import Job, JobTask, JobType
 from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
 from dispatcher.ledger.endings import in_words
@@ -21,9 +22,6 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Plan, View
 from dispatcher.planner.per_instance_counts import Counts, counts, price_change
 from dispatcher.queueing.queue import RequestClass
-
-if TYPE_CHECKING:
-    from dispatcher.engine import Engine
 
 MOST_THOUGHT_OF = 10_000
 """Of so many containers of a job a plan looks at most."""

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dispatcher.jobs.workflow import Workflow
 from dispatcher.ledger.endings import is_eviction
-from dispatcher.model import Attempt, Container, ContainerState, resources_of
+from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord, resources_of
 from dispatcher.queries import Recovered
+from dispatcher.scheduling.placing import Placing
 from drivers.interface import Resources
 from pool import attempts, launching
+from pool.core import PoolCore
 from pool.model import AttemptPhase, IdleBehavior, PoolAttempt
 
-if TYPE_CHECKING:
-    from dispatcher.engine import Engine
-    from pool.core import PoolCore
 
+def restore(
+    recovered: Recovered, records: dict[str, InstanceRecord], workflow: Workflow, placing: Placing
+) -> None:
+    """Give the parts of an engine that knows nothing yet all that the store knew.
 
-def restore(engine: Engine, recovered: Recovered) -> None:
-    """Give an engine that knows nothing yet all that the store knew."""
-    pool, ledger = engine.pool, engine.ledger
+    The pool, the ledger and the placers are those that `placing` knows.
+    """
+    pool, ledger, placers = placing.pool, placing.ledger, placing.placers
     for record in recovered.instances:
-        engine.records[record.id] = record
+        records[record.id] = record
         pool.missing[record.id] = record.token
         if record.host_key:
             pool.pinned_keys[record.id] = record.host_key
@@ -30,28 +32,28 @@ def restore(engine: Engine, recovered: Recovered) -> None:
         launching.restore(pool, launch)
     for job in recovered.jobs:
         ledger.jobs.admit(job)
-        engine.placers.admit(job)
+        placers.admit(job)
     for container in recovered.past:
-        engine.placers.take_in(container)
-    engine.workflow.restore(recovered.containers, recovered.ended)
+        placers.take_in(container)
+    workflow.restore(recovered.containers, recovered.ended)
     for container in recovered.containers:
-        _restore_container(engine, container)
-        engine.placers.take_in(container)
-    engine.placing.evictions.restore()
+        _restore_container(placing, container)
+        placers.take_in(container)
+    placing.evictions.restore()
     for attempt in recovered.unreleased:
         ledger.unreleased[attempt.id] = attempt
         _expect(pool, attempt, Resources(), AttemptPhase.ENDED)
 
 
-def _restore_container(engine: Engine, container: Container) -> None:
+def _restore_container(placing: Placing, container: Container) -> None:
     if container.state is ContainerState.LOCKED and not container.has_open_attempt:
-        engine.placing.restore(container.id)
+        placing.restore(container.id)
     for attempt in container.attempts:
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
-            _expect(engine.pool, attempt, resources, AttemptPhase.STARTING, container)
+            _expect(placing.pool, attempt, resources, AttemptPhase.STARTING, container)
             if is_eviction(attempt.ending_for):
-                attempts.shorten_grace(engine.pool, attempt.id)
+                attempts.shorten_grace(placing.pool, attempt.id)
 
 
 def _expect(
