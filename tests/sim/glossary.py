@@ -51,6 +51,8 @@ PROMISES: dict[str, str] = {
     "term_timeout_s, not before",
     "KILL follows TERM": "TERM is not repeated for longer than that",
     "signals go on": "while an attempt that is to end runs and can be reached, a signal is due",
+    "what has ended for good is left alone": "no signal goes to an attempt that was released: its "
+    "exit is journalled, and its log complete",
     "signals go over a session": "no signal is sent where there is no session",
     # ---- jobs
     "what is waited for has ended": "nothing starts before all it waits for has ended as it must, "

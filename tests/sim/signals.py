@@ -6,7 +6,7 @@ from math import inf
 
 from dispatcher.ledger.outcomes import container_of
 from dispatcher.model import EndingCause
-from pool.messages import AttemptStarted, PoolCommand, PoolEvent, SignalAttempt
+from pool.messages import AttemptStarted, PoolCommand, PoolEvent, ReleaseAttempt, SignalAttempt
 from pool.model import AttemptPhase, PoolAttempt, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -31,6 +31,7 @@ class Signals:
         self._last_signals: dict[tuple[str, str], tuple[str, float]] = {}
         self._started_at: dict[str, float] = {}
         self._evicted: set[str] = set()
+        self._released: set[tuple[str, str]] = set()
 
     def heard(self, event: PoolEvent) -> None:
         """Look at an event before the engine gets it."""
@@ -41,10 +42,13 @@ class Signals:
         """Look at a command as it was decided."""
         if isinstance(command, SignalAttempt):
             self._on_signal(command)
+        elif isinstance(command, ReleaseAttempt):
+            self._released.add((command.worker_id, command.attempt_id))
 
     def _on_signal(self, command: SignalAttempt) -> None:
         key, now = (command.worker_id, command.attempt_id), self._timeline.now
         worker = self._pool.workers[command.worker_id]
+        expect(key not in self._released, "what has ended for good is left alone", f"{key}")
         up = worker.session_up or worker.state is WorkerState.SHUTDOWN
         expect(up, "signals go over a session", f"{key}")
         attempt = self._pool.find_attempt(*key)

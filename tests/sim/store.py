@@ -87,6 +87,10 @@ class VirtualStore:
         """Return whether nothing is committed now."""
         return self._timeline.now < self._stalled_until
 
+    def stalled_in_last(self, seconds: float) -> bool:
+        """Return whether there was a time in the last seconds when it committed nothing."""
+        return self._timeline.now < self._stalled_until + seconds
+
     @property
     def caught_up(self) -> bool:
         """Return whether all that was to be written is."""

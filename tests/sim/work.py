@@ -342,7 +342,7 @@ class Work:
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
         host = self._hosts.get(worker.id)
         silent = host is None or not host.up or host.frozen_until > now - LEASE_KNOWN_S
-        silent = silent or self._truth.store.stalled
+        silent = silent or self._truth.store.stalled_in_last(LEASE_KNOWN_S)
         if worker.behavior is IdleBehavior.HOLD and worker.session_up and not silent:
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
             suspended = host is None or host.lease.suspended
