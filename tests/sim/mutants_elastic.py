@@ -190,14 +190,6 @@ ROOM = (
         new="is_new = False",
     ),
     Mutant(
-        name="who leaves has his room twice",
-        guard="the room of a member that a user told to end is given to others once",
-        fault="cancelled members that take a while to end",
-        where="dispatcher.elastic.passes:ElasticPass._view",
-        old="seen = (as_planned(live, leaving) for",
-        new="seen = (as_planned(live, ()) for",
-    ),
-    Mutant(
         name="elastic jobs have no limit",
         guard="no more members are started than may run at once",
         fault="a limit of containers",
