@@ -21,6 +21,7 @@ class Ways:
     """Looks at one process: who had a place after the pass before, and was not started."""
 
     def __init__(self, process: DispatcherProcess) -> None:
+        self._now = process.now
         self._engine = process.engine
         self._ledger = process.engine.ledger
         self._awaited: frozenset[str] = frozenset()
@@ -40,6 +41,7 @@ class Ways:
         needed = [each for each in containers if each is not None and self._is_needed(each)]
         waits = any(not each.has_open_attempt and self.is_kept(each) for each in needed)
         takes = waits or self._took_room(by, needed, attempt.instance_id, told)
+        takes = takes or self._took_place(needed)
         right = by.id != job.id and takes
         expect(right, "members make way only for what another job needs", attempt, by.id)
 
@@ -71,6 +73,15 @@ class Ways:
         first = [each for each in here if each.id in self._waited or self._is_needed(each)]
         later = [each for each in self._newcomers(first) if self._comes_after(each, by)]
         return not later and self._lacks_room(worker, first, starting, told)
+
+    def _took_place(self, needed: list[Container]) -> bool:
+        """Return whether one begins at once, wherever, though no more may have a place than have.
+
+        Who makes way still has one, and so have those that wait for their instance.
+        """
+        most = self._engine.placing.concurrency.limit(self._now())
+        begins = any(c.has_open_attempt and c.attempts[-1].started_at is None for c in needed)
+        return begins and most is not None and self._ledger.placed + len(self._unstarted()) > most
 
     def _newcomers(self, members: Iterable[Container]) -> list[Container]:
         return [each for each in members if each.id not in self._waited]
