@@ -180,16 +180,23 @@ def final_reason(container: Container, reason: Reason | None) -> Reason | None:
     return Reason(code=reason.code, message=message)
 
 
+def may_be_lost(container: Container) -> bool:
+    """Return whether a container runs again, by its user's word, whose latest attempt was lost.
+
+    What never started has lost nothing, and is tried again even where the user wants no retry.
+    """
+    last = container.attempts[-1]
+    never_started = last.reason is not None and last.reason.code == "never_started"
+    return container.spec.retry_lost or never_started or _is_overload(last)
+
+
 def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     """Return whether a container whose latest attempt was lost goes back to the queue.
 
-    What never started has lost nothing, and is tried again even where the user wants no retry. What
-    overloaded instances refuse has a limit of its own: no instance of it is lost.
+    What overloaded instances refuse has a limit of its own: no instance of it is lost.
     """
-    last = container.attempts[-1]
     overloads = _tries(container).overloads
-    if _is_overload(last):
+    if _is_overload(container.attempts[-1]):
         return overloads < _OVERLOADS_MOST
     lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
-    never_started = last.reason is not None and last.reason.code == "never_started"
-    return (container.spec.retry_lost or never_started) and lost < settings.max_lost_attempts
+    return may_be_lost(container) and lost < settings.max_lost_attempts

@@ -239,15 +239,16 @@ class PerInstancePlacer:
         is_over = self._ledger.jobs.is_concluded(container.job_id)
         if is_over or end.outcome is AttemptOutcome.CANCELLED:
             return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
-        job = self._jobs.get(container.job_id)
-        runs_once = job is not None and job.type is JobType.SYSBATCH
+        runs_once = self._ledger.jobs.type_of(container.job_id) is JobType.SYSBATCH
         if runs_once and end.outcome is AttemptOutcome.SUCCEEDED:
             return Ruling(state=ContainerState.SUCCEEDED)
-        if runs_once and past is not None and past.settled:
+        worker = self._pool.workers.get(container.pinned_to)
+        is_gone = end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN
+        went_along = is_gone and end.outcome is AttemptOutcome.LOST
+        if runs_once and past is not None and past.settled and not went_along:
             reason = final_reason(container, end.reason)
             return Ruling(state=ContainerState.FAILED, reason=reason)
-        worker = self._pool.workers.get(container.pinned_to)
-        if end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN:
+        if is_gone:
             return Ruling(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
         if len(container.attempts) >= ATTEMPTS_MOST:
             return Ruling(state=ContainerState.FAILED, reason=_WORN_OUT)

@@ -11,7 +11,7 @@ from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, EndingCause, InstanceRecord, resources_of
 from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
-from dispatcher.restarts import restart_due
+from dispatcher.restarts import may_be_lost, restart_due
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle, probing
@@ -167,6 +167,8 @@ def rounds_of(container: Container) -> tuple[Round, ...]:
 def _is_settled(container: Container) -> bool:
     """Return whether the container's retries leave it at its latest attempt."""
     last = container.attempts[-1]
+    if last.outcome is AttemptOutcome.LOST:
+        return not may_be_lost(container)
     if last.outcome is AttemptOutcome.SUCCEEDED:
         return True
     return last.outcome is AttemptOutcome.FAILED and restart_due(container) is None

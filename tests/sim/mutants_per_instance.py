@@ -38,6 +38,14 @@ PLACES = (
         new="pass",
     ),
     Mutant(
+        name="lost and unwanted, and run once more",
+        guard="a sysbatch attempt that was lost does not run again if its user says so",
+        fault="sysbatch jobs, runners that crash",
+        where="dispatcher.per_instance.view:_is_settled",
+        old="return not may_be_lost(container)",
+        new="return False",
+    ),
+    Mutant(
         name="any instance will do",
         guard="an instance that a job does not match gets nothing of it",
         fault="jobs that are for some types only",

@@ -16,6 +16,7 @@ ENDED_WITH_ITS_PLACE = ("stopped", "instance_gone")
 """Why a container ends whose job is not to run on its instance any more."""
 
 MADE_WAY = "preempted"
+RAN_AND_WAS_LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +112,14 @@ class PerInstanceAccount:
         known = self._store.attempts.get(attempt.id)
         if known is not None and known.outcome is not None:
             return
-        if container.pinned_to and attempt.outcome is not None:
-            self._ended[container.job_id, container.pinned_to] = attempt
         reason = attempt.reason
+        if container.pinned_to and attempt.outcome is not None:
+            place = container.job_id, container.pinned_to
+            self._ended[place] = attempt
+            lost = reason is not None and reason.code == RAN_AND_WAS_LOST
+            wanted = container.spec.retry_lost or self.runs_for_ever(container.id)
+            if attempt.outcome is AttemptOutcome.LOST and lost and not wanted:
+                self._settled[place] = attempt.revision
         if attempt.outcome is not AttemptOutcome.PREEMPTED or reason is None:
             return
         for_job = attempt.ending_for.cause is EndingCause.FOR_JOB

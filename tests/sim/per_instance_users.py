@@ -122,6 +122,7 @@ class PerInstanceUsers:
             env=(),
             resources=self._any_resources(),
             constraints=self._any_constraints(),
+            retry_lost=number % 2 == 1,
             retries=self._any_retries(),
             grace_period_s=dice.between(0, 20) if dice.falls(self._demand.lenient) else None,
         )

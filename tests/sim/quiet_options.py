@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 QUIET = 0.06
 """The share of such runs."""
 
-CROWDED = 0.03
+CROWDED = 0.05
 """The share of runs, among the others, in which many of them want the same few instances."""
 
 
@@ -83,13 +83,15 @@ def with_many_residents(calm: SimOptions) -> SimOptions:
         behaviors_every_s=15.0,
         lenient=0.5,
         per_instance=10,
-        once=0.2,
+        once=0.4,
         restless=0.5,
         per_instance_requests_every_s=3.0,
     )
     scheduler = SchedulerSettings(max_instances=3, preempt_system=True, preempt_sysbatch=True)
-    hosts = HostFaults(deaf=0.5, slow_deaths=0.8, drops_every_s=40.0)
-    return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)
+    hosts = HostFaults(deaf=0.5, slow_deaths=0.8, drops_every_s=40.0, lost_supervisors=0.1)
+    pool = msgspec.structs.replace(calm.pool, term_timeout_s=6.0)
+    calm = replace(calm, safety_s=400.0, pool=pool)
+    return replace(calm, demand=demand, scheduler=scheduler, hosts=hosts)
 
 
 def with_many_members(calm: SimOptions) -> SimOptions:
