@@ -77,7 +77,7 @@ def with_members(calm: SimOptions) -> SimOptions:
 def with_many_residents(calm: SimOptions) -> SimOptions:
     """Return a run with more jobs on every instance than there is room for, and who ends slowly."""
     demand = Demand(
-        containers=40,
+        containers=20,
         longest_run_s=60.0,
         priorities_every_s=4.0,
         behaviors_every_s=15.0,
@@ -90,7 +90,7 @@ def with_many_residents(calm: SimOptions) -> SimOptions:
     scheduler = SchedulerSettings(max_instances=3, preempt_system=True, preempt_sysbatch=True)
     hosts = HostFaults(deaf=0.5, slow_deaths=0.8, drops_every_s=40.0, lost_supervisors=0.1)
     pool = msgspec.structs.replace(calm.pool, term_timeout_s=6.0)
-    calm = replace(calm, safety_s=400.0, pool=pool)
+    calm = replace(calm, safety_s=300.0, pool=pool)
     return replace(calm, demand=demand, scheduler=scheduler, hosts=hosts)
 
 
