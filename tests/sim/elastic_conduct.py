@@ -41,6 +41,8 @@ class ElasticConduct:
         self._passes = 0
         self._started: set[str] = set()
         self._open: dict[str, set[str]] = {}
+        # None before the first look: what an earlier process has begun is as it is.
+        self._housed: set[str] | None = None
         self._endings = {(a.id, a.ending) for _, _, a in self._ending()}
 
     # ---- what is decided ----
@@ -70,8 +72,8 @@ class ElasticConduct:
         what = f"{container.id} of {job.id}"
         expect(not homeless, "what a job needs has its place before it starts", what, homeless)
         self._expect_turn(job, container, needed)
-        if job.terms.elastic is not None and job.terms.elastic.mode is ElasticMode.RIGID:
-            self._expect_all(job, container, members)
+        if _is_rigid(job) and job.id not in (self._housed or ()):
+            self._expect_all(job, members)
         self._expect_rested(job, container, needed)
         self._started.add(container.attempts[-1].id)
 
@@ -93,13 +95,14 @@ class ElasticConduct:
             early = [each.id for each in needed if not _has_run(each)]
             expect(not early, "what a job needs starts first", container.id, early)
 
-    def _expect_all(self, job: Job, container: Container, members: list[Container]) -> None:
-        """Expect that a rigid job begins with all that it has, but for what users hold back."""
-        if self._open.get(job.id):
-            return
+    def _expect_all(self, job: Job, members: list[Container]) -> None:
+        """Expect that a rigid job begins with all that it has, but for what users hold back.
+
+        It begins when somebody has a place: who is released afterwards waits for his own.
+        """
         wanted = [each for each in members if each.priority > 0]
         lacking = [each.id for each in wanted if not self._has_place(each)]
-        expect(not lacking, "rigid jobs begin with all they have", container.id, lacking)
+        expect(not lacking, "rigid jobs begin with all they have", job.id, lacking)
 
     def _expect_rested(self, job: Job, container: Container, needed: list[Container]) -> None:
         """Expect that who died again and again waits, and so does a job that has lost somebody."""
@@ -137,8 +140,12 @@ class ElasticConduct:
         self._open = {
             id_: {c.id for c in members if c.has_open_attempt} for id_, members in by_job.items()
         }
+        housed = {job.id for job in jobs if _is_rigid(job) and self._is_housed(by_job[job.id])}
         for job in jobs:
+            if self._housed is not None and job.id in housed - self._housed:
+                self._expect_all(job, by_job[job.id])
             self._expect_over(job, by_job[job.id])
+        self._housed = housed
         if self._engine.placing.passes != self._passes:
             self._passes = self._engine.placing.passes
             self._ways.note_pass()
@@ -148,6 +155,9 @@ class ElasticConduct:
             self._turns.look(jobs, by_job)
         self._growth.look(jobs, by_job)
         self._shares.look()
+
+    def _is_housed(self, members: list[Container]) -> bool:
+        return any(each.has_open_attempt or self._ways.has_place(each) for each in members)
 
     def _ending(self) -> list[tuple[Job, Container, Attempt]]:
         """Return the open attempts of such jobs that were told to end."""
@@ -220,6 +230,10 @@ class ElasticConduct:
             if worker is not None and worker.session_up:
                 fits = kept.fits_in(worker.free.plus(Resources()))
                 expect(fits, "room is promised once", worker_id, kept, worker.free)
+
+
+def _is_rigid(job: Job) -> bool:
+    return job.terms.elastic is not None and job.terms.elastic.mode is ElasticMode.RIGID
 
 
 def _is_done(member: Container) -> bool:

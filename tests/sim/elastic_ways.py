@@ -50,9 +50,12 @@ class Ways:
 
         Of one that is behind a process of an earlier attempt only that is told.
         """
+        return self._ledger.holdbacks.reason(member) is not None or self.has_place(member)
+
+    def has_place(self, member: Container) -> bool:
+        """Return whether a member that is not started is told that it has a place."""
         reason = self._engine.placers.reason(member)
-        held = self._ledger.holdbacks.reason(member) is not None
-        return held or (reason is not None and reason.code == "has_place")
+        return reason is not None and reason.code == "has_place"
 
     def _took_room(
         self, by: Job, needed: list[Container], instance_id: str, told: frozenset[str]
