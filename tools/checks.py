@@ -124,7 +124,9 @@ def steps_of(kind: str) -> list[Step]:
         *static_steps(),
         step_of_tests("tests that run alone", "-m", "alone", may_be_empty=True),
         # Half of these wait for processes, sessions and timeouts: two cpus serve three of them.
-        step_of_tests("all other tests", "-n3", "-m", "not alone"),
+        # Who has run out of tests takes some of the others': without that one is left with the
+        # slow ones at the end.
+        step_of_tests("all other tests", "-n3", "--dist=worksteal", "-m", "not alone"),
     ]
 
 
