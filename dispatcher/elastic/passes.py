@@ -46,9 +46,6 @@ _AGAIN_S = 5.0
 _VISITS_MOST = 3
 """How often one pass goes to the market where jobs turn out to be beyond limits, or within."""
 
-_REPLANS_MOST = 3
-"""How often it is planned anew, since room is let go, before anything is bought."""
-
 
 class ElasticPass:
     """Decides, and keeps what was decided until the next time.
@@ -154,7 +151,6 @@ class ElasticPass:
             live.progressed_at = now
         plan = self._plan(now)
         for visit in range(_VISITS_MOST):
-            plan = self._with_room_let_go(plan, now)
             view = self._with_budget(now)
             deal = self._market.buy(view, plan.demand, now, is_first=not visit)
             if deal is not Deal.NOTHING_NEW:
@@ -174,19 +170,6 @@ class ElasticPass:
         again = in_time or unpaid or self._market.is_short
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
-
-    def _with_room_let_go(self, plan: ElasticPlan, now: float) -> ElasticPlan:
-        """Plan again where some are let go: their room may do for others.
-
-        A plan lets go of them only after it has counted what those before them lack, and given
-        places to those behind them.
-        """
-        for _ in range(_REPLANS_MOST):
-            if not plan.let_go:
-                break
-            self._rooms.update(now)
-            plan = self._plan(now)
-        return plan
 
     def _plan(self, now: float) -> ElasticPlan:
         plan = plan_elastic(self._with_budget(now), now)

@@ -7,12 +7,18 @@ would leave no less free than there was, is undone to the last member and ends t
 jobs behind it may go ahead (`backfill`). What can never be, is not yet due, or is for more than its
 own project or user may spend, holds nobody up.
 One pass tries so many jobs in vain and no more: the first ones always, the others in turn.
+
+Room that earlier passes kept for a job may turn out to be kept in vain: it can never begin, or is
+behind one `beyond` limits, or too few more may have a place. Nobody knows before the others had
+their turns, which might have gone otherwise. So a pass that lets go of any is as if it had never
+been, and all begins anew without what was kept for them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Container
+from dataclasses import replace
 from enum import Enum
 
 from dispatcher.model import WaitReason
@@ -46,7 +52,14 @@ NEXT_TURN_S = 5.0
 
 def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
     """Return what is to be started and given back, what is wanted, and why the rest waits."""
-    return _Pass(view, now).run()
+    while True:
+        this_pass = _Pass(view, now)
+        let_go = this_pass.run()
+        if not let_go:
+            return this_pass.plan()
+        this_pass.undo()
+        # There are fewer each time for whom any room is kept, so that this comes to an end.
+        view = _without_claims(view, let_go)
 
 
 class _Standing(Enum):
@@ -81,18 +94,28 @@ class _Pass:
         self._floor = Floor(view)
         self._purse = Purse(view)
         self._stage = Stage(self._floor, self._order, self._purse, now)
+        self._remainder = Remainder(self._floor, view.beyond)
         self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
         self._standings: dict[str, _Standing] = {}
         self._waiting: dict[str, WaitReason] = {}
         self._blocker: tuple[str, WaitReason] | None = None
 
-    def run(self) -> ElasticPlan:
-        """Give each job its turn, then see what instances are wanted."""
+    def run(self) -> frozenset[str]:
+        """Give each job its turn, then see what those lack that wait.
+
+        Returns for which jobs room is kept so far that is not to be kept for them any longer.
+        """
         for job in self._order:
             self._standings[job.id], why = self._turn(job)
             if why is not None:
                 self._waiting[job.id] = why
-        return self._plan()
+        self._ask_for_essentials()
+        kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
+        return frozenset(kept_for - {claim.job_id for claim in self._remainder.claims})
+
+    def undo(self) -> None:
+        """Undo what is not this pass's own: what it paid is in the budget of the view."""
+        self._purse.refund()
 
     def _unpaid_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
         """Return jobs so that nobody waits for one whose own account is at its limit.
@@ -159,21 +182,18 @@ class _Pass:
 
     # ---- the plan ----------------------------------------------------------------------------
 
-    def _plan(self) -> ElasticPlan:
+    def plan(self) -> ElasticPlan:
+        """Return what a pass that lets go of nobody comes to, once; elastic members come last."""
         starts = self._stage.placed()
-        remainder = Remainder(self._floor, self._view.beyond)
-        self._ask_for_essentials(remainder)
-        self._ask_for_extras(remainder, {_by_member(place) for place in starts})
-        kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
+        self._ask_for_extras({_by_member(place) for place in starts})
         return ElasticPlan(
             begun=tuple(
                 job.id for job in self._order if self._standings[job.id] is _Standing.BEGINS
             ),
             starts=tuple(starts),
             stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
-            claims=tuple(remainder.claims),
-            demand=tuple(remainder.demand),
-            let_go=frozenset(kept_for - {claim.job_id for claim in remainder.claims}),
+            claims=tuple(self._remainder.claims),
+            demand=tuple(self._remainder.demand),
             waiting=tuple(
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
             ),
@@ -181,13 +201,13 @@ class _Pass:
             passed=self._turns.passed,
         )
 
-    def _ask_for_essentials(self, remainder: Remainder) -> None:
+    def _ask_for_essentials(self) -> None:
         """See what the floor still has for the jobs that wait, and what they lack."""
         holds_up = self._view.beyond - self._view.unpaid
         for job in self._order:
             if self._standings[job.id] is not _Standing.WAITS:
                 continue
-            self._waiting[job.id] = remainder.essentials(
+            self._waiting[job.id] = self._remainder.essentials(
                 job,
                 self._stage.needed(job),
                 self._stage.claimed[job.id],
@@ -197,9 +217,7 @@ class _Pass:
                 # Nobody knows for how long those behind it would have instances stand by.
                 break
 
-    def _ask_for_extras(
-        self, remainder: Remainder, placed: Collection[tuple[str, str, int]]
-    ) -> None:
+    def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
         """See what is left of it for elastic members, once all that is essential is counted."""
         given_back = Counter(stop.place.job_id for stop in self._stage.stops)
         for job in self._order:
@@ -217,7 +235,7 @@ class _Pass:
                     for component, member in self._stage.could_grow(job)
                     if (job.id, component.name, member.index) not in placed
                 ]
-                remainder.extras(job, extras)
+                self._remainder.extras(job, extras)
 
     def _is_possible(self, job: ElasticJob) -> bool:
         return self._standings[job.id] is not _Standing.LEFT_OUT and all(
@@ -235,6 +253,12 @@ class _Pass:
         ]
         ends += [self._now + NEXT_TURN_S] if self._turns.later else []
         return min((end for end in ends if end > self._now), default=None)
+
+
+def _without_claims(view: ElasticView, let_go: Container[str]) -> ElasticView:
+    """Return a view in which nothing is kept for some jobs."""
+    jobs = (replace(job, claims=()) if job.id in let_go else job for job in view.jobs)
+    return replace(view, jobs=tuple(jobs))
 
 
 def _rests_until(job: ElasticJob) -> float:

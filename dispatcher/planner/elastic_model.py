@@ -241,10 +241,9 @@ class ElasticPlan:
     next; one on an instance of `stops` waits until what is stopped there has ended. `stops` are
     elastic members that give their room back. `claims` is room kept for essential members of jobs
     that wait, on instances that were on their way. `demand` is in the order in which it counts: all
-    that is essential first; for the jobs `let_go` room was kept while that was counted, and is no
-    longer. `waiting` says of each job that lacks something what it waits for, by id in policy
-    order. `next_at` is when waiting alone may change the plan, None for never. `passed` are jobs
-    that were tried in vain, while there are some that were not tried since.
+    that is essential first. `waiting` says of each job that lacks something what it waits for, by
+    id in policy order. `next_at` is when waiting alone may change the plan, None for never.
+    `passed` are jobs that were tried in vain, while there are some that were not tried since.
     """
 
     begun: tuple[str, ...] = ()
@@ -252,7 +251,6 @@ class ElasticPlan:
     stops: tuple[Stop, ...] = ()
     claims: tuple[Place, ...] = ()
     demand: tuple[Demand, ...] = ()
-    let_go: frozenset[str] = frozenset()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None
     passed: frozenset[str] = frozenset()

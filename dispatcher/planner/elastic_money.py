@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from dispatcher.accounts import Account
 from dispatcher.model import WaitReason
 from dispatcher.planner.elastic_floor import Ask, Seat
 from dispatcher.planner.elastic_model import ElasticView
@@ -40,6 +41,7 @@ class Purse:
         self._budget = view.budget
         self._accounts = view.accounts
         self._types = {type_.name: type_ for type_ in view.types}
+        self._paid: list[tuple[Account, Seat]] = []
 
     def is_limited(self, job_id: str) -> bool:
         """Return whether a job has limits of its own project or user."""
@@ -69,19 +71,29 @@ class Purse:
         account = self._accounts.get(job_id, ())
         if self._budget is None or not account:
             return None
+        before = len(self._paid)
         for number, seat in enumerate(seats):
             refusal = self._budget.refuses_place(account, seat.slot, seat.need)
             if refusal is None:
                 self._budget.place(account, seat.slot, seat.need, 1)
+                self._paid.append((account, seat))
                 continue
-            for paid in seats[:number]:
-                self._budget.place(account, paid.slot, paid.need, -1)
+            self._refund(before)
             why = refusal.reason
             if number and not why.is_final:
                 count = f"with {number} of the {len(seats)} places that it needs at once"
                 why = replace(why, message=f"{count}, {why.message}")
             return why
         return None
+
+    def refund(self) -> None:
+        """Give back all that was reserved here, as if nobody had ever paid."""
+        self._refund(0)
+
+    def _refund(self, mark: int) -> None:
+        while self._budget is not None and len(self._paid) > mark:
+            account, seat = self._paid.pop()
+            self._budget.place(account, seat.slot, seat.need, -1)
 
     # ---- instances ---------------------------------------------------------------------------
 
