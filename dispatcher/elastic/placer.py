@@ -179,6 +179,8 @@ class ElasticPlacer:
                 self._deeds.rejoin(live)
                 return self._again(live, key, end)
             case Verdict.QUEUED_AGAIN:
+                # Whose container has ended for good does not begin anew with the others.
+                self._stirred.add(container.job_id)
                 why = reasons.next_start(end)
                 self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
                 return Ruling()

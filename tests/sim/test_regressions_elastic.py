@@ -238,3 +238,21 @@ def test_a_job_that_lost_whom_it_needs_too_often_fails_though_the_instance_is_th
     rig.advance(60)
     assert state_of(rig).startswith("failed: essential e was lost (")
     assert there in rig.cloud
+
+
+def test_who_was_cancelled_is_no_member_of_a_job_that_begins_anew() -> None:
+    """Crowded seed 1251: it had a place again, and another job began in the room it gave back."""
+    rig = rig_of(2, most=2)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.cancel("c-1001")
+    rig.exit(attempt_of(rig, 1001), code=143)
+    rig.exit(attempt_of(rig, 1000), kind=ExitKind.LOST)
+    rig.advance(60)
+    assert running(rig, 1) == {"e": 1}
+    rig.silent.add(CreateInstance)
+    submit(rig, 2, essential(2))
+    assert running(rig, 2) == {}, "there is room for one of them"
+    rig.silent.discard(CreateInstance)
+    rig.create_now(last_commands(rig, CreateInstance)[0])
+    rig.advance(60)
+    assert running(rig, 2) == {"e": 2}
