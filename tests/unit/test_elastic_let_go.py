@@ -10,13 +10,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from dispatcher.planner.elastic_settings import ElasticSettings
 
 from dispatcher.accounts import Holder, SpendLimits
 from dispatcher.input.quantities import Price
 from dispatcher.model import Placement, SchedulerSettings
 from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_model import ElasticJob, ElasticView, Place
-from dispatcher.planner.elastic_settings import ElasticSettings
 from dispatcher.scheduling.spend import PassBudget
 from drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job, running, view_of
