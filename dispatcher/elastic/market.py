@@ -9,7 +9,7 @@ from dispatcher.accounts import payer_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import SchedulerSettings
 from dispatcher.planner.elastic_buying import basket
-from dispatcher.planner.elastic_model import Demand, ElasticView
+from dispatcher.planner.elastic_model import Demand, ElasticView, JobComponent
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Budget, Limits
 from dispatcher.scheduling.create_limits import create_limits
@@ -52,6 +52,7 @@ class Market:
         self.beyond: frozenset[str] = frozenset()
         self.unpaid: frozenset[str] = frozenset()
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
+        self.bought: Mapping[JobComponent, tuple[str, ...]] = {}
         self._bought: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
@@ -66,8 +67,10 @@ class Market:
         keeps no room any more, which may do for the others: they are to come back before anything
         is created that nobody needs then. So are they where a job is not beyond them any more: by
         the plan that was made it takes no room, and none of the places that there are. That is said
-        on the first visit of a pass only (`is_first`), so that they do not go to and fro.
+        on the first visit of a pass only (`is_first`), so that they do not go to and fro. `bought`
+        are the launches of this visit, one for each member that is to go there.
         """
+        self.bought = {}
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
         self.is_short = False
@@ -89,6 +92,8 @@ class Market:
             type_ = self._pool.types[purchase.type.name]
             token = launching.request_launch(self._pool, type_, payer, now)
             self._bought[token] = purchase.job_id
+            for of, count in purchase.contents:
+                self.bought = {**self.bought, of: self.bought.get(of, ()) + (token,) * count}
             if self._spend is not None:
                 self._spend.launched(token)
         self.is_short = found.is_short

@@ -25,6 +25,7 @@ from dispatcher.planner.elastic_model import (
     Component,
     ElasticPlan,
     ElasticView,
+    JobComponent,
     Member,
     MemberState,
     Place,
@@ -149,13 +150,13 @@ class ElasticPass:
         for live in self._lives():
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
-        plan = self._plan(now)
+        plan = self._plan(now, bought={})
         for visit in range(_VISITS_MOST):
             view = self._with_budget(now)
             deal = self._market.buy(view, plan.demand, now, is_first=not visit)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
-                plan = self._plan(now)
+                plan = self._plan(now, self._market.bought)
             if deal is not Deal.COME_BACK:
                 break
         self._passed = plan.passed
@@ -171,8 +172,8 @@ class ElasticPass:
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
 
-    def _plan(self, now: float) -> ElasticPlan:
-        plan = plan_elastic(self._with_budget(now), now)
+    def _plan(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
+        plan = plan_elastic(replace(self._with_budget(now), bought=bought), now)
         self._carry_out(plan, now)
         return plan
 

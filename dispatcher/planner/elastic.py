@@ -94,7 +94,7 @@ class _Pass:
         self._floor = Floor(view)
         self._purse = Purse(view)
         self._stage = Stage(self._floor, self._order, self._purse, now)
-        self._remainder = Remainder(self._floor, view.beyond)
+        self._remainder = Remainder(self._floor, view.beyond, view.bought)
         self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
         self._standings: dict[str, _Standing] = {}
         self._waiting: dict[str, WaitReason] = {}

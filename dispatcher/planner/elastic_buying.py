@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from dispatcher.planner.buying import Outlook
-from dispatcher.planner.elastic_model import Component, Demand, ElasticMode, ElasticView, Role
+from dispatcher.planner.elastic_model import (
+    Component,
+    Demand,
+    ElasticMode,
+    ElasticView,
+    JobComponent,
+    Role,
+)
 from dispatcher.planner.elastic_money import Purse
 from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.fit import eligible_types, need
@@ -31,10 +38,14 @@ MOST_JOBS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """An instance to create, and the job that pays for it until it is ready."""
+    """An instance to create, and the job that pays for it until it is ready.
+
+    `contents` are the components of which members are to be there, by job, with their numbers.
+    """
 
     type: InstanceType
     job_id: str
+    contents: tuple[tuple[JobComponent, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +95,7 @@ class _Shopping:
             job.id for job in view.jobs if job.mode is ElasticMode.RIGID and not job.is_running
         }
         self._wants: list[Want] = []
-        self._payers: list[str] = []
+        self._asked: list[JobComponent] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
         self._unpaid: set[str] = set()
@@ -152,7 +163,7 @@ class _Shopping:
 
         Returns whether all of it is there.
         """
-        first = len(self._payers)
+        first = len(self._asked)
         wants = [
             Want(
                 index=first + number,
@@ -176,7 +187,7 @@ class _Shopping:
                 self._note_quotas(job_id, [*self._wants, *wants])
             return False
         self._wants += wants
-        self._payers += [job_id] * len(demand)
+        self._asked += [(job_id, each.component) for each in demand]
         self._mix = mix
         return has_all and len(wants) == len(demand)
 
@@ -279,7 +290,8 @@ class _Shopping:
                 is_short = True
                 continue
             self._outlook.create(new.type)
-            found.append(Purchase(type=new.type, job_id=self._payers[new.contents[0][0]]))
+            contents = tuple((self._asked[index], count) for index, count in new.contents)
+            found.append(Purchase(type=new.type, job_id=contents[0][0][0], contents=contents))
         return Basket(
             purchases=tuple(found),
             is_short=is_short,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import elastic_reasons as reasons
@@ -11,10 +11,11 @@ from dispatcher.planner.elastic_model import (
     Component,
     Demand,
     ElasticJob,
+    JobComponent,
     Part,
     Place,
 )
-from dispatcher.planner.room import SlotKind
+from dispatcher.planner.room import Slot, SlotKind
 
 
 class Remainder:
@@ -24,10 +25,19 @@ class Remainder:
     twice; `claims` is what is kept on instances that are, or were, on their way.
     """
 
-    def __init__(self, floor: Floor, beyond: Container[str]) -> None:
-        """Nothing is kept for the jobs `beyond` (by id) that find room for a part only."""
+    def __init__(
+        self,
+        floor: Floor,
+        beyond: Container[str],
+        bought: Mapping[JobComponent, Sequence[str]],
+    ) -> None:
+        """Nothing is kept for the jobs `beyond` (by id) that find room for a part only.
+
+        Those for whom instances were `bought` go there: as others fill these, one may be left over.
+        """
         self._floor = floor
         self._beyond = beyond
+        self._bought = {of: list(slot_ids) for of, slot_ids in bought.items()}
         self._asked_for = 0
         self.claims: list[Place] = []
         self.demand: list[Demand] = []
@@ -71,7 +81,9 @@ class Remainder:
         lacking: dict[str, tuple[Component, int]] = {}
         for component, member in parts:
             ask = self._floor.ask(component)
-            slot = None if component.name in lacking else self._floor.find(ask, coming=True)
+            slot = self._bought_for(job, component)
+            if slot is None and component.name not in lacking:
+                slot = self._floor.find(ask, coming=True)
             if slot is None:
                 number = lacking.get(component.name, (component, 0))[1]
                 lacking[component.name] = (component, number + 1)
@@ -91,3 +103,12 @@ class Remainder:
             for component, number in lacking.values()
         ]
         return places, sum(number for _, number in lacking.values())
+
+    def _bought_for(self, job: ElasticJob, component: Component) -> Slot | None:
+        """Return the next instance that was bought for a member of a component, if it has room."""
+        left = self._bought.get((job.id, component.name))
+        slot = self._floor.slot(left.pop(0)) if left else None
+        if slot is None:
+            return None
+        wanted = self._floor.ask(component).needs.get(slot.type.name)
+        return slot if wanted is not None and self._floor.has_room(slot, wanted) else None

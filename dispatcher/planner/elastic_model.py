@@ -94,6 +94,9 @@ class Member:
 Part = tuple[Component, Member]
 """A member with its component."""
 
+JobComponent = tuple[str, str]
+"""The id of a job, and the name of one of its components."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -205,7 +208,8 @@ class ElasticView:
     earlier plans have `passed` were tried in vain. `containers_most` is how many may ever have a
     place at once, `containers_left` how many more may now, which is less than 0 where too many
     have; None for any number. `budget` is what may still be spent, None without limits of it, and
-    changed by a pass; `accounts` whose limits count for which job, by its id.
+    changed by a pass; `accounts` whose limits count for which job, by its id. `bought` are the
+    instances that have just been created for members of a component, one for each of them.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -221,6 +225,7 @@ class ElasticView:
     containers_left: int | None = None
     budget: Budget | None = None
     accounts: Mapping[str, Account] = field(default_factory=dict)
+    bought: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

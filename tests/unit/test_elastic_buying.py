@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import SchedulerSettings
+from dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
 from drivers.errors import QuotaError
 from pool.messages import CreateInstance, ListInstances
@@ -162,6 +162,24 @@ def test_elastic_and_batch_work_together_stay_within_the_creates_at_once() -> No
     assert running(rig) == {"e": 3}
     assert rig.states()["c-1"] == "running"
     assert len(rig.created_types()) == 4
+
+
+def test_what_is_bought_for_somebody_is_claimed_for_him() -> None:
+    """Seed 15223: others were given his room, though something had been bought for them, too."""
+    spot = replace(make_type(2, name="spot", price="0.1", preemptible=True), provider_type="p2s")
+    settings = SchedulerSettings(max_price_factor=1000, profile=Profile.OPTIMIZE_UTILIZATION)
+    rig = Rig(make_type(2), spot, pool=PoolSettings(), settings=settings, listed=False)
+    rig.silent.add(CreateInstance)
+    lasting = Constraints(preemptible=Preemptible.FORBIDDEN)
+    submit(rig, 1, essential(1, "a", constraints=lasting), essential(1, "b"))
+    submit(rig, 2, essential(1, "c", constraints=lasting))
+    rig.silent.discard(ListInstances)
+    rig.list_now(last_commands(rig, ListInstances)[0].op_id)
+    rig.advance(30)
+    assert rig.created_types() == ["t2", "spot"]
+    reason = rig.engine.why_waiting("c-1000")
+    assert reason is not None
+    assert reason.message == "has its room on 2 instances that are on their way"
 
 
 def test_nothing_is_bought_for_places_that_a_job_takes_which_limits_allow_again() -> None:

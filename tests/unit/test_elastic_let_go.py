@@ -10,9 +10,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from dispatcher.planner.elastic_settings import ElasticSettings
 
 from dispatcher.accounts import Holder, SpendLimits
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.input.quantities import Price
 from dispatcher.model import Placement, SchedulerSettings
 from dispatcher.planner.elastic import plan_elastic
