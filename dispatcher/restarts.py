@@ -168,10 +168,10 @@ def _is_overload(attempt: Attempt) -> bool:
 def final_reason(container: Container, reason: Reason | None) -> Reason | None:
     """Return why a container has failed for good, with the number of its failures if it may retry.
 
-    `reason` is why its latest attempt failed.
+    `reason` is why its latest attempt failed, or was lost: what was lost counts as no failure.
     """
     most = container.spec.retries.most
-    if reason is None or not most:
+    if reason is None or not most or container.attempts[-1].outcome is not AttemptOutcome.FAILED:
         return reason
     failures = _tries(container).failures
     message = f"{reason.message}; that was attempt {failures} of {most + 1}"
@@ -180,7 +180,7 @@ def final_reason(container: Container, reason: Reason | None) -> Reason | None:
     return Reason(code=reason.code, message=message)
 
 
-def may_be_lost(container: Container) -> bool:
+def runs_again_if_lost(container: Container) -> bool:
     """Return whether a container runs again, by its user's word, whose latest attempt was lost.
 
     What never started has lost nothing, and is tried again even where the user wants no retry.
@@ -199,4 +199,4 @@ def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     if _is_overload(container.attempts[-1]):
         return overloads < _OVERLOADS_MOST
     lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
-    return may_be_lost(container) and lost < settings.max_lost_attempts
+    return runs_again_if_lost(container) and lost < settings.max_lost_attempts

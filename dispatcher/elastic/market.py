@@ -30,6 +30,14 @@ class Deal(Enum):
     COME_BACK = "plan again and come back: nothing is bought yet"
 
 
+class Visit(Enum):
+    """Which visit of a pass it is; there is one between the first and the last, if need be."""
+
+    FIRST = "first"
+    SECOND = "second"
+    LAST = "last"
+
+
 class Market:
     """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
 
@@ -56,9 +64,7 @@ class Market:
         self._bought: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
-    def buy(
-        self, view: ElasticView, demand: Sequence[Demand], now: float, *, is_first: bool
-    ) -> Deal:
+    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float, visit: Visit) -> Deal:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
@@ -67,8 +73,9 @@ class Market:
         keeps no room any more, which may do for the others: they are to come back before anything
         is created that nobody needs then. So are they where a job is not beyond them any more: by
         the plan that was made it takes no room, and none of the places that there are. That is said
-        on the first visit of a pass only (`is_first`), so that they do not go to and fro. `bought`
-        are the launches of this visit, one for each member that is to go there.
+        on the first visit of a pass only, so that they do not go to and fro, and on the last one
+        things are bought, come what may. `bought` are the launches of this visit, one for each
+        member that is to go there.
         """
         self.bought = {}
         before, self.beyond = self.beyond, frozenset()
@@ -79,11 +86,12 @@ class Market:
             return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
-        more = found.beyond - before
-        if found.purchases and (more or (is_first and before - found.beyond)):
+        is_first = visit is Visit.FIRST
+        less = {each.job_id for each in demand} & before - found.beyond if is_first else set()
+        if found.purchases and visit is not Visit.LAST and (found.beyond - before or less):
             self.is_short = True
-            self.beyond = found.beyond | before if more else found.beyond
-            self.unpaid = found.unpaid | unpaid if more else found.unpaid
+            self.beyond = found.beyond if is_first else found.beyond | before
+            self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
             return Deal.COME_BACK
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)

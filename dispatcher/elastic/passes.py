@@ -9,7 +9,7 @@ from dispatcher.accounts import Account, SpendLimits
 from dispatcher.elastic import reasons
 from dispatcher.elastic.deeds import Deeds, need_on
 from dispatcher.elastic.jobs import Live, as_planned, without_place
-from dispatcher.elastic.market import Deal, Market
+from dispatcher.elastic.market import Deal, Market, Visit
 from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
 from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.model import (
@@ -43,9 +43,6 @@ _IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
 
 _AGAIN_S = 5.0
 """How soon it is decided again where time alone may change something, and nobody knows when."""
-
-_VISITS_MOST = 3
-"""How often one pass goes to the market where jobs turn out to be beyond limits, or within."""
 
 
 class ElasticPass:
@@ -151,9 +148,8 @@ class ElasticPass:
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
         plan = self._plan(now, bought={})
-        for visit in range(_VISITS_MOST):
-            view = self._with_budget(now)
-            deal = self._market.buy(view, plan.demand, now, is_first=not visit)
+        for visit in Visit:
+            deal = self._market.buy(self._with_budget(now), plan.demand, now, visit)
             if deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 plan = self._plan(now, self._market.bought)

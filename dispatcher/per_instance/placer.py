@@ -32,6 +32,7 @@ from dispatcher.per_instance.view import (
     not_after,
     past_attempt,
     planned_job,
+    remembered_attempt,
     rounds_of,
 )
 from dispatcher.planner.per_instance import plan
@@ -182,7 +183,7 @@ class PerInstancePlacer:
 
     def take_in(self, container: Container) -> None:
         """Take in a container that was restored, or one that ended before and is remembered."""
-        past = past_attempt(container)
+        past = remembered_attempt(container)
         if past is not None:
             self._past[container.job_id, container.pinned_to] = past
             self._is_restored = True
@@ -246,8 +247,7 @@ class PerInstancePlacer:
         is_gone = end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN
         went_along = is_gone and end.outcome is AttemptOutcome.LOST
         if runs_once and past is not None and past.settled and not went_along:
-            reason = final_reason(container, end.reason)
-            return Ruling(state=ContainerState.FAILED, reason=reason)
+            return Ruling(state=ContainerState.FAILED, reason=final_reason(container, end.reason))
         if is_gone:
             return Ruling(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
         if len(container.attempts) >= ATTEMPTS_MOST:

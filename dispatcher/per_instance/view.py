@@ -11,7 +11,7 @@ from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import AttemptOutcome, Container, EndingCause, InstanceRecord, resources_of
 from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
-from dispatcher.restarts import may_be_lost, restart_due
+from dispatcher.restarts import restart_due, runs_again_if_lost
 from drivers.errors import BugError
 from drivers.interface import Resources
 from pool import idle, probing
@@ -144,6 +144,16 @@ def past_attempt(container: Container) -> PastAttempt | None:
     )
 
 
+def remembered_attempt(container: Container) -> PastAttempt | None:
+    """Return the same of a container as it was stored.
+
+    One that was left to wait for another attempt gets that, though this version would have ended
+    it: an earlier one has not.
+    """
+    past = past_attempt(container)
+    return None if past is None else replace(past, settled=past.settled and container.state.final)
+
+
 def not_after(past: PastAttempt, now: float) -> PastAttempt:
     """Return a past attempt whose times are no later than now, though the clock was set back."""
     restarted_at = past.restarted_at
@@ -168,7 +178,7 @@ def _is_settled(container: Container) -> bool:
     """Return whether the container's retries leave it at its latest attempt."""
     last = container.attempts[-1]
     if last.outcome is AttemptOutcome.LOST:
-        return not may_be_lost(container)
+        return not runs_again_if_lost(container)
     if last.outcome is AttemptOutcome.SUCCEEDED:
         return True
     return last.outcome is AttemptOutcome.FAILED and restart_due(container) is None

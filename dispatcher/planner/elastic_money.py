@@ -1,6 +1,7 @@
-"""How limits of spending hold for elastic jobs: all of it, but for the start of a member; pure.
+"""How limits of spending hold for elastic jobs when it is decided what they get; pure.
 
-There is one budget, and it is asked twice:
+A plan, and what is created for it, ask a budget in which those are counted already that have a
+place and are not started yet (`dispatcher.elastic.passes` makes it):
 
 - A pass asks for places on what is there (`never`, `pay`). A job begins only if all that it needs
   at once is paid; if it is not, nothing is kept for it, and nobody waits for it.

@@ -90,8 +90,8 @@ class PastAttempt:
 
     `restarted_at` is when the latest attempt was made there that followed one of the same revision
     which had exited by itself, None for none. `settled` says that the job's retries leave it at
-    that: it succeeded, or failed and is not tried again (`dispatcher.restarts`); only sysbatch jobs
-    are ever left at that. Times are seconds since the epoch.
+    that: it succeeded, or failed, or was lost, and is not tried again (`dispatcher.restarts`); only
+    sysbatch jobs are ever left at that. Times are seconds since the epoch.
     """
 
     id: str

@@ -41,7 +41,7 @@ class Ways:
         needed = [each for each in containers if each is not None and self._is_needed(each)]
         waits = any(not each.has_open_attempt and self.is_kept(each) for each in needed)
         takes = waits or self._took_room(by, needed, attempt.instance_id, told)
-        takes = takes or self._took_place(needed)
+        takes = takes or self._took_places(needed, told)
         right = by.id != job.id and takes
         expect(right, "members make way only for what another job needs", attempt, by.id)
 
@@ -77,14 +77,19 @@ class Ways:
         later = [each for each in self._newcomers(first) if self._comes_after(each, by)]
         return not later and self._lacks_room(worker, first, starting, told)
 
-    def _took_place(self, needed: list[Container]) -> bool:
-        """Return whether one begins at once, wherever, though no more may have a place than have.
+    def _took_places(self, needed: list[Container], told: frozenset[str]) -> bool:
+        """Return whether some begin at once, wherever, though no more may have a place than have.
 
-        Who makes way still has one, and so have those that wait for their instance.
+        Who makes way still has one, and so have those that wait for their instance. No more make
+        way than places are lacking, but for those on whose instance somebody begins.
         """
         most = self._engine.placing.concurrency.limit(self._now())
-        begins = any(c.has_open_attempt and c.attempts[-1].started_at is None for c in needed)
-        return begins and most is not None and self._ledger.placed + len(self._unstarted()) > most
+        latest = [c.attempts[-1] for c in needed if c.has_open_attempt]
+        begins_on = {a.instance_id for a in latest if a.started_at is None}
+        known = (self._ledger.containers[self._ledger.open_attempts[id_]] for id_ in told)
+        elsewhere = [c for c in known if c.attempts[-1].instance_id not in begins_on]
+        lacking = self._ledger.placed + len(self._unstarted()) - (most or 0)
+        return bool(begins_on) and most is not None and 0 < lacking >= len(elsewhere)
 
     def _newcomers(self, members: Iterable[Container]) -> list[Container]:
         return [each for each in members if each.id not in self._waited]

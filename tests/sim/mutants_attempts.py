@@ -224,7 +224,7 @@ ENDINGS = (
         guard="what may not be tried again after a loss is not",
         fault="instances that end",
         where="dispatcher.restarts:may_try_again",
-        old="may_be_lost(container) and ",
+        old="runs_again_if_lost(container) and ",
         new="",
     ),
     Mutant(

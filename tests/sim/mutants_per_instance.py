@@ -42,7 +42,7 @@ PLACES = (
         guard="a sysbatch attempt that was lost does not run again if its user says so",
         fault="sysbatch jobs, runners that crash",
         where="dispatcher.per_instance.view:_is_settled",
-        old="return not may_be_lost(container)",
+        old="return not runs_again_if_lost(container)",
         new="return False",
     ),
     Mutant(

@@ -199,6 +199,23 @@ def test_nothing_is_bought_for_places_that_a_job_takes_which_limits_allow_again(
     assert rig.created_types() == ["t1", "t1"]
 
 
+def test_nothing_is_bought_for_such_places_where_somebody_else_comes_to_be_beyond_limits() -> None:
+    settings = ElasticSettings(backfill=True)
+    rig = rig_of(1, 1, 1, 1, 1, most=5, max_containers=4, elastic=settings)
+    there = sorted(rig.cloud)
+    for worker_id in there[:4]:
+        rig.send(BehaviorRequested(worker_id=worker_id, behavior=IdleBehavior.HOLD))
+    submit(rig, 3, essential(1))
+    submit(rig, 1, essential(2))
+    submit(rig, 2, essential(3))
+    rig.silent.add(CreateInstance)
+    assert running(rig, 3) == {"e": 1}
+    for worker_id in there:
+        del rig.cloud[worker_id]
+    rig.advance(120)
+    assert rig.created_types() == ["t1", "t1", "t1"], "of j-1 and j-3"
+
+
 def test_what_all_instances_may_cost_is_kept_to_and_a_job_is_not_bought_for_in_part() -> None:
     rig = rig_that_creates(1, max_hourly_spend_usd=Decimal("0.3"))
     submit(rig, 1, essential(3))

@@ -13,7 +13,7 @@ from dispatcher.model import AttemptOutcome, EndingCause, EndingFor, Retries, Sc
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import InstanceType
 from pool.messages import SessionLost
-from pool.model import AttemptReport, ExitKind, IdleBehavior, PoolSettings
+from pool.model import AttemptReport, IdleBehavior, PoolSettings
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
@@ -74,39 +74,6 @@ def test_a_sysbatch_attempt_that_fails_is_left_alone_until_its_env_changes() -> 
     assert rig.containers[first.rpartition("-")[0]].state.value == "failed"
     rig.revise("j-1", env=(("A", "1"),))
     assert len(rig.starts()) == 1
-
-
-def test_a_sysbatch_attempt_that_is_lost_runs_again_unless_its_user_says_not() -> None:
-    for may_be_lost in (True, False):
-        rig = DaemonRig(make_type(1), pool=LONG)
-        rig.join()
-        job = daemon(type_=JobType.SYSBATCH)
-        spec = replace(job.tasks[0].spec, retry_lost=may_be_lost)
-        rig.submit_daemon(replace(job, tasks=(replace(job.tasks[0], spec=spec),)))
-        ((first, _),) = rig.starts()
-        rig.exit(first, code=-1, kind=ExitKind.LOST)
-        rig.advance(300)
-        assert len(rig.starts()) == may_be_lost
-        state = rig.containers[first.rpartition("-")[0]].state.value
-        assert state == ("running" if may_be_lost else "failed")
-        rig.crash()
-        rig.advance(300)
-        assert rig.starts() == [], "it is remembered"
-
-
-def test_a_sysbatch_attempt_that_goes_with_its_instance_has_not_failed() -> None:
-    rig = DaemonRig(make_type(1), pool=LONG)
-    (where,) = rig.join()
-    job = daemon(type_=JobType.SYSBATCH)
-    spec = replace(job.tasks[0].spec, retry_lost=False)
-    rig.submit_daemon(replace(job, tasks=(replace(job.tasks[0], spec=spec),)))
-    ((first, _),) = rig.starts()
-    del rig.cloud[where]
-    rig.advance(300)
-    container = rig.containers[first.rpartition("-")[0]]
-    assert container.state.value == "cancelled"
-    assert container.reason is not None
-    assert container.reason.code == "instance_gone"
 
 
 def test_a_sysbatch_that_succeeded_is_not_run_again_after_a_restart() -> None:
