@@ -217,7 +217,8 @@ def _constraints(wanted: ConstraintsView) -> str:
 
 
 def _retries(retries: RetriesView) -> str:
-    return f"{retries.max} ({', '.join(retries.on)})" if retries.max else ""
+    tried_again = [f"{retries.max} ({', '.join(retries.on)})"] if retries.max else []
+    return ", ".join(tried_again + ([] if retries.lost else ["not if it is lost"]))
 
 
 def attempt_columns(*, revised: bool) -> tuple[str, ...]:

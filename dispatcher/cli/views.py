@@ -75,10 +75,11 @@ class ConstraintsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetriesView(msgspec.Struct, frozen=True, kw_only=True):
-    """How often which failures of the program are tried again."""
+    """How often which failures of the program are tried again, and whether what was `lost` is."""
 
     max: int = 0
     on: tuple[str, ...] = ()
+    lost: bool = True
 
 
 class DependencyView(msgspec.Struct, frozen=True, kw_only=True):

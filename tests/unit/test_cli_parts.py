@@ -171,6 +171,9 @@ def test_what_was_asked_for_is_shown() -> None:
     plain = dict(show_fields(view({"id": "c-1", "state": "queued", "gpus": 3}, ContainerView)))
     assert plain["gpus"] == "3"
     assert not any(plain[name] for name in ("resources", "runs only on", "retries", "supervisor"))
+    once = {"id": "c-1", "state": "queued", "retries": {"max": 2, "on": ["failed"], "lost": False}}
+    shown = dict(show_fields(view(once, ContainerView)))
+    assert shown["retries"] == "2 (failed), not if it is lost"
 
 
 @pytest.mark.parametrize(
