@@ -43,7 +43,10 @@ class Signals:
         if isinstance(command, SignalAttempt):
             self._on_signal(command)
         elif isinstance(command, ReleaseAttempt):
-            self._released.add((command.worker_id, command.attempt_id))
+            # What nobody asked for may come again, by the name of an attempt elsewhere.
+            stored = self._truth.store.attempts.get(command.attempt_id)
+            if stored is not None and stored.instance_id == command.worker_id:
+                self._released.add((command.worker_id, command.attempt_id))
 
     def _on_signal(self, command: SignalAttempt) -> None:
         key, now = (command.worker_id, command.attempt_id), self._timeline.now
