@@ -259,6 +259,7 @@ class Engine:
         core_check.check(self.pool)
         ledger_check.check(self.ledger)
         self.placing.check()
+        self._elastic.check()
 
     def _plan_when_due(self, now: float) -> None:
         next_pass = self.placing.next_pass(wanted=self._dirty)

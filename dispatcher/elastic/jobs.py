@@ -102,15 +102,15 @@ def without_place(member: Member) -> Member:
     return replace(member, state=MemberState.WAITING, instance_id="")
 
 
-def finished(member: Member) -> Member:
-    """Return a member that has ended, and has no place any more."""
-    return replace(member, state=MemberState.FINISHED, instance_id="")
+def gone(member: Member) -> Member:
+    """Return a member whose container has ended for good, though its job may begin anew."""
+    return replace(member, state=MemberState.GONE, instance_id="")
 
 
 def as_planned(live: Live, leaving: Collection[str]) -> ElasticJob | None:
     """Return a job as a pass is to see it, None for one that is not to begin now.
 
-    Members that are held back want no place: for a pass they are over. Of a job that runs, those
+    Members that are held back want no place: for a pass they are gone. Of a job that runs, those
     whose containers are `leaving` are stopping, whoever told them to: their room counts as free
     already, and is not to be given back once more.
     """
@@ -127,7 +127,7 @@ def as_planned(live: Live, leaving: Collection[str]) -> ElasticJob | None:
     if not held and not going:
         return live.job
     seen = Live(job=live.job, ids=live.ids)
-    seen.put([finished(member) for member in held])
+    seen.put([gone(member) for member in held])
     seen.put([replace(member, state=MemberState.STOPPING) for member in going])
     return seen.job
 
@@ -171,7 +171,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
     for component, member in blank.all_members():
         container = containers.get((component.name, member.index))
         if container is None:
-            members.append(finished(member))
+            members.append(gone(member))
         elif container.attempts:
             elastic = component.role is Role.ELASTIC
             members.append(_restored(member, container, renewals, now, may_die=elastic))
@@ -186,7 +186,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
 
 def _began_at(job: Job, elastic: ElasticJob, containers: Mapping[Key, Container]) -> float | None:
     states = [m.state for c, m in elastic.all_members() if c.role is Role.ESSENTIAL]
-    has_all = all(state.has_place or state is MemberState.FINISHED for state in states)
+    has_all = all(state.has_place or state.is_over for state in states)
     if not has_all or not any(state.has_place for state in states):
         return None
     if job.started_at is not None:
@@ -206,7 +206,7 @@ def _restored(
             state = MemberState.STOPPING
         return replace(member, state=state, instance_id=last.instance_id)
     if last.outcome is AttemptOutcome.SUCCEEDED and last.revision == renewals:
-        return finished(member)
+        return replace(member, state=MemberState.FINISHED, instance_id="")
     if not _is_death(last) or deaths <= 1:
         return member
     return replace(member, not_before=min(_ended_at(last), now) + delay_s(deaths))
@@ -284,7 +284,7 @@ def conclusion(job: Job, elastic: ElasticJob) -> Conclusion | None:
     if job.reason is not None:
         return Conclusion(state=JobState.FAILED, reason=job.reason)
     members = [m for c, m in elastic.all_members() if c.role is Role.ESSENTIAL]
-    if all(member.state is MemberState.FINISHED for member in members):
+    if all(member.state.is_over for member in members):
         return Conclusion(state=JobState.SUCCEEDED)
     return None
 

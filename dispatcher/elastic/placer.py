@@ -22,7 +22,7 @@ from dispatcher.elastic.jobs import (
     cancelled,
     conclusion,
     elastic_job,
-    finished,
+    gone,
     key_of,
     without_place,
 )
@@ -167,7 +167,7 @@ class ElasticPlacer:
             live.put([without_place(live.member(key))])
             return last_ruling(end, self._over.get(container.job_id, reasons.JOB_CANCELLED))
         if container.cancel_requested:
-            live.put([finished(live.member(key))])
+            live.put([gone(live.member(key))])
             if live.is_essential(key):
                 self._fail(live, cancelled(container.task), None, now)
             return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
@@ -179,8 +179,6 @@ class ElasticPlacer:
                 self._deeds.rejoin(live)
                 return self._again(live, key, end)
             case Verdict.QUEUED_AGAIN:
-                # Whose container has ended for good does not begin anew with the others.
-                self._stirred.add(container.job_id)
                 why = reasons.next_start(end)
                 self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
                 return Ruling()
@@ -199,7 +197,7 @@ class ElasticPlacer:
         waits = live.member(key).state is MemberState.WAITING
         if live.is_essential(key) or not waits or not is_worn_out(end):
             return Ruling()
-        live.put([finished(live.member(key))])
+        live.put([gone(live.member(key))])
         return Ruling(state=ContainerState.FAILED, reason=reasons.WORN_OUT)
 
     def _known(self, job_id: str, now: float) -> Live:
@@ -291,7 +289,7 @@ class ElasticPlacer:
         for key, container_id in live.ids.items():
             container = self._ledger.containers.get(container_id)
             if container is None:
-                live.put([finished(live.member(key))])
+                live.put([gone(live.member(key))])
                 if live.is_essential(key):
                     self._fail(live, cancelled(key[0]), None, now)
                     return
@@ -306,6 +304,19 @@ class ElasticPlacer:
             ]
         )
         self._deeds.rejoin(live)
+
+    def check(self) -> None:
+        """Raise `BugError` when a member whose container has ended for good may have a place again.
+
+        Tests call it after events.
+        """
+        for live in self._in_order():
+            if live.job.id in self._stirred or live.job.id not in self._ledger.jobs:
+                continue
+            for key in live.ids:
+                is_gone = live.member(key).state is MemberState.GONE
+                if not is_gone and self._deeds.container(live, key) is None:
+                    raise BugError(f"{live.job.id}: the container of {key} has ended for good")
 
     def _is_held(self, container: Container) -> bool:
         return Block.JOB_HELD in self._ledger.holdbacks.blocks(container.id)

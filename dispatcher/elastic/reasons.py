@@ -46,7 +46,7 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
                 f" placed again from {moment(member.not_before)} on, as there is room"
             )
             return WaitReason(code="backoff", message=message, until=member.not_before)
-        case MemberState.WAITING:
+        case MemberState.WAITING | MemberState.GONE:
             return None
         case unknown:
             assert_never(unknown)

@@ -60,7 +60,8 @@ class MemberState(Enum):
     """Where one container of a component is.
 
     `waiting` has no place; `placed` has one, and has not been seen to run; `stopping` was told to
-    end; `finished` ended with exit code 0 and is not placed again.
+    end; `finished` ended with exit code 0, and is placed again only if its job begins anew; `gone`
+    is one whose container has ended for good: it is never placed again.
     """
 
     WAITING = "waiting"
@@ -68,6 +69,12 @@ class MemberState(Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     FINISHED = "finished"
+    GONE = "gone"
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether there is nothing to start of it since its job began."""
+        return self in (MemberState.FINISHED, MemberState.GONE)
 
     @property
     def has_place(self) -> bool:
@@ -165,7 +172,7 @@ class ElasticJob:
         Those are the essential ones that have not done their work, and all of a rigid job.
         """
         return sum(
-            member.state is not MemberState.FINISHED
+            not member.state.is_over
             and (component.role is Role.ESSENTIAL or self.mode is ElasticMode.RIGID)
             for component, member in self.all_members()
         )

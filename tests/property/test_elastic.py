@@ -113,7 +113,8 @@ def views(draw: st.DrawFn) -> ElasticView:
     early = carried_out(view, plan_elastic(view, 9.0), 9.0)
     for number, job in enumerate(early):
         elastic = {component.name for component in job.components if component.role is Role.ELASTIC}
-        ending = draw(st.sampled_from((MemberState.WAITING, MemberState.FINISHED)))
+        over = (MemberState.FINISHED, MemberState.GONE)
+        ending = draw(st.sampled_from((MemberState.WAITING, *over)))
         members = tuple(
             replace(each, state=ending, instance_id="")
             if each.component in elastic and draw(st.integers(0, 3)) == 0

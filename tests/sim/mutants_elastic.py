@@ -172,6 +172,14 @@ ENDS = (
         new="member",
     ),
     Mutant(
+        name="who has ended for good begins anew",
+        guard="whose container has ended for good has no place again though its job begins anew",
+        fault="cancelled members",
+        where="dispatcher.planner.elastic_fates:_queued_again",
+        old="_without_place(member) if member.state is MemberState.FINISHED else member",
+        new="_without_place(member) if member.state.is_over else member",
+    ),
+    Mutant(
         name="a job begins anew at once",
         guard="a job that lost what it needs waits before it begins anew",
         fault="instances that are lost with essential members",
