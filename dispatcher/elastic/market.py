@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from dispatcher.accounts import payer_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.model import SchedulerSettings
-from dispatcher.planner.elastic_buying import basket
+from dispatcher.planner.elastic_buying import Purchase, basket
 from dispatcher.planner.elastic_model import Demand, ElasticView, JobComponent
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Budget, Limits
@@ -28,6 +29,14 @@ class Deal(Enum):
     NOTHING_NEW = "nothing new"
     PLAN_AGAIN = "plan again"
     COME_BACK = "plan again and come back: nothing is bought yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a visit came to; `launches` are its own, one for each member that is to go there."""
+
+    deal: Deal
+    launches: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Visit(Enum):
@@ -60,11 +69,10 @@ class Market:
         self.beyond: frozenset[str] = frozenset()
         self.unpaid: frozenset[str] = frozenset()
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
-        self.bought: Mapping[JobComponent, tuple[str, ...]] = {}
-        self._bought: dict[str, str] = {}
+        self._buyers: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
-    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float, visit: Visit) -> Deal:
+    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float, visit: Visit) -> Receipt:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
@@ -74,16 +82,14 @@ class Market:
         is created that nobody needs then. So are they where a job is not beyond them any more: by
         the plan that was made it takes no room, and none of the places that there are. That is said
         on the first visit of a pass only, so that they do not go to and fro, and on the last one
-        things are bought, come what may. `bought` are the launches of this visit, one for each
-        member that is to go there.
+        things are bought, come what may.
         """
-        self.bought = {}
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
         self.is_short = False
         self.over_quota = {}
         if not demand:
-            return Deal.PLAN_AGAIN if before or unpaid else Deal.NOTHING_NEW
+            return Receipt(deal=_again(is_new=bool(before or unpaid)))
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
         is_first = visit is Visit.FIRST
@@ -92,18 +98,10 @@ class Market:
             self.is_short = True
             self.beyond = found.beyond if is_first else found.beyond | before
             self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
-            return Deal.COME_BACK
+            return Receipt(deal=Deal.COME_BACK)
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)
-        for purchase in found.purchases:
-            payer = payer_of(view.accounts.get(purchase.job_id, ()))
-            type_ = self._pool.types[purchase.type.name]
-            token = launching.request_launch(self._pool, type_, payer, now)
-            self._bought[token] = purchase.job_id
-            for of, count in purchase.contents:
-                self.bought = {**self.bought, of: self.bought.get(of, ()) + (token,) * count}
-            if self._spend is not None:
-                self._spend.launched(token)
+        launches = self._launch(found.purchases, view, now)
         self.is_short = found.is_short
         self.beyond = found.beyond
         self.unpaid = found.unpaid
@@ -111,7 +109,22 @@ class Market:
         if not found.purchases:
             self._let_go({each.job_id for each in demand}, now)
         is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
-        return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
+        return Receipt(deal=_again(is_new=is_new), launches=launches)
+
+    def _launch(
+        self, purchases: Sequence[Purchase], view: ElasticView, now: float
+    ) -> dict[JobComponent, tuple[str, ...]]:
+        launches: dict[JobComponent, tuple[str, ...]] = {}
+        for purchase in purchases:
+            payer = payer_of(view.accounts.get(purchase.job_id, ()))
+            type_ = self._pool.types[purchase.type.name]
+            token = launching.request_launch(self._pool, type_, payer, now)
+            self._buyers[token] = purchase.job_id
+            for of, count in purchase.contents:
+                launches[of] = launches.get(of, ()) + (token,) * count
+            if self._spend is not None:
+                self._spend.launched(token)
+        return launches
 
     def _let_go(self, wanting: set[str], now: float) -> None:
         """Let instances go that were bought for a job which needs more than a quota allows.
@@ -120,12 +133,12 @@ class Market:
         """
         pool = self._pool
         there = pool.launches.keys() | {worker.token for worker in pool.workers.values()}
-        self._bought = {token: of for token, of in self._bought.items() if token in there}
+        self._buyers = {token: of for token, of in self._buyers.items() if token in there}
         if not self.over_quota or wanting - self.over_quota.keys():
             return
         for worker in sorted(pool.workers.values(), key=lambda worker: worker.id):
             unused = worker.id not in pool.awaited and now >= worker.state_since + _UNUSED_S
-            if unused and self._bought.get(worker.token) in self.over_quota:
+            if unused and self._buyers.get(worker.token) in self.over_quota:
                 idle.on_unwanted(pool, worker, now)
 
     def _limits(self, now: float) -> Limits:
@@ -148,3 +161,7 @@ class Market:
             spend.see(worker_id)
         spend.hope_for(self._pool.hoped_for())
         return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())
+
+
+def _again(*, is_new: bool) -> Deal:
+    return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW

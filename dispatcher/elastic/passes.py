@@ -112,7 +112,7 @@ class ElasticPass:
         left = self._deeds.places_left(now)
         if left is None:
             return None
-        left += sum(len(base.leaving) for base in self._rooms.bases.values())
+        left += len(self._rooms.leaving)
         return left - sum(len(seats) for seats in self._seats().values())
 
     def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
@@ -149,11 +149,11 @@ class ElasticPass:
             live.progressed_at = now
         plan = self._plan(now, bought={})
         for visit in Visit:
-            deal = self._market.buy(self._with_budget(now), plan.demand, now, visit)
-            if deal is not Deal.NOTHING_NEW:
+            receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
+            if receipt.deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
-                plan = self._plan(now, self._market.bought)
-            if deal is not Deal.COME_BACK:
+                plan = self._plan(now, receipt.launches)
+            if receipt.deal is not Deal.COME_BACK:
                 break
         self._passed = plan.passed
         beyond = self._market.beyond
@@ -208,7 +208,7 @@ class ElasticPass:
             here = seats.get(instance_id, [])
             needs = [need_on(base.room.type, component) for _, component, _ in here]
             rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
-        leaving = frozenset[str]().union(*(base.leaving for base in self._rooms.bases.values()))
+        leaving = self._rooms.leaving
         seen = (as_planned(live, leaving) for live in self._lives())
         types = [self._pool.types[name] for name in sorted(self._pool.types)]
         beyond = self._market.beyond

@@ -23,12 +23,11 @@ from pool.room import charge, clamped
 class Base:
     """An instance as it will be once those that are told to end have ended.
 
-    `going` is the room that they still take, `leaving` the ids of their containers.
+    `going` is the room that they still take.
     """
 
     room: Room
     going: Resources = NOTHING
-    leaving: frozenset[str] = frozenset()
 
 
 class Rooms:
@@ -53,6 +52,7 @@ class Rooms:
         self._fleet = fleet
         self._reserved = reserved
         self._bases: dict[str, Base] = {}
+        self._leaving: dict[str, frozenset[str]] = {}
         self._others: Mapping[str, Resources] = {}
         self._whole = True
 
@@ -61,6 +61,11 @@ class Rooms:
         """Return the instances by id, as of the latest `update`; not a copy."""
         return self._bases
 
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Return the containers that are told to end, wherever they run, as of that `update`."""
+        return frozenset().union(*self._leaving.values())
+
     def kept_by_others(self, slot_id: str) -> Resources:
         """Return what other placers keep of an instance."""
         return self._others.get(slot_id, NOTHING)
@@ -68,6 +73,7 @@ class Rooms:
     def forget(self) -> None:
         """Forget all; the next `update` looks at everything."""
         self._bases = {}
+        self._leaving = {}
         self._whole = True
 
     def update(self, now: float) -> bool:
@@ -90,8 +96,12 @@ class Rooms:
         fresh = dict(self._bases)
         for slot_id in stale:
             fresh.pop(slot_id, None)
+            self._leaving.pop(slot_id, None)
         for worker_id in sorted(stale & pool.workers.keys()):
-            base = self._of_worker(pool.workers[worker_id], now)
+            leaving = self._leaving_on(pool.workers[worker_id])
+            if leaving:
+                self._leaving[worker_id] = frozenset(leaving)
+            base = self._of_worker(pool.workers[worker_id], leaving.values(), now)
             if base is not None:
                 fresh[worker_id] = base
         for pending in pool.hoped_for():
@@ -102,7 +112,12 @@ class Rooms:
         self._bases = fresh
         return changed
 
-    def _of_worker(self, worker: Worker, now: float) -> Base | None:
+    def _leaving_on(self, worker: Worker) -> dict[str, str]:
+        """Return the attempts of an instance that are told to end, by their containers."""
+        going = (each for each in sorted(worker.attempts) if self._is_going(each))
+        return {self._ledger.open_attempts[attempt_id]: attempt_id for attempt_id in going}
+
+    def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> Base | None:
         if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
             return None
         slot = slot_of(worker)
@@ -113,7 +128,6 @@ class Rooms:
         if worker.token:
             self._leave_to_claims(slot, worker.token)
         before = slot.free
-        leaving = [each for each in sorted(worker.attempts) if self._is_going(each)]
         for attempt_id in leaving:
             slot.release(worker.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
@@ -122,8 +136,7 @@ class Rooms:
             for id_ in worker.sharing
         )
         going = slot.free.minus(before)
-        ids = frozenset(self._ledger.open_attempts[attempt_id] for attempt_id in leaving)
-        return Base(room=room_of(slot), going=going, leaving=ids)
+        return Base(room=room_of(slot), going=going)
 
     def _of_launch(self, token: str, type_name: str) -> Base | None:
         type_ = self._pool.types.get(type_name)

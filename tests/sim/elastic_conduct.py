@@ -194,6 +194,9 @@ class ElasticConduct:
         elif other.type is JobType.ELASTIC:
             self._expect_spare(job, container, attempt)
             self._ways.expect_needed(job, attempt, other, alike)
+            self._ways.expect_missed(attempt)
+            if self._ways.leaves_places(going=0):
+                self._growth.expect_crowded(self._ways.beginning(other), attempt)
 
     def _expect_spare(self, job: Job, container: Container, attempt: Attempt) -> None:
         """Expect that a job gives back only what it can do without."""

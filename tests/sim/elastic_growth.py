@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job
-from dispatcher.model import AttemptOutcome, Container, Placement
+from dispatcher.model import Attempt, AttemptOutcome, Container, Placement
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.fit import eligible_types, need
 from drivers.interface import Resources
@@ -73,6 +73,12 @@ class Growth:
         key = f"{job.id} {len(wanted)} {wanted[0].id} {len(wanted[0].attempts)}"
         since = self._since[key] = before.get(key, self._timeline.now)
         return self._timeline.now > since + PATIENCE_S
+
+    def expect_crowded(self, begins: list[Container], attempt: Attempt) -> None:
+        """Expect that nobody makes way for some that find room together on another instance."""
+        others = self._engine.pool.workers.values()
+        spare = [w.id for w in others if begins and self._fits(w, begins)]
+        expect(not spare, "nobody makes way where there is room", attempt, spare)
 
     # ---- room ----
 

@@ -145,7 +145,7 @@ class ElasticUsers:
         cpu_millis = (
             0 if dice.falls(0.1) else dice.whole(1, 3 if role is Role.ESSENTIAL else 4) * 250
         )
-        market = Preemptible.FORBIDDEN if dice.falls(0.2) else Preemptible.ALLOWED
+        market = Preemptible.FORBIDDEN if dice.falls(self._demand.lasting) else Preemptible.ALLOWED
         spec = ContainerSpec(
             name=name,
             image="",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Attempt, Container
+from dispatcher.model import Attempt, Container, Placement
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.fit import need
 from drivers.interface import Resources
@@ -44,6 +44,65 @@ class Ways:
         takes = takes or self._took_places(needed, told)
         right = by.id != job.id and takes
         expect(right, "members make way only for what another job needs", attempt, by.id)
+
+    def expect_missed(self, attempt: Attempt) -> None:
+        """Expect that who makes way could not have stayed beside all who have a place by now.
+
+        Where room is kept for jobs that wait, of which nobody is told on what instance, it says
+        nothing.
+        """
+        unstarted, elastic = self._unstarted(), self._engine.placers.elastic
+        worker = self._engine.pool.workers.get(attempt.instance_id)
+        if elastic is None or worker is None or elastic.promised != len(unstarted):
+            return
+        is_needed = (
+            not self.leaves_places(going=sum(map(self._is_going, self._ledger.open_attempts)))
+            or self._is_full(worker)
+            or not self._has_room_for(worker, attempt.id)
+        )
+        expect(is_needed, "nobody makes way who could stay", attempt, worker)
+
+    def leaves_places(self, *, going: int) -> bool:
+        """Return whether one more may have a place once so many of those that have one are gone."""
+        most = self._engine.placing.concurrency.limit(self._now())
+        return most is None or self._ledger.placed + len(self._unstarted()) - going < most
+
+    def _is_full(self, worker: Worker) -> bool:
+        settings = self._engine.settings
+        one = settings.placement is Placement.EXCLUSIVE
+        most = 1 if one else settings.max_containers_per_instance
+        going = sum(map(self._is_going, worker.attempts))
+        return worker.busy_with + len(self._unstarted(worker.id)) - going >= most
+
+    def _has_room_for(self, worker: Worker, attempt_id: str) -> bool:
+        stays = [
+            given
+            for id_, given in sorted(worker.attempts.items())
+            if id_ == attempt_id or not self._is_going(id_)
+        ]
+        comes = (
+            need(worker.type, c.spec.resources, c.spec.unnamed) for c in self._unstarted(worker.id)
+        )
+        return _fit([*stays, *comes], self._left_by_residents(worker))
+
+    def _left_by_residents(self, worker: Worker) -> Resources:
+        per_instance = self._engine.placers.per_instance
+        kept = per_instance.kept.get(worker.id) if per_instance is not None else None
+        return worker.type.allocatable.minus(kept or Resources())
+
+    def beginning(self, job: Job) -> list[Container]:
+        """Return the members that a job needs, and that have a place where nobody was seen to run."""
+        containers = map(self._ledger.containers.get, self._ledger.jobs.containers_of(job.id))
+        needed = [each for each in containers if each is not None and self._is_needed(each)]
+        return [
+            each
+            for each in needed
+            if (
+                each.attempts[-1].started_at is None
+                if each.has_open_attempt
+                else self.has_place(each)
+            )
+        ]
 
     def is_kept(self, member: Container) -> bool:
         """Return whether room on some instance is kept for a member that is not started.
@@ -105,9 +164,7 @@ class Ways:
         self, worker: Worker, first: list[Container], starting: list[str], told: frozenset[str]
     ) -> bool:
         """Return whether those who come first fit beside who is `told` to end, and no more."""
-        per_instance = self._engine.placers.per_instance
-        kept = per_instance.kept.get(worker.id) if per_instance is not None else None
-        room = worker.type.allocatable.minus(kept or Resources())
+        room = self._left_by_residents(worker)
         stays = [
             given
             for id_, given in worker.attempts.items()

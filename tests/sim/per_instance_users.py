@@ -128,7 +128,7 @@ class PerInstanceUsers:
         )
 
     def _any_resources(self) -> Resources:
-        cpu_millis = 0 if self._dice.falls(0.15) else self._dice.whole(1, 8) * 50
+        cpu_millis = 0 if self._dice.falls(self._demand.sharing) else self._dice.whole(1, 8) * 50
         return Resources(cpu_millis=cpu_millis, memory_bytes=MEMORY_BYTES)
 
     def _any_constraints(self) -> Constraints:

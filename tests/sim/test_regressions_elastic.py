@@ -256,3 +256,17 @@ def test_who_was_cancelled_is_no_member_of_a_job_that_begins_anew() -> None:
     rig.create_now(last_commands(rig, CreateInstance)[0])
     rig.advance(60)
     assert running(rig, 2) == {"e": 2}
+
+
+def test_the_place_of_who_ends_on_an_instance_that_takes_no_work_is_free_soon_too() -> None:
+    """Nobody's seed: it was not counted, and an elastic member made way for its place."""
+    rig = rig_of(2, 3, max_containers=3)
+    submit(rig, 1, essential(1), elastic(2))
+    where = rig.started_on()
+    assert where["c-1000"] == where["c-1001"] != where["c-1002"]
+    rig.cancel("c-1001")
+    rig.send(BehaviorRequested(worker_id=where["c-1001"], behavior=IdleBehavior.HOLD))
+    submit(rig, 2, essential(1, cpus=2))
+    assert rig.attempts[attempt_of(rig, 1002)].ending is None
+    rig.exit(attempt_of(rig, 1001), code=143)
+    assert running(rig, 2) == {"e": 1}
