@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dispatcher.accounts import Account, SpendLimits
@@ -23,6 +24,7 @@ from dispatcher.planner.elastic import plan_elastic
 from dispatcher.planner.elastic_floor import slot_in
 from dispatcher.planner.elastic_model import (
     Component,
+    Demand,
     ElasticPlan,
     ElasticView,
     JobComponent,
@@ -35,11 +37,15 @@ from dispatcher.planner.elastic_order import progressed
 from dispatcher.planner.limits import Budget
 from dispatcher.planner.room import Rules
 from dispatcher.scheduling.placers import Placers
+from drivers.errors import BugError
 from drivers.interface import Resources
 from pool.core import PoolCore
 
 _IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
 """The policies by which the order of jobs changes though nothing happens."""
+
+_MORE_PLANS_MOST = 3
+"""How often it is decided once more before anything is created; each time somebody has a place."""
 
 _AGAIN_S = 5.0
 """How soon it is decided again where time alone may change something, and nobody knows when."""
@@ -49,7 +55,7 @@ class ElasticPass:
     """Decides, and keeps what was decided until the next time.
 
     `kept` is the room of members that are not started yet, by slot, `awaited` the instances on
-    which there is any, and `promised` how many members those are; `waiting` is why jobs wait, by
+    which there is any, and `promised_on` how many members those are; `waiting` is why jobs wait, by
     id, and `next_at` when to decide again though nothing happens, None for never.
     """
 
@@ -77,17 +83,18 @@ class ElasticPass:
         self._lives = lives
         self.kept: dict[str, Resources] = {}
         self.awaited: frozenset[str] = frozenset()
-        self.promised = 0
+        self.promised_on: Mapping[str, int] = {}
         self._places_left: int | None = None
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
         self._passed: frozenset[str] = frozenset()
+        self._wanted_again: tuple[JobComponent, ...] = ()
 
     def rest(self) -> None:
         """Keep nothing: there are no jobs."""
         self.kept = {}
         self.awaited = frozenset()
-        self.promised = 0
+        self.promised_on = {}
         self.waiting = {}
         self.next_at = None
         self._rooms.forget()
@@ -152,7 +159,9 @@ class ElasticPass:
             receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
             if receipt.deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
+                wanted = plan.demand
                 plan = self._plan(now, receipt.launches)
+                self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
             if receipt.deal is not Deal.COME_BACK:
                 break
         self._passed = plan.passed
@@ -168,7 +177,39 @@ class ElasticPass:
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
 
+    def _bought_in_vain(
+        self,
+        before: Sequence[Demand],
+        launches: Mapping[JobComponent, Sequence[str]],
+        after: Sequence[Demand],
+    ) -> tuple[JobComponent, ...]:
+        """Return the components of which more are wanted than was not bought for.
+
+        Nothing is said where not all could be bought, or instances that nobody knew stand for it.
+        """
+        tokens = {token for bought in launches.values() for token in bought}
+        if self._market.is_short or not tokens <= self._rooms.bases.keys():
+            return ()
+        left = Counter({(each.job_id, each.component): each.count for each in before})
+        left.subtract({of: len(bought) for of, bought in launches.items()})
+        counts = {(each.job_id, each.component): each.count for each in after}
+        return tuple(sorted(of for of in launches if counts.get(of, 0) > left[of]))
+
     def _plan(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
+        """Carry out what is decided, and decide again while somebody lacks anything all the same.
+
+        Who has a place by now gives way as those of earlier passes do: one by one, not all at once.
+        For some who lack room that will do, and nothing is to be created for them.
+        """
+        plan = self._plan_once(now, bought)
+        for _ in range(_MORE_PLANS_MOST):
+            if not (plan.starts and plan.demand):
+                break
+            self._rooms.update(now)
+            plan = self._plan_once(now, bought={})
+        return plan
+
+    def _plan_once(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
         plan = plan_elastic(replace(self._with_budget(now), bought=bought), now)
         self._carry_out(plan, now)
         return plan
@@ -256,11 +297,19 @@ class ElasticPass:
             if live.job.claims != claims.get(live.job.id, ()):
                 live.job = replace(live.job, claims=claims.get(live.job.id, ()))
 
+    def check(self) -> None:
+        """Raise `BugError` when all was bought that was wanted, and something is wanted once more.
+
+        Tests call it after events.
+        """
+        if self._wanted_again:
+            raise BugError(f"bought for in vain: {self._wanted_again}")
+
     def _keep(self) -> None:
         """Keep the room of those that have a place and are not started, and what is claimed."""
         needs: dict[str, list[Resources]] = {}
         wanting = list(self._wanting())
-        self.promised = len(wanting)
+        self.promised_on = Counter(instance_id for _, instance_id in wanting)
         for component, instance_id in wanting:
             base = self._rooms.bases.get(instance_id)
             if base is not None:

@@ -106,7 +106,12 @@ class ElasticPlacer:
     @property
     def promised(self) -> int:
         """Return how many members have such room, or are to have it."""
-        return self._pass.promised
+        return sum(self._pass.promised_on.values())
+
+    @property
+    def promised_on(self) -> Mapping[str, int]:
+        """Return how many those are, by slot; not a copy."""
+        return self._pass.promised_on
 
     def taken_of(self, _type: InstanceType, /) -> Resources:
         """Return nothing: what elastic jobs take of a new instance they claim when it is bought."""
@@ -308,8 +313,9 @@ class ElasticPlacer:
     def check(self) -> None:
         """Raise `BugError` when a member whose container has ended for good may have a place again.
 
-        Tests call it after events.
+        So it does when what was bought is not what was wanted. Tests call it after events.
         """
+        self._pass.check()
         for live in self._in_order():
             if live.job.id in self._stirred or live.job.id not in self._ledger.jobs:
                 continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Profile, SchedulerSettings
+from dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
 from pool.messages import CreateInstance, ListInstances, SessionLost, StartAttempt, StartRefused
-from pool.model import ExitKind, IdleBehavior
+from pool.model import ExitKind, IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_type
@@ -270,3 +272,26 @@ def test_the_place_of_who_ends_on_an_instance_that_takes_no_work_is_free_soon_to
     assert rig.attempts[attempt_of(rig, 1002)].ending is None
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 2) == {"e": 1}
+
+
+def test_nothing_is_created_for_whom_there_is_room_as_soon_as_those_before_him_have_theirs() -> (
+    None
+):
+    """Seed 183: he could not begin where all others were set aside; he could where one made way."""
+    spot = replace(make_type(2, name="spot", price="0.1", preemptible=True), provider_type="p2s")
+    settings = SchedulerSettings(max_price_factor=1000, elastic=ElasticSettings(backfill=True))
+    pool = PoolSettings(idle_timeout_s=86400)
+    rig = Rig(make_type(2), spot, pool=pool, settings=settings, listed=False)
+    rig.boot("spot")
+    rig.boot("t2")
+    lasting = Constraints(preemptible=Preemptible.FORBIDDEN)
+    gives = elastic(2, cpus=0.5, constraints=lasting)
+    submit(rig, 1, essential(1, constraints=lasting), gives)
+    takes = essential(1, "b", cpus=0.5, constraints=lasting)
+    submit(rig, 2, essential(1, "a", cpus=0.5), takes)
+    rig.silent.discard(ListInstances)
+    rig.list_now(last_commands(rig, ListInstances)[0].op_id)
+    rig.settle()
+    assert running(rig, 1) == {"e": 1, "w": 1}
+    assert running(rig, 2) == {"a": 1, "b": 1}
+    assert rig.created_types() == []
