@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dispatcher.elastic.placer import ElasticPlacer
 from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.model import Attempt, Container, Placement
@@ -27,6 +28,12 @@ class Ways:
         self._awaited: frozenset[str] = frozenset()
         self._waited: set[str] = set()
 
+    @property
+    def _elastic(self) -> ElasticPlacer:
+        elastic = self._engine.placers.elastic
+        assert isinstance(elastic, ElasticPlacer)
+        return elastic
+
     def note_pass(self) -> None:
         """Note after a pass who has a place and waits there."""
         self._awaited = self._awaited_now()
@@ -48,12 +55,13 @@ class Ways:
     def expect_missed(self, attempt: Attempt) -> None:
         """Expect that who makes way could not have stayed beside all who have a place by now.
 
-        Where room is kept for jobs that wait, of which nobody is told on what instance, it says
-        nothing.
+        Where room is kept on its instance for jobs that wait it says nothing: nobody is told how
+        much that is for each.
         """
-        unstarted, elastic = self._unstarted(), self._engine.placers.elastic
-        worker = self._engine.pool.workers.get(attempt.instance_id)
-        if elastic is None or worker is None or elastic.promised != len(unstarted):
+        elastic, worker = self._elastic, self._engine.pool.workers.get(attempt.instance_id)
+        if worker is None or elastic.promised_on.get(worker.id, 0) != len(
+            self._unstarted(worker.id)
+        ):
             return
         is_needed = (
             not self.leaves_places(going=sum(map(self._is_going, self._ledger.open_attempts)))
@@ -65,7 +73,7 @@ class Ways:
     def leaves_places(self, *, going: int) -> bool:
         """Return whether one more may have a place once so many of those that have one are gone."""
         most = self._engine.placing.concurrency.limit(self._now())
-        return most is None or self._ledger.placed + len(self._unstarted()) - going < most
+        return most is None or self._ledger.placed + self._elastic.promised - going < most
 
     def _is_full(self, worker: Worker) -> bool:
         settings = self._engine.settings
@@ -91,7 +99,7 @@ class Ways:
         return worker.type.allocatable.minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:
-        """Return the members that a job needs, and that have a place where nobody was seen to run."""
+        """Return the members that a job needs, and that have a place but were not seen to run."""
         containers = map(self._ledger.containers.get, self._ledger.jobs.containers_of(job.id))
         needed = [each for each in containers if each is not None and self._is_needed(each)]
         return [
@@ -193,9 +201,7 @@ class Ways:
         return self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC
 
     def _awaited_now(self) -> frozenset[str]:
-        elastic = self._engine.placers.elastic
-        assert elastic is not None
-        return elastic.awaited
+        return self._elastic.awaited
 
     def _unstarted(self, instance_id: str = "") -> list[Container]:
         """Return the members that have a place, on one instance or on any, and are not started."""

@@ -96,13 +96,14 @@ class Demand:
     for is looked up well before they are committed in `slow_look_ups` of cases.
 
     `per_instance` jobs run on every instance: `once` of them to their end, the others for ever, of
-    whose attempts `restless` ones exit all the same; `picky` ones are for some types only, and
-    `sharing` ones ask for no cpus. They are revised, held, released, reprioritised and cancelled every `per_instance_requests_every_s`.
+    whose attempts `restless` ones exit all the same, within `restless_run_s`; `picky` ones are for
+    some types only, and `sharing` ones ask for no cpus. They are revised, held, released,
+    reprioritised and cancelled every `per_instance_requests_every_s`.
 
     `elastic` jobs have essential components and elastic ones; for these `scaling` jobs have
-    instances created, of their components `lasting` ones want no preemptible instance, and of all
-    attempts `faulty` ones fail. They, and their members, are held,
-    released, reprioritised and cancelled every `elastic_requests_every_s`.
+    instances created. Of the components `lasting` ones want no preemptible instance, and of all
+    attempts `faulty` ones fail. They, and their members, are held, released, reprioritised and
+    cancelled every `elastic_requests_every_s`.
     """
 
     containers: int = 20
@@ -132,6 +133,7 @@ class Demand:
     sharing: float = 0.15
     picky: float = 0.0
     restless: float = 0.0
+    restless_run_s: float = 60.0
     per_instance_requests_every_s: float = 0.0
     elastic: int = 0
     scaling: float = 0.0

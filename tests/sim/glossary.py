@@ -329,6 +329,8 @@ FAULTS: dict[str, str] = {
     "once": "share of these that run to their end once, and not for ever",
     "picky": "share of these that are for some types only",
     "restless": "share of attempts that exit though they were to run for ever",
+    "restless_run_s": "how long they run at most",
+    "sharing": "share of these that ask for no cpus, and share one",
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
     **ELASTIC_FAULTS,

@@ -36,6 +36,10 @@ ELASTIC_PROMISES: dict[str, str] = {
     "members make way only for what another job needs": "whoever makes way for a job does so while "
     "an essential member of it waits for that room, or begins at once in what is kept there for "
     "others",
+    "nobody makes way who could stay": "who is told to make way for a job has no room any more "
+    "beside all who stay on his instance, or have a place there by now, and no place among all",
+    "nobody makes way where there is room": "nor does anybody for members that find room together "
+    "on another instance, as far as more may have a place",
     "room is promised once": "after a pass, what is kept on an instance for jobs that do not queue "
     "is free there",
     "what has room begins": "a job that waits begins within 75 s where room for all it needs is "
@@ -50,6 +54,7 @@ ELASTIC_PROMISES: dict[str, str] = {
 ELASTIC_FAULTS: dict[str, str] = {
     "elastic": "how many elastic jobs are submitted, of any mode",
     "scaling": "share of these for whose elastic members instances are created",
+    "lasting": "share of their components that want no preemptible instance",
     "faulty": "share of their attempts that exit with a code other than 0",
     "elastic_requests_every_s": "mean time between elastic jobs that are held, released, cancelled "
     "or get another priority, and members of theirs",

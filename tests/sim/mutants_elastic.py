@@ -231,4 +231,31 @@ ROOM = (
     ),
 )
 
-ELASTIC_MUTANTS = (*ORDER, *TURNS, *GIVING, *ENDS, *ROOM)
+SETTLING = (
+    Mutant(
+        name="who could stay makes way",
+        guard="members that gave way and need not go are put back",
+        fault="jobs that wait for what flexible ones use",
+        where="dispatcher.planner.elastic_stage:Stage._take_turn",
+        old="back = {seat.place for seat in displaced if self._sits_again(seat)}",
+        new="back = set()",
+    ),
+    Mutant(
+        name="what is bought is for anybody",
+        guard="who something was bought for goes there",
+        fault="several jobs for which instances of both markets are created",
+        where="dispatcher.planner.elastic_demand:Remainder._find",
+        old="slot = self._bought_for(job, component)",
+        new="slot = None",
+    ),
+    Mutant(
+        name="instances are created at the first sight of a lack",
+        guard="where somebody has a place by now it is decided anew before anything is created",
+        fault="several jobs for which instances of both markets are created",
+        where="dispatcher.elastic.passes:ElasticPass._plan",
+        old="if not (plan.starts and plan.demand):",
+        new="if True:",
+    ),
+)
+
+ELASTIC_MUTANTS = (*ORDER, *TURNS, *GIVING, *ENDS, *ROOM, *SETTLING)

@@ -234,6 +234,14 @@ OTHERS = (
         new="return",
     ),
     Mutant(
+        name="a cpu is kept beside the one that is shared",
+        guard="a cpu that is kept for those who share one is there for all of them",
+        fault="system jobs that share a cpu and end again and again",
+        where="dispatcher.planner.per_instance_room:Room.take",
+        old="if self.holds_shared_cpu and shares_a_cpu(wanted):",
+        new="if False:",
+    ),
+    Mutant(
         name="who matters most makes way first",
         guard="who matters least makes way first",
         fault="system jobs without room",

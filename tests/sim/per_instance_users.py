@@ -73,7 +73,9 @@ class PerInstanceUsers:
         code = dice.whole(1, 3) if dice.falls(demand.failing) else 0
         if job.type is JobType.SYSBATCH:
             return dice.between(0.05, min(SOON_S, demand.longest_run_s)), code
-        return (dice.between(0.05, SOON_S) if dice.falls(demand.restless) else FOR_EVER_S), code
+        if not dice.falls(demand.restless):
+            return FOR_EVER_S, code
+        return dice.between(0.05, demand.restless_run_s), code
 
     # ---- what they submit ----
 

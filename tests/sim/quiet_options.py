@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.model import SchedulerSettings
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
@@ -21,6 +22,9 @@ QUIET = 0.06
 CROWDED = 0.05
 """The share of runs, among the others, in which many of them want the same few instances."""
 
+FREQUENT = 0.05
+"""The share of runs, among those left, in each of which one thing is frequent that is seldom."""
+
 
 def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) -> SimOptions:
     """Return a run in which users ask that; now and then, one in which little else happens."""
@@ -32,6 +36,10 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
     if crowd.falls(CROWDED):
         calm = _calm(options)
         return with_many_residents(calm) if crowd.falls(0.5) else with_many_members(calm)
+    often = Dice(options.seed, "frequent things")
+    if often.falls(FREQUENT):
+        kinds = (with_sharers, with_givers, with_shoppers)
+        return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
 
 
@@ -107,3 +115,66 @@ def with_many_members(calm: SimOptions) -> SimOptions:
     scheduler = SchedulerSettings(max_instances=6, max_containers=5, max_lost_attempts=1)
     hosts = HostFaults(deaf=0.3, slow_deaths=0.5, drops_every_s=60.0, lost_limits=0.3)
     return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)
+
+
+def with_sharers(calm: SimOptions) -> SimOptions:
+    """Return a run with two jobs on every instance that share a cpu, and end again and again."""
+    demand = Demand(
+        containers=40,
+        longest_run_s=90.0,
+        per_instance=2,
+        once=0.1,
+        sharing=1.0,
+        restless=1.0,
+        restless_run_s=8.0,
+        failing=0.5,
+        per_instance_requests_every_s=10.0,
+    )
+    scheduler = SchedulerSettings(max_instances=4, preempt_system=True, preempt_sysbatch=True)
+    hosts = HostFaults(drops_every_s=40.0)
+    return replace(calm, safety_s=300.0, demand=demand, scheduler=scheduler, hosts=hosts)
+
+
+def with_givers(calm: SimOptions) -> SimOptions:
+    """Return a run with many elastic jobs that give back, on a few instances."""
+    demand = Demand(
+        containers=0, elastic=14, scaling=0.4, faulty=0.1, elastic_requests_every_s=20.0
+    )
+    scheduler = SchedulerSettings(max_instances=4)
+    hosts = HostFaults(deaf=0.3, slow_deaths=0.5, lost_limits=0.1)
+    return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)
+
+
+def with_shoppers(calm: SimOptions) -> SimOptions:
+    """Return a run in which instances of both markets are bought for several elastic jobs at once.
+
+    These have come while nobody knew which instances there are, after a crash.
+    """
+    demand = Demand(
+        containers=2,
+        longest_run_s=30.0,
+        elastic=10,
+        lasting=0.5,
+        elastic_requests_every_s=15.0,
+        behaviors_every_s=12.0,
+    )
+    scheduler = SchedulerSettings(
+        max_instances=8, max_price_factor=1000.0, elastic=ElasticSettings(backfill=True)
+    )
+    faults = SimulatedFaults(
+        vanishing=0.8, longest_life_s=60.0, listing_lag_s=10.0, listing_errors=0.9
+    )
+    return replace(
+        calm,
+        safety_s=400.0,
+        demand=demand,
+        scheduler=scheduler,
+        cloud=msgspec.structs.replace(
+            calm.cloud, faults=faults, boot_time_s=10.0, create_delay_s=5.0
+        ),
+        pool=msgspec.structs.replace(
+            calm.pool, max_concurrent_creates=8, max_cloud_ops_per_second=20.0
+        ),
+        hosts=HostFaults(deaf=0.3, slow_deaths=0.5),
+        dispatcher=DispatcherFaults(crashes_every_s=20.0, longest_down_s=3.0),
+    )
