@@ -24,19 +24,21 @@ from dispatcher.planner.elastic_model import (
     Stop,
 )
 from dispatcher.planner.elastic_money import Purse
-from dispatcher.planner.fit import need
+from dispatcher.planner.elastic_seats import as_listed, by_size, is_less, seat_of
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queueing.queue import ClassKey
-from drivers.interface import Resources
-from pool.room import charge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """What a turn comes to: seats of essential members, who gave way, who is elastic beside."""
+    """What a turn comes to: seats of essential members, who is `gone` for them, who is elastic.
+
+    Those who gave way in an earlier turn are `spared` if there is room for them again.
+    """
 
     seats: list[Seat]
     gone: frozenset[Place]
+    spared: frozenset[Place]
     fresh: dict[str, list[Seat]]
 
 
@@ -44,8 +46,7 @@ class Stage:
     """The floor, and who sits there.
 
     `starts` are the essential members that were placed, `fresh` the elastic ones by job, in the
-    order in which the jobs had their turn; `stops` have given way. `claimed` is the room that is
-    kept for jobs that wait.
+    order in which the jobs had their turn. `claimed` is the room that is kept for jobs that wait.
     """
 
     def __init__(self, floor: Floor, order: Sequence[ElasticJob], purse: Purse, now: float) -> None:
@@ -65,10 +66,10 @@ class Stage:
         self._hopeless: set[tuple[ClassKey, ...]] = set()
         # Jobs equal to one of these fare as it did, until somebody else has a place.
         self._in_vain: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
-        self._kept = {job.id: self._giveable(job) for job in order}
+        self._willing = [seat for job in order for seat in self._giveable(job)]
+        self._gone: dict[Place, str] = {}
         self.starts: list[Seat] = []
         self.fresh: dict[str, list[Seat]] = {}
-        self.stops: list[Stop] = []
         self.claimed = {job.id: self._claims_of(job) for job in order}
 
     def parts(self, job: ElasticJob) -> list[Part]:
@@ -101,6 +102,11 @@ class Stage:
         elastic = [seat for seats in self.fresh.values() for seat in seats]
         return [seat.place for seat in (*self.starts, *elastic)]
 
+    @property
+    def stops(self) -> list[Stop]:
+        """Return who has given way, and for whom; a new list."""
+        return [Stop(place=place, by=job_id) for place, job_id in self._gone.items()]
+
     def let_go(self, job: ElasticJob) -> None:
         """Keep no room any more for a job that waits."""
         self._give_all(self.claimed[job.id])
@@ -119,7 +125,7 @@ class Stage:
         turn = self._take_turn(job)
         if turn is None:
             why = self._no_room(job)
-        elif self._takes_from_others(turn) and not _is_less(self._floor.free, before):
+        elif self._takes_from_others(turn) and not is_less(self._floor.free, before):
             why = reasons.NO_LESS_FREE
             if not self.claimed[job.id]:
                 self._in_vain.add(kind)
@@ -163,8 +169,9 @@ class Stage:
             seats = self._seat_where_kept(job)
         if seats is not None:
             return _Turn(
-                seats=_as_listed(seats, self.needed(job)),
+                seats=as_listed(seats, self.needed(job)),
                 gone=frozenset(),
+                spared=frozenset(),
                 fresh={**self.fresh, job.id: self._grow(job)},
             )
         self._floor.undo(mark)
@@ -180,17 +187,19 @@ class Stage:
         seats, displaced = found
         back = {seat.place for seat in displaced if self._sits_again(seat)}
         gone = frozenset(seat.place for seat in displaced) - back
+        given = [seat for seat in self._willing if seat.place in self._gone]
+        spared = frozenset(seat.place for seat in given if self._sits_again(seat))
         fresh = {each.id: self._grow(each) for each in (*self._turns, job)}
-        return _Turn(seats=seats, gone=gone, fresh=fresh)
+        return _Turn(seats=seats, gone=gone, spared=spared, fresh=fresh)
 
     def _commit(self, job: ElasticJob, turn: _Turn) -> None:
         self._in_vain.clear()
         self._turns.append(job)
         self.starts += turn.seats
         self.fresh = turn.fresh
-        self.stops += (Stop(place=place, by=job.id) for place in turn.gone)
-        for job_id in {place.job_id for place in turn.gone}:
-            self._kept[job_id] = [s for s in self._kept[job_id] if s.place not in turn.gone]
+        for place in turn.spared:
+            del self._gone[place]
+        self._gone.update(dict.fromkeys(turn.gone, job.id))
         self.claimed[job.id] = []
         for each in self._from(job):
             self.claimed[each.id] = [
@@ -209,7 +218,7 @@ class Stage:
         """
         largest_first = self._largest_first(job)
         mark = self._floor.mark()
-        victims = [seat for each in reversed(self._order) for seat in reversed(self._kept[each.id])]
+        victims = self._staying()[::-1]
         waiting, displaced = iter(victims), list[Seat]()
         seats = self._seat(job, largest_first, waiting, displaced)
         if seats is None and displaced:
@@ -220,7 +229,7 @@ class Stage:
         if seats is None:
             return None
         # From the first job on, as they are to be put back.
-        return _as_listed(seats, needed), displaced[::-1]
+        return as_listed(seats, needed), displaced[::-1]
 
     def _seat(
         self,
@@ -260,13 +269,13 @@ class Stage:
         return tuple(self.ask(job, component).key for component, _ in parts)
 
     def _largest_first(self, job: ElasticJob) -> list[Part]:
-        return sorted(self.needed(job), key=lambda part: _by_size(part[0]))
+        return sorted(self.needed(job), key=lambda part: by_size(part[0]))
 
     def _no_room(self, job: ElasticJob) -> WaitReason:
         """Return why a job's essential members have no room, as things are."""
         needed = self.needed(job)
         mark = self._floor.mark()
-        for seats in (*self.fresh.values(), *self._kept.values()):
+        for seats in (*self.fresh.values(), self._staying()):
             self._give_all(seats)
         if not self._floor.may_take(len(needed)):
             self._floor.undo(mark)
@@ -312,6 +321,10 @@ class Stage:
                 seats.append(self._sit(job, component, member, slot))
         return seats
 
+    def _staying(self) -> list[Seat]:
+        """Return the elastic members of earlier passes that may give way, and have not."""
+        return [seat for seat in self._willing if seat.place not in self._gone]
+
     def _giveable(self, job: ElasticJob) -> list[Seat]:
         """Return the elastic members of earlier passes that may give way."""
         if job.mode is not ElasticMode.FLEXIBLE or not job.is_running:
@@ -320,7 +333,7 @@ class Stage:
         for component, member in self._parts[job.id]:
             slot = self._floor.slot(member.instance_id) if member.state.has_place else None
             if component.role is Role.ELASTIC and slot is not None:
-                seats.append(_seat_of(job.id, component, member.index, slot))
+                seats.append(seat_of(job.id, component, member.index, slot))
         return seats
 
     def _takes_from_others(self, turn: _Turn) -> bool:
@@ -340,7 +353,7 @@ class Stage:
             slot = self._floor.slot(place.instance_id)
             if slot is None or (place.component, place.index) not in waiting:
                 continue
-            seat = _seat_of(job.id, components[place.component], place.index, slot)
+            seat = seat_of(job.id, components[place.component], place.index, slot)
             if self._sits_again(seat):
                 seats.append(seat)
         if not self._floor.may_take(len(waiting) - len(seats)):
@@ -359,7 +372,7 @@ class Stage:
     # ---- seats -------------------------------------------------------------------------------
 
     def _sit(self, job: ElasticJob, component: Component, member: Member, slot: Slot) -> Seat:
-        seat = _seat_of(job.id, component, member.index, slot)
+        seat = seat_of(job.id, component, member.index, slot)
         self._floor.take(slot, seat.need)
         return seat
 
@@ -373,26 +386,3 @@ class Stage:
     def _give_all(self, seats: Sequence[Seat]) -> None:
         for seat in seats:
             self._floor.give(seat.slot, seat.need)
-
-
-def _seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:
-    place = Place(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
-    wanted = need(slot.type, component.resources, component.unnamed)
-    return Seat(place=place, slot=slot, need=wanted)
-
-
-def _as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
-    """Return seats in the order of their members."""
-    known = {(seat.place.component, seat.place.index): seat for seat in seats}
-    return [known[component.name, member.index] for component, member in parts]
-
-
-def _by_size(component: Component) -> tuple[int, int, int, int]:
-    """Return the sort key by which what is hard to place comes first."""
-    wanted = charge(component.resources, sharers=0)
-    return (-wanted.gpus, -wanted.cpu_millis, -wanted.memory_bytes, -wanted.disk_bytes)
-
-
-def _is_less(now: Resources, before: Resources) -> bool:
-    """Return whether there is less than before in some dimension."""
-    return not before.fits_in(now)

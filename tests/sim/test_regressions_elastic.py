@@ -295,3 +295,21 @@ def test_nothing_is_created_for_whom_there_is_room_as_soon_as_those_before_him_h
     assert running(rig, 1) == {"e": 1, "w": 1}
     assert running(rig, 2) == {"a": 1, "b": 1}
     assert rig.created_types() == []
+
+
+def test_who_made_way_stays_if_one_more_makes_way_and_that_leaves_room_for_both() -> None:
+    """Seed 19967: new elastic members had the room of one who was told to end for somebody."""
+    rig = rig_of(6, elastic=ElasticSettings(backfill=True))
+    submit(rig, 1, essential(1), elastic(1, "large", cpus=3))
+    submit(rig, 2, essential(1), elastic(1, "small", cpus=0.5))
+    rig.silent.add(ListInstances)
+    rig.crash()
+    submit(rig, 3, essential(1, cpus=0.75))
+    submit(rig, 4, essential(1, cpus=2.75))
+    rig.silent.discard(ListInstances)
+    rig.crash()
+    rig.advance(60)
+    told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 2001)]
+    assert told == ["j-4", ""]
+    rig.exit(attempt_of(rig, 1001), code=143)
+    assert running(rig, 3) == running(rig, 4) == {"e": 1}

@@ -1,0 +1,36 @@
+"""What is said of seats, and of those who are to have them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dispatcher.planner.elastic_floor import Seat
+from dispatcher.planner.elastic_model import Component, Part, Place
+from dispatcher.planner.fit import need
+from dispatcher.planner.room import Slot
+from drivers.interface import Resources
+from pool.room import charge
+
+
+def seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:
+    """Return the seat of a member on an instance."""
+    place = Place(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
+    wanted = need(slot.type, component.resources, component.unnamed)
+    return Seat(place=place, slot=slot, need=wanted)
+
+
+def as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
+    """Return seats in the order of their members."""
+    known = {(seat.place.component, seat.place.index): seat for seat in seats}
+    return [known[component.name, member.index] for component, member in parts]
+
+
+def by_size(component: Component) -> tuple[int, int, int, int]:
+    """Return the sort key by which what is hard to place comes first."""
+    wanted = charge(component.resources, sharers=0)
+    return (-wanted.gpus, -wanted.cpu_millis, -wanted.memory_bytes, -wanted.disk_bytes)
+
+
+def is_less(now: Resources, before: Resources) -> bool:
+    """Return whether there is less than before in some dimension."""
+    return not before.fits_in(now)
