@@ -41,6 +41,7 @@ class Growth:
         before, self._since = self._since, {}
         book = self._ledger.jobs
         lives = [job for job in jobs if not book.is_concluded(job.id)]
+        lives.sort(key=lambda job: job.sequence)
         if not self._engine.pool.settled or not lives:
             return
         waiting = [job for job in lives if not _runs(job, members[job.id])]
