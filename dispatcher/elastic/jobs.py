@@ -86,7 +86,11 @@ class Live:
         """
         if not self.job.is_running or self.job.mode is not ElasticMode.RIGID:
             return False
-        others = [m for _, m in self.job.all_members() if m not in unstarted]
+        others = [
+            member
+            for _, member in self.job.all_members()
+            if member not in unstarted and member.state is not MemberState.GONE
+        ]
         return all(member.state is MemberState.WAITING for member in others) and any(
             (member.component, member.index) not in self.barred for member in others
         )

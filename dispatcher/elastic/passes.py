@@ -25,12 +25,14 @@ from dispatcher.planner.elastic_floor import slot_in
 from dispatcher.planner.elastic_model import (
     Component,
     Demand,
+    ElasticMode,
     ElasticPlan,
     ElasticView,
     JobComponent,
     Member,
     MemberState,
     Place,
+    Role,
 )
 from dispatcher.planner.elastic_money import SPEND_LIMIT
 from dispatcher.planner.elastic_order import progressed
@@ -154,13 +156,14 @@ class ElasticPass:
         for live in self._lives():
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
-        plan = self._plan(now, bought={})
+        plan = self._plan(now)
         for visit in Visit:
             receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
             if receipt.deal is not Deal.NOTHING_NEW:
                 self._rooms.update(now)
                 wanted = plan.demand
-                plan = self._plan(now, receipt.launches)
+                come_back = receipt.deal is Deal.COME_BACK
+                plan = self._plan(now) if come_back else self._plan_once(now, receipt.launches)
                 self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
             if receipt.deal is not Deal.COME_BACK:
                 break
@@ -195,19 +198,28 @@ class ElasticPass:
         counts = {(each.job_id, each.component): each.count for each in after}
         return tuple(sorted(of for of in launches if counts.get(of, 0) > left[of]))
 
-    def _plan(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
+    def _plan(self, now: float) -> ElasticPlan:
         """Carry out what is decided, and decide again while somebody lacks anything all the same.
 
         Who has a place by now gives way as those of earlier passes do: one by one, not all at once.
         For some who lack room that will do, and nothing is to be created for them.
         """
-        plan = self._plan_once(now, bought)
+        plan = self._plan_once(now, bought={})
         for _ in range(_MORE_PLANS_MOST):
-            if not (plan.starts and plan.demand):
+            if not self._may_fare_otherwise(plan):
                 break
             self._rooms.update(now)
             plan = self._plan_once(now, bought={})
         return plan
+
+    def _may_fare_otherwise(self, plan: ElasticPlan) -> bool:
+        """Return whether somebody is needed who lacks room, and others have it who give way."""
+        lives = {live.job.id: live for live in self._lives()}
+        gives = any(_gives_way(lives[place.job_id], place) for place in plan.starts)
+        return gives and any(
+            each.role is Role.ESSENTIAL or lives[each.job_id].job.mode is ElasticMode.RIGID
+            for each in plan.demand
+        )
 
     def _plan_once(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
         plan = plan_elastic(replace(self._with_budget(now), bought=bought), now)
@@ -325,3 +337,9 @@ class ElasticPass:
             components = live.roles() if live.job.claims else {}
             for claim in live.job.claims:
                 yield components[claim.component], claim.instance_id
+
+
+def _gives_way(live: Live, place: Place) -> bool:
+    """Return whether a member gives way for essential ones from the next plan on."""
+    essential = live.is_essential((place.component, place.index))
+    return live.job.mode is ElasticMode.FLEXIBLE and not essential

@@ -163,7 +163,7 @@ def _fatal(job: ElasticJob, end: End, most_losses: int) -> Reason | None:
 
 def _finished(job: ElasticJob, member: Member) -> Fate:
     job = _with(job, replace(member, state=MemberState.FINISHED, instance_id=""))
-    if any(each.state is not MemberState.FINISHED for _, each in _essentials(job)):
+    if not all(each.state.is_over for _, each in _essentials(job)):
         return Fate(job=job)
     stopped, stops = _all_stopped(job)
     return Fate(job=stopped, verdict=Verdict.SUCCEEDED, stops=stops)
@@ -224,7 +224,7 @@ def _essentials(job: ElasticJob) -> list[Part]:
 
 
 def _has_run(part: Part) -> bool:
-    return part[1].state in (MemberState.RUNNING, MemberState.FINISHED)
+    return part[1].state is MemberState.RUNNING or part[1].state.is_over
 
 
 def _is_it(member: Member, component: str, index: int) -> bool:

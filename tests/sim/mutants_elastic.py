@@ -253,7 +253,7 @@ SETTLING = (
         guard="where somebody has a place by now it is decided anew before anything is created",
         fault="several jobs for which instances of both markets are created",
         where="dispatcher.elastic.passes:ElasticPass._plan",
-        old="if not (plan.starts and plan.demand):",
+        old="if not self._may_fare_otherwise(plan):",
         new="if True:",
     ),
 )

@@ -313,3 +313,26 @@ def test_who_made_way_stays_if_one_more_makes_way_and_that_leaves_room_for_both(
     assert told == ["j-4", ""]
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 3) == running(rig, 4) == {"e": 1}
+
+
+def test_a_rigid_job_of_which_one_was_cancelled_begins_with_all_that_are_left() -> None:
+    """Nobody's seed: it began without one that lost its place, since another was over already."""
+    rig = rig_of(2, 2, 2, 2)
+    submit(rig, 1, essential(1, cpus=2), elastic(3, cpus=1.5))
+    tasks = essential(1, cpus=2), elastic(2, cpus=2)
+    submit(rig, 2, *tasks, mode=ElasticMode.RIGID, held=True)
+    rig.cancel("c-2001")
+    rig.hold_job("j-2", held=False)
+    told = [attempt_of(rig, number) for number in (1001, 1002, 1003)]
+    told = [attempt_id for attempt_id in told if rig.attempts[attempt_id].ending is not None]
+    assert len(told) == 2
+    waits = rig.engine.why_waiting("c-2002")
+    assert waits is not None
+    where = next(id_ for id_ in rig.cloud if f"on {id_}," in waits.message)
+    rig.send(BehaviorRequested(worker_id=where, behavior=IdleBehavior.HOLD))
+    for attempt_id in told:
+        rig.exit(attempt_id, code=143)
+    assert running(rig, 2) == {"e": 1}
+    waits = rig.engine.why_waiting("c-2002")
+    assert waits is not None
+    assert waits.code == "has_place"
