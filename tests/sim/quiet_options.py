@@ -22,7 +22,7 @@ QUIET = 0.06
 CROWDED = 0.05
 """The share of runs, among the others, in which many of them want the same few instances."""
 
-FREQUENT = 0.05
+FREQUENT = 0.03
 """The share of runs, among those left, in each of which one thing is frequent that is seldom."""
 
 
