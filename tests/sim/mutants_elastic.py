@@ -112,7 +112,7 @@ ENDS = (
         guard="a job has succeeded when all essential members have",
         fault="essential members that end one by one",
         where="dispatcher.planner.elastic_fates:_finished",
-        old="if any(each.state is not MemberState.FINISHED for _, each in _essentials(job)):",
+        old="if not all(each.state.is_over for _, each in _essentials(job)):",
         new="if False:",
     ),
     Mutant(

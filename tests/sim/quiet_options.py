@@ -37,7 +37,8 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
         calm = _calm(options)
         return with_many_residents(calm) if crowd.falls(0.5) else with_many_members(calm)
     often = Dice(options.seed, "frequent things")
-    if often.falls(FREQUENT):
+    # Runs in which most have a time limit are few: they stay as they are.
+    if often.falls(FREQUENT) and demand.limited < 0.5:
         kinds = (with_sharers, with_givers, with_shoppers)
         return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
