@@ -90,6 +90,7 @@ class ElasticPass:
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
         self._passed: frozenset[str] = frozenset()
+        self._hopes: tuple[Place, ...] = ()
         self._wanted_again: tuple[JobComponent, ...] = ()
 
     def rest(self) -> None:
@@ -99,6 +100,7 @@ class ElasticPass:
         self.promised_on = {}
         self.waiting = {}
         self.next_at = None
+        self._hopes = ()
         self._rooms.forget()
 
     def run(self, now: float, *, wanted: bool) -> None:
@@ -156,6 +158,7 @@ class ElasticPass:
         for live in self._lives():
             live.job = progressed(live.job, now - live.progressed_at)
             live.progressed_at = now
+        self._follow_instances()
         plan = self._plan(now)
         for visit in Visit:
             receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
@@ -179,6 +182,23 @@ class ElasticPass:
         again = in_time or unpaid or self._market.is_short
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
+
+    def _follow_instances(self) -> None:
+        """Let what is kept, or hoped for, on a launch be so on the instance that came of it."""
+        bases = self._rooms.bases
+        workers = (self._pool.workers.get(id_) for id_ in sorted(bases))
+        came_of = {worker.token: worker.id for worker in workers if worker is not None}
+
+        def followed(place: Place) -> Place:
+            if place.instance_id in bases or place.instance_id not in came_of:
+                return place
+            return replace(place, instance_id=came_of[place.instance_id])
+
+        self._hopes = tuple(followed(place) for place in self._hopes)
+        for live in self._lives():
+            claims = tuple(followed(claim) for claim in live.job.claims)
+            if claims != live.job.claims:
+                live.job = replace(live.job, claims=claims)
 
     def _bought_in_vain(
         self,
@@ -282,6 +302,7 @@ class ElasticPass:
             containers_most=self._settings.max_containers,
             containers_left=self._left(now),
             accounts=self._accounts(),
+            hopes=self._hopes,
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:
@@ -302,6 +323,7 @@ class ElasticPass:
             member = live.member((start.component, start.index))
             placed = replace(member, state=MemberState.PLACED, instance_id=start.instance_id)
             live.put([placed])
+        self._hopes = plan.hopes
         claims: dict[str, tuple[Place, ...]] = {}
         for claim in plan.claims:
             claims[claim.job_id] = (*claims.get(claim.job_id, ()), claim)

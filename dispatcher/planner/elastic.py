@@ -94,7 +94,7 @@ class _Pass:
         self._floor = Floor(view)
         self._purse = Purse(view)
         self._stage = Stage(self._floor, self._order, self._purse, now)
-        self._remainder = Remainder(self._floor, view.beyond, view.bought)
+        self._remainder = Remainder(self._floor, view)
         self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
         self._standings: dict[str, _Standing] = {}
         self._waiting: dict[str, WaitReason] = {}
@@ -193,6 +193,7 @@ class _Pass:
             starts=tuple(starts),
             stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
             claims=tuple(self._remainder.claims),
+            hopes=tuple(self._remainder.hopes),
             demand=tuple(self._remainder.demand),
             waiting=tuple(
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
@@ -220,6 +221,7 @@ class _Pass:
     def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
         """See what is left of it for elastic members, once all that is essential is counted."""
         given_back = Counter(stop.place.job_id for stop in self._stage.stops)
+        extras = []
         for job in self._order:
             lacking = given_back[job.id] + sum(
                 member.state is MemberState.WAITING
@@ -230,12 +232,13 @@ class _Pass:
                 is_full = not self._floor.may_take(1)
                 self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
             if job.scale_up and self._is_possible(job):
-                extras = [
+                missing = [
                     (component, member)
                     for component, member in self._stage.could_grow(job)
                     if (job.id, component.name, member.index) not in placed
                 ]
-                self._remainder.extras(job, extras)
+                extras.append((job, missing))
+        self._remainder.extras(extras)
 
     def _is_possible(self, job: ElasticJob) -> bool:
         return self._standings[job.id] is not _Standing.LEFT_OUT and all(

@@ -215,8 +215,9 @@ class ElasticView:
     earlier plans have `passed` were tried in vain. `containers_most` is how many may ever have a
     place at once, `containers_left` how many more may now, which is less than 0 where too many
     have; None for any number. `budget` is what may still be spent, None without limits of it, and
-    changed by a pass; `accounts` whose limits count for which job, by its id. `bought` are the
-    instances that have just been created for members of a component, one for each of them.
+    changed by a pass; `accounts` whose limits count for which job, by its id. `hopes` are those of
+    the last plan. `bought` are the instances that have just been created for members of a
+    component, one for each of them.
     """
 
     jobs: tuple[ElasticJob, ...]
@@ -232,6 +233,7 @@ class ElasticView:
     containers_left: int | None = None
     budget: Budget | None = None
     accounts: Mapping[str, Account] = field(default_factory=dict)
+    hopes: tuple[Place, ...] = ()
     bought: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -252,16 +254,19 @@ class ElasticPlan:
     The jobs `begun` run from now on. `starts` are new places, of which `may_start` tells who is
     next; one on an instance of `stops` waits until what is stopped there has ended. `stops` are
     elastic members that give their room back. `claims` is room kept for essential members of jobs
-    that wait, on instances that were on their way. `demand` is in the order in which it counts: all
-    that is essential first. `waiting` says of each job that lacks something what it waits for, by
-    id in policy order. `next_at` is when waiting alone may change the plan, None for never.
-    `passed` are jobs that were tried in vain, while there are some that were not tried since.
+    that wait, on instances that were on their way. `hopes` are where elastic members count on room
+    that is not kept for them: nothing is created for these. `demand` is in the order in which it
+    counts: all that is essential first. `waiting` says of each job that lacks something what it
+    waits for, by id in policy order. `next_at` is when waiting alone may change the plan, None for
+    never. `passed` are jobs that were tried in vain, while there are some that were not tried
+    since.
     """
 
     begun: tuple[str, ...] = ()
     starts: tuple[Place, ...] = ()
     stops: tuple[Stop, ...] = ()
     claims: tuple[Place, ...] = ()
+    hopes: tuple[Place, ...] = ()
     demand: tuple[Demand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None

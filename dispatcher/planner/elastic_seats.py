@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.planner.elastic_floor import Seat
+from dispatcher.planner.elastic_floor import Floor, Seat
 from dispatcher.planner.elastic_model import Component, Part, Place
 from dispatcher.planner.fit import need
 from dispatcher.planner.room import Slot
@@ -17,6 +17,14 @@ def seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:
     place = Place(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
     wanted = need(slot.type, component.resources, component.unnamed)
     return Seat(place=place, slot=slot, need=wanted)
+
+
+def sit(floor: Floor, job_id: str, part: Part, slot: Slot) -> Seat:
+    """Take a seat on an instance for a member, and return it."""
+    component, member = part
+    seat = seat_of(job_id, component, member.index, slot)
+    floor.take(slot, seat.need)
+    return seat
 
 
 def as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:

@@ -16,7 +16,6 @@ from dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
     ElasticMode,
-    Member,
     MemberState,
     Part,
     Place,
@@ -24,8 +23,8 @@ from dispatcher.planner.elastic_model import (
     Stop,
 )
 from dispatcher.planner.elastic_money import Purse
-from dispatcher.planner.elastic_seats import as_listed, by_size, is_less, seat_of
-from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.elastic_seats import as_listed, by_size, is_less, seat_of, sit
+from dispatcher.planner.room import SlotKind
 from dispatcher.queueing.queue import ClassKey
 
 
@@ -247,7 +246,7 @@ class Stage:
                     return None
                 self._floor.give(victim.slot, victim.need)
                 displaced.append(victim)
-            seats.append(self._sit(job, component, member, slot))
+            seats.append(sit(self._floor, job.id, (component, member), slot))
         return seats
 
     def _seat_where_kept(self, job: ElasticJob) -> list[Seat] | None:
@@ -285,7 +284,7 @@ class Stage:
             slot = self._floor.find(self.ask(job, component))
             if slot is None:
                 break
-            self._sit(job, component, member, slot)
+            sit(self._floor, job.id, (component, member), slot)
             seated += 1
         component = needed[min(seated, len(needed) - 1)][0]
         short = reasons.shortages(self._floor, self.ask(job, component))
@@ -318,7 +317,7 @@ class Stage:
             if slot is None:
                 full.add(component.name)
             else:
-                seats.append(self._sit(job, component, member, slot))
+                seats.append(sit(self._floor, job.id, (component, member), slot))
         return seats
 
     def _staying(self) -> list[Seat]:
@@ -370,11 +369,6 @@ class Stage:
         return self._order[self._positions[job.id] :]
 
     # ---- seats -------------------------------------------------------------------------------
-
-    def _sit(self, job: ElasticJob, component: Component, member: Member, slot: Slot) -> Seat:
-        seat = seat_of(job.id, component, member.index, slot)
-        self._floor.take(slot, seat.need)
-        return seat
 
     def _sits_again(self, seat: Seat) -> bool:
         """Take a seat's room, and return whether there was enough."""

@@ -8,8 +8,15 @@ from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
 from dispatcher.planner.elastic_model import ElasticMode
-from pool.messages import CreateInstance, ListInstances, SessionLost, StartAttempt, StartRefused
-from pool.model import ExitKind, IdleBehavior, PoolSettings
+from pool.messages import (
+    CreateInstance,
+    ListInstances,
+    Probe,
+    SessionLost,
+    StartAttempt,
+    StartRefused,
+)
+from pool.model import ExitKind, IdleBehavior, InstanceSeen, PoolSettings
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_type
@@ -336,3 +343,28 @@ def test_a_rigid_job_of_which_one_was_cancelled_begins_with_all_that_are_left() 
     waits = rig.engine.why_waiting("c-2002")
     assert waits is not None
     assert waits.code == "has_place"
+
+
+def test_who_had_room_elsewhere_does_not_take_what_was_created_for_one_behind_him() -> None:
+    """Seed 14799: one more was created for that one, by each plan in which a larger one came."""
+    spot = replace(make_type(2, name="spot", price="0.1", preemptible=True), provider_type="p2s")
+    spread = SchedulerSettings(max_price_factor=1000, profile=Profile.DISTRIBUTE_LOAD)
+    rig = Rig(make_type(2), spot, settings=spread)
+    rig.silent |= {CreateInstance, Probe}
+    submit(rig, 1, essential(1), elastic(1), scale_up=True)
+    lasting = Constraints(preemptible=Preemptible.FORBIDDEN)
+    submit(rig, 2, essential(1, cpus=2), elastic(1, cpus=2, constraints=lasting), scale_up=True)
+    wanted = ["spot", "spot", "t2"]
+    assert rig.created_types() == wanted
+    for number, create in enumerate(last_commands(rig, CreateInstance), 1):
+        id_ = f"i-{number}"
+        rig.cloud[id_] = InstanceSeen(id=id_, address=f"{id_}:22", tags=create.tags)
+        rig.on_instance[id_] = {}
+    rig.advance(60)
+    assert sorted(rig.engine.pool.workers) == ["i-1", "i-2", "i-3"]
+    rig.silent.clear()
+    for probe in last_commands(rig, Probe):
+        rig.probe_now(probe)
+        rig.settle()
+    assert rig.created_types() == wanted
+    assert running(rig, 1) == running(rig, 2) == {"e": 1, "w": 1}
