@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import elastic_reasons as reasons
@@ -18,6 +19,21 @@ from dispatcher.planner.elastic_model import (
 from dispatcher.planner.elastic_seats import sit
 from dispatcher.planner.room import Slot, SlotKind
 
+_Parts = tuple[ElasticJob, Sequence[Part]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The seats that there are, and what is wanted beside them."""
+
+    seats: list[Seat]
+    demand: list[Demand]
+
+    @property
+    def number(self) -> int:
+        """Return how many found no room at all."""
+        return sum(each.count for each in self.demand)
+
 
 class Remainder:
     """What is wanted beyond what a pass has placed, in the order in which it is asked.
@@ -28,7 +44,10 @@ class Remainder:
     """
 
     def __init__(self, floor: Floor, view: ElasticView) -> None:
-        """Nothing is kept for the jobs beyond limits that find room for a part only."""
+        """Nothing is kept for the jobs beyond limits that find room for a part only.
+
+        Those for whom something was just bought go there: as others fill it, one may be left over.
+        """
         self._floor = floor
         self._beyond: Container[str] = view.beyond
         self._hoped = {_member_of(place): place.instance_id for place in view.hopes}
@@ -54,69 +73,98 @@ class Remainder:
         self.claims += [seat.place for seat in claimed]
         coming = {seat.slot.id for seat in claimed if seat.slot.kind is not SlotKind.READY}
         mark = self._floor.mark()
-        places, lacking = self._find(job, others)
-        places = [place for place in places if self._is_coming(place)]
+        found = self._find(job, others)
+        self.demand += found.demand
+        lacking = found.number
         if lacking and job.id in self._beyond:
             self._floor.undo(mark)
             return why
         self._asked_for += lacking
+        places = [seat.place for seat in found.seats if seat.slot.kind is not SlotKind.READY]
         self.claims += places
         coming |= {place.instance_id for place in places}
         if lacking or not coming or why.code != "no_room":
             return why
         return reasons.on_its_way(len(coming))
 
-    def extras(self, lacking: Sequence[tuple[ElasticJob, Sequence[Part]]]) -> None:
-        """Find room for elastic members of jobs that may have instances created for them.
+    def extras(self, lacking: Sequence[_Parts]) -> None:
+        """Find room for elastic members of jobs that may have instances created for them; last.
 
-        Those for whom some counts already have it before others look around: who had room
-        elsewhere would take what was created for one behind him, and one more be created for that.
+        They look around in order. Where not all find room so, those for whom some counts already
+        have it first, if fewer lack it then: who had room elsewhere may have taken what was created
+        for one behind him, and one more would be created for that one.
         """
-        others = []
-        for job, parts in lacking:
-            left = []
-            for part in parts:
-                slot = self._expected_on(job, part)
-                if slot is None:
-                    left.append(part)
-                else:
-                    self.hopes.append(sit(self._floor, job.id, part, slot).place)
-            others.append((job, left))
-        for job, parts in others:
-            left_over = self._floor.places_left
-            few = parts if left_over is None else parts[: max(0, left_over - self._asked_for)]
-            places, number = self._find(job, few)
-            self.hopes += places
-            self._asked_for += number
+        few = self._within_limits(lacking)
+        mark = self._floor.mark()
+        bought = {of: list(slot_ids) for of, slot_ids in self._bought.items()}
+        found = self._look_around(few)
+        if found.number:
+            self._floor.undo(mark)
+            self._bought = bought
+            seated, others = self._where_expected(few)
+            kept = self._look_around(others)
+            if kept.number < found.number:
+                found = replace(kept, seats=[*seated, *kept.seats])
+        self.hopes = [seat.place for seat in found.seats]
+        self.demand += found.demand
 
-    def _find(self, job: ElasticJob, parts: Iterable[Part]) -> tuple[list[Place], int]:
-        """Return the places that there are, and how many found no room at all."""
-        places = []
+    def _within_limits(self, lacking: Iterable[_Parts]) -> list[_Parts]:
+        """Return as many parts, in order, as may have a place beside those asked for so far."""
+        left = self._floor.places_left
+        if left is None:
+            return list(lacking)
+        left -= self._asked_for
+        few = []
+        for job, parts in lacking:
+            few.append((job, parts[: max(0, left)]))
+            left -= len(parts)
+        return few
+
+    def _where_expected(self, wanting: Iterable[_Parts]) -> tuple[list[Seat], list[_Parts]]:
+        """Seat parts where they count on room, or something was bought for them.
+
+        Returns their seats, and all others.
+        """
+        seats = []
+        others: list[_Parts] = []
+        for job, parts in wanting:
+            left = []
+            for component, member in parts:
+                hoped = self._hoped.get((job.id, component.name, member.index))
+                slot = self._with_room(component, hoped) or self._bought_for(job, component)
+                if slot is None:
+                    left.append((component, member))
+                else:
+                    seats.append(sit(self._floor, job.id, (component, member), slot))
+            others.append((job, left))
+        return seats, others
+
+    def _look_around(self, wanting: Iterable[_Parts]) -> _Found:
+        found = [self._find(job, parts) for job, parts in wanting]
+        return _Found(
+            seats=[seat for each in found for seat in each.seats],
+            demand=[demand for each in found for demand in each.demand],
+        )
+
+    def _find(self, job: ElasticJob, parts: Iterable[Part]) -> _Found:
+        """Seat those for whom there is room, and return what the others want."""
+        seats = []
         lacking: dict[str, tuple[Component, int]] = {}
         for part in parts:
             component = part[0]
-            slot = self._expected_on(job, part)
+            slot = self._bought_for(job, component)
             if slot is None and component.name not in lacking:
                 slot = self._floor.find(self._floor.ask(component), coming=True)
             if slot is None:
                 number = lacking.get(component.name, (component, 0))[1]
                 lacking[component.name] = (component, number + 1)
             else:
-                places.append(sit(self._floor, job.id, part, slot).place)
-        self.demand += [
+                seats.append(sit(self._floor, job.id, part, slot))
+        demand = [
             Demand(job_id=job.id, component=component.name, role=component.role, count=number)
             for component, number in lacking.values()
         ]
-        return places, sum(number for _, number in lacking.values())
-
-    def _expected_on(self, job: ElasticJob, part: Part) -> Slot | None:
-        """Return the instance with room on which a member counts, or that was bought for it."""
-        component, member = part
-        hoped = self._hoped.get((job.id, component.name, member.index))
-        slot = self._with_room(component, hoped)
-        if slot is None:
-            slot = self._bought_for(job, component)
-        return slot
+        return _Found(seats=seats, demand=demand)
 
     def _bought_for(self, job: ElasticJob, component: Component) -> Slot | None:
         """Return the next instance that was bought for a member of a component, if it has room."""
@@ -129,10 +177,6 @@ class Remainder:
             return None
         wanted = self._floor.ask(component).needs.get(slot.type.name)
         return slot if wanted is not None and self._floor.has_room(slot, wanted) else None
-
-    def _is_coming(self, place: Place) -> bool:
-        slot = self._floor.slot(place.instance_id)
-        return slot is not None and slot.kind is not SlotKind.READY
 
 
 def _member_of(place: Place) -> tuple[str, str, int]:

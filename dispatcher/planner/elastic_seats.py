@@ -1,4 +1,4 @@
-"""What is said of seats, and of those who are to have them; pure."""
+"""Seats, and what is said of those who are to have them; pure."""
 
 from __future__ import annotations
 

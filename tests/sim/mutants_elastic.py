@@ -244,7 +244,7 @@ SETTLING = (
         name="what is bought is for anybody",
         guard="who something was bought for goes there",
         fault="several jobs for which instances of both markets are created",
-        where="dispatcher.planner.elastic_demand:Remainder._expected_on",
+        where="dispatcher.planner.elastic_demand:Remainder._find",
         old="slot = self._bought_for(job, component)",
         new="slot = None",
     ),

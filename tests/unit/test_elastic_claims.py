@@ -101,6 +101,43 @@ def test_elastic_extras_are_not_created_twice_while_their_instance_is_on_its_way
     assert wanted(plan_elastic(view_with(job, coming=(4,)), 0.0)) == []
 
 
+def hope(job: int, index: int, on: str) -> Place:
+    return Place(job_id=f"j-{job}", component="w", index=index, instance_id=on)
+
+
+def cpus(number: int) -> Resources:
+    return Resources(cpu_millis=1000 * number)
+
+
+def growing(*, needs: int, lacks: int) -> tuple[ElasticJob, ElasticJob]:
+    """Return one that runs and lacks a large elastic member, and one that waits for 8 cpus each."""
+    large = elastic(1, resources=cpus(lacks))
+    first = running(make_job(1, essential(4), large, scale_up=True), e=4)
+    return first, make_job(2, essential(needs, resources=cpus(8)), elastic(2), scale_up=True)
+
+
+def test_room_on_which_somebody_counts_is_for_those_before_him_where_nobody_lacks_any_then() -> (
+    None
+):
+    view = view_with(*growing(needs=1, lacks=2), ready=(4, 1), coming=(2, 1))
+    view = replace(view, types=(*view.types, make_type(8)))
+    hopes = (hope(2, 0, "n-1"), hope(2, 1, "n-1"))
+    plan = plan_elastic(replace(view, hopes=hopes), 0.0)
+    assert wanted(plan) == [("j-2", "e", 1)]
+    assert [(each.job_id, each.instance_id) for each in plan.hopes] == [
+        ("j-1", "n-1"),
+        ("j-2", "i-2"),
+        ("j-2", "n-2"),
+    ]
+
+
+def test_who_counts_on_room_takes_no_place_that_those_before_him_may_have() -> None:
+    view = view_with(*growing(needs=3, lacks=4), ready=(4, 2))
+    view = replace(view, types=(*view.types, make_type(8)), containers_left=2)
+    hopes = (hope(2, 0, "i-2"), hope(2, 1, "i-2"))
+    assert wanted(plan_elastic(replace(view, hopes=hopes), 0.0)) == [("j-1", "w", 1)]
+
+
 def test_for_a_job_that_limits_never_let_begin_nothing_is_kept_in_part() -> None:
     large, small = make_job(1, essential(3)), make_job(2, essential(1, "f"))
     view = view_with(large, small, ready=(), coming=(2,), settings=ElasticSettings(backfill=True))
