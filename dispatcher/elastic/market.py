@@ -89,6 +89,9 @@ class Market:
         self.is_short = False
         self.over_quota = {}
         if not demand:
+            # Who was behind those that were beyond limits may want something by now.
+            if visit is not Visit.LAST and (before or unpaid):
+                return Receipt(deal=Deal.COME_BACK)
             return Receipt(deal=_again(is_new=bool(before or unpaid)))
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)

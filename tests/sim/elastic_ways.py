@@ -141,8 +141,14 @@ class Ways:
         if instance_id in self._awaited & self._awaited_now() and not self._newcomers(here):
             return True
         first = [each for each in here if each.id in self._waited or self._is_needed(each)]
-        later = [each for each in self._newcomers(first) if self._comes_after(each, by)]
-        return not later and self._lacks_room(worker, first, starting, told)
+        if any(self._comes_after(each, by) for each in self._newcomers(first)):
+            return False
+        # An earlier plan of the same pass may have placed some of these; nobody tells how many.
+        grown = [each for each in here if each not in first and not self._comes_after(each, by)]
+        return any(
+            self._lacks_room(worker, [*first, *grown[:number]], starting, told)
+            for number in range(len(grown) + 1)
+        )
 
     def _took_places(self, needed: list[Container], told: frozenset[str]) -> bool:
         """Return whether some begin at once, wherever, though no more may have a place than have.

@@ -147,6 +147,16 @@ def test_for_a_job_that_limits_never_let_begin_nothing_is_kept_in_part() -> None
     assert wanted(plan) == [("j-1", "e", 1)], "what it lacks is told all the same"
 
 
+def test_nothing_is_created_to_let_a_job_grow_before_what_it_needs_is_counted() -> None:
+    """Seed 6204: those behind had the instance, since nobody had asked yet what these need."""
+    first = make_job(1, essential(2))
+    second = make_job(2, essential(1), elastic(2), scale_up=True)
+    view = view_with(first, second, ready=(), coming=(2,))
+    assert wanted(plan_elastic(view, 0.0)) == [("j-2", "e", 1), ("j-2", "w", 2)]
+    view = replace(view, beyond=frozenset({"j-1"}))
+    assert wanted(plan_elastic(view, 0.0)) == []
+
+
 def test_a_job_that_limits_kept_from_beginning_has_all_kept_for_it_that_is_on_its_way() -> None:
     view = view_with(make_job(1, essential(2)), ready=(), coming=(2,))
     plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
