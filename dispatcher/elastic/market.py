@@ -80,9 +80,9 @@ class Market:
         quotas, as errors have told, some would exceed. What comes to light to be beyond limits
         keeps no room any more, which may do for the others: they are to come back before anything
         is created that nobody needs then. So are they where a job is not beyond them any more: by
-        the plan that was made it takes no room, and none of the places that there are. That is said
-        on the first visit of a pass only, so that they do not go to and fro, and on the last one
-        things are bought, come what may.
+        the plan that was made it takes no room, and none of the places that there are, and what
+        those behind it need was not counted. That is said on the first visit of a pass only, so
+        that they do not go to and fro, and on the last one things are bought, come what may.
         """
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
@@ -96,7 +96,7 @@ class Market:
         found = basket(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
         is_first = visit is Visit.FIRST
-        less = {each.job_id for each in demand} & before - found.beyond if is_first else set()
+        less = before - found.beyond if is_first else frozenset()
         if found.purchases and visit is not Visit.LAST and (found.beyond - before or less):
             self.is_short = True
             self.beyond = found.beyond if is_first else found.beyond | before

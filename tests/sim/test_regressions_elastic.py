@@ -368,3 +368,27 @@ def test_who_had_room_elsewhere_does_not_take_what_was_created_for_one_behind_hi
         rig.settle()
     assert rig.created_types() == wanted
     assert running(rig, 1) == running(rig, 2) == {"e": 1, "w": 1}
+
+
+def test_what_is_created_is_for_what_jobs_need_first_once_those_before_have_their_room() -> None:
+    """Seed 9235: an elastic member had it, while those behind were taken to wait for limits."""
+    rig = rig_of(4, 4, most=4)
+    submit(rig, 1, essential(1, cpus=4), elastic(1, cpus=4), scale_up=True)
+    assert running(rig, 1) == {"e": 1, "w": 1}
+    rig.silent.add(Probe)
+    for number, count in ((2, 2), (3, 2), (4, 1)):
+        submit(rig, number, essential(count, cpus=4))
+    gone = rig.started_on()["c-1001"]
+    del rig.cloud[gone], rig.on_instance[gone]
+    rig.advance(70)
+    assert running(rig, 1) == {"e": 1}
+    assert len(rig.created_types()) == 2
+    rig.cancel_job("j-2")
+    assert len(rig.created_types()) == 3
+    rig.silent.discard(Probe)
+    for probe in last_commands(rig, Probe)[-5:]:
+        rig.probe_now(probe)
+    rig.advance(60)
+    assert running(rig, 3) == {"e": 2}
+    assert running(rig, 4) == {"e": 1}
+    assert running(rig, 1) == {"e": 1}
