@@ -160,6 +160,7 @@ class ElasticPass:
             live.progressed_at = now
         self._follow_instances()
         plan = self._plan(now)
+        is_new = False
         for visit in Visit:
             receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
             if receipt.deal is not Deal.NOTHING_NEW:
@@ -169,6 +170,7 @@ class ElasticPass:
                 plan = self._plan(now) if come_back else self._plan_once(now, receipt.launches)
                 self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
             if receipt.deal is not Deal.COME_BACK:
+                is_new = receipt.deal is Deal.PLAN_AGAIN
                 break
         self._passed = plan.passed
         beyond = self._market.beyond
@@ -179,7 +181,9 @@ class ElasticPass:
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
         unpaid = any(why.code == SPEND_LIMIT for why in self.waiting.values())
-        again = in_time or unpaid or self._market.is_short
+        # Nobody has tried yet to buy what is wanted only since the last visit.
+        untried = is_new and bool(plan.demand)
+        again = in_time or unpaid or untried or self._market.is_short
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
 

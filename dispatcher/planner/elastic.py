@@ -97,7 +97,6 @@ class _Pass:
         self._remainder = Remainder(self._floor, view)
         self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
         self._standings: dict[str, _Standing] = {}
-        self._uncounted: frozenset[str] = frozenset()
         self._waiting: dict[str, WaitReason] = {}
         self._blocker: tuple[str, WaitReason] | None = None
 
@@ -206,7 +205,7 @@ class _Pass:
     def _ask_for_essentials(self) -> None:
         """See what the floor still has for the jobs that wait, and what they lack."""
         holds_up = self._view.beyond - self._view.unpaid
-        for number, job in enumerate(self._order, 1):
+        for job in self._order:
             if self._standings[job.id] is not _Standing.WAITS:
                 continue
             self._waiting[job.id] = self._remainder.essentials(
@@ -217,7 +216,6 @@ class _Pass:
             )
             if job.id in holds_up and not self._view.settings.backfill:
                 # Nobody knows for how long those behind it would have instances stand by.
-                self._uncounted = frozenset(each.id for each in self._order[number:])
                 break
 
     def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
@@ -243,10 +241,9 @@ class _Pass:
         self._remainder.extras(extras)
 
     def _is_possible(self, job: ElasticJob) -> bool:
-        """Return whether a job runs, or what it needs is counted: before that it is of no use."""
-        standing = self._standings[job.id]
-        is_counted = standing is _Standing.WAITS and job.id not in self._uncounted
-        return (is_counted or standing.has_begun) and all(
+        """Return whether more is of use to a job: it runs, or all that it needs is counted."""
+        has_begun = self._standings[job.id].has_begun
+        return (has_begun or job.id in self._remainder.counted) and all(
             self._stage.ask(job, component).needs for component in job.components
         )
 

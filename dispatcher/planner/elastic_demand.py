@@ -40,19 +40,22 @@ class Remainder:
 
     What is left on the floor is counted first, then what is on its way, so that nothing is created
     twice; `claims` is what is kept on instances that are, or were, on their way, and `hopes` the
-    places that count for elastic members, wherever they are.
+    places that count for elastic members, wherever they are. `counted` are the jobs that wait of
+    which all that is needed has room, or is asked for.
     """
 
     def __init__(self, floor: Floor, view: ElasticView) -> None:
         """Nothing is kept for the jobs beyond limits that find room for a part only.
 
-        Those for whom something was just bought go there: as others fill it, one may be left over.
+        Members for whom something was just bought go there: by their own choice one might be left
+        over, as others fill it.
         """
         self._floor = floor
         self._beyond: Container[str] = view.beyond
         self._hoped = {_member_of(place): place.instance_id for place in view.hopes}
         self._bought = {of: list(slot_ids) for of, slot_ids in view.bought.items()}
         self._asked_for = 0
+        self.counted: set[str] = set()
         self.hopes: list[Place] = []
         self.claims: list[Place] = []
         self.demand: list[Demand] = []
@@ -79,6 +82,7 @@ class Remainder:
         if lacking and job.id in self._beyond:
             self._floor.undo(mark)
             return why
+        self.counted.add(job.id)
         self._asked_for += lacking
         places = [seat.place for seat in found.seats if seat.slot.kind is not SlotKind.READY]
         self.claims += places

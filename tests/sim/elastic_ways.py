@@ -144,7 +144,8 @@ class Ways:
         if any(self._comes_after(each, by) for each in self._newcomers(first)):
             return False
         # An earlier plan of the same pass may have placed some of these; nobody tells how many.
-        grown = [each for each in here if each not in first and not self._comes_after(each, by)]
+        others = [each for each in here if each not in first and each.job_id != by.id]
+        grown = [each for each in others if not self._comes_after(each, by)]
         return any(
             self._lacks_room(worker, [*first, *grown[:number]], starting, told)
             for number in range(len(grown) + 1)
