@@ -31,11 +31,11 @@ from dispatcher.planner.elastic_model import (
     ElasticPlan,
     ElasticView,
     MemberState,
-    Place,
     Role,
 )
 from dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
 from dispatcher.planner.elastic_order import in_order
+from dispatcher.planner.elastic_seats import by_member
 from dispatcher.planner.elastic_stage import Stage
 from dispatcher.planner.elastic_turns import Turns
 from dispatcher.planner.reasons import behind
@@ -185,13 +185,13 @@ class _Pass:
     def plan(self) -> ElasticPlan:
         """Return what a pass that lets go of nobody comes to, once; elastic members come last."""
         starts = self._stage.placed()
-        self._ask_for_extras({_by_member(place) for place in starts})
+        self._ask_for_extras({by_member(place) for place in starts})
         return ElasticPlan(
             begun=tuple(
                 job.id for job in self._order if self._standings[job.id] is _Standing.BEGINS
             ),
             starts=tuple(starts),
-            stops=tuple(sorted(self._stage.stops, key=lambda stop: _by_member(stop.place))),
+            stops=tuple(sorted(self._stage.stops, key=lambda stop: by_member(stop.place))),
             claims=tuple(self._remainder.claims),
             hopes=tuple(self._remainder.hopes),
             demand=tuple(self._remainder.demand),
@@ -272,7 +272,3 @@ def _rests_until(job: ElasticJob) -> float:
         return 0.0
     waiting = (member for member in job.members if member.state is MemberState.WAITING)
     return max((member.not_before for member in waiting), default=0.0)
-
-
-def _by_member(place: Place) -> tuple[str, str, int]:
-    return place.job_id, place.component, place.index

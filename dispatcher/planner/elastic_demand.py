@@ -16,7 +16,7 @@ from dispatcher.planner.elastic_model import (
     Part,
     Place,
 )
-from dispatcher.planner.elastic_seats import sit
+from dispatcher.planner.elastic_seats import by_member, sit
 from dispatcher.planner.room import Slot, SlotKind
 
 _Parts = tuple[ElasticJob, Sequence[Part]]
@@ -52,7 +52,7 @@ class Remainder:
         """
         self._floor = floor
         self._beyond: Container[str] = view.beyond
-        self._hoped = {_member_of(place): place.instance_id for place in view.hopes}
+        self._hoped = {by_member(place): place.instance_id for place in view.hopes}
         self._bought = {of: list(slot_ids) for of, slot_ids in view.bought.items()}
         self._asked_for = 0
         self.counted: set[str] = set()
@@ -181,7 +181,3 @@ class Remainder:
             return None
         wanted = self._floor.ask(component).needs.get(slot.type.name)
         return slot if wanted is not None and self._floor.has_room(slot, wanted) else None
-
-
-def _member_of(place: Place) -> tuple[str, str, int]:
-    return place.job_id, place.component, place.index

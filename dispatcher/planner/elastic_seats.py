@@ -33,6 +33,11 @@ def as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
     return [known[component.name, member.index] for component, member in parts]
 
 
+def by_member(place: Place) -> tuple[str, str, int]:
+    """Return the member who has, or is to have, a place: by job, component and number."""
+    return place.job_id, place.component, place.index
+
+
 def by_size(component: Component) -> tuple[int, int, int, int]:
     """Return the sort key by which what is hard to place comes first."""
     wanted = charge(component.resources, sharers=0)

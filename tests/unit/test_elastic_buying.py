@@ -182,6 +182,18 @@ def test_what_is_bought_for_somebody_is_claimed_for_him() -> None:
     assert reason.message == "has its room on 2 instances that are on their way"
 
 
+def test_what_is_wanted_only_since_something_was_bought_is_tried_soon() -> None:
+    rig = rig_of(1, most=9, max_containers=3)
+    rig.silent.add(CreateInstance)
+    submit(rig, 1, essential(1), elastic(2), scale_up=True)
+    assert rig.created_types() == ["t1", "t1"]
+    assert len(rig.engine.pool.hoped_for()) == 1, "the other may be the one that is there, and full"
+    rig.advance(4)
+    assert len(rig.created_types()) == 2
+    rig.advance(2)
+    assert len(rig.created_types()) == 3
+
+
 def test_nothing_is_bought_for_places_that_a_job_takes_which_limits_allow_again() -> None:
     """Seed 19353: by the plan nothing was kept for it, so that others were bought for beside it."""
     settings = ElasticSettings(backfill=True)

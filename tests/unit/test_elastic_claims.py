@@ -159,11 +159,11 @@ def test_nothing_is_created_to_let_a_job_grow_before_what_it_needs_is_counted() 
 
 def test_nothing_is_created_to_let_a_job_grow_that_cannot_begin() -> None:
     job = make_job(1, essential(4), elastic(2), scale_up=True)
-    view = replace(view_with(job, ready=(), coming=(2,)), containers_most=4)
-    assert wanted(plan_elastic(view, 0.0)) == [("j-1", "e", 2), ("j-1", "w", 2)]
+    view = replace(view_with(job, ready=(), coming=(1,)), containers_most=4)
+    assert wanted(plan_elastic(view, 0.0)) == [("j-1", "e", 3), ("j-1", "w", 2)]
     assert wanted(plan_elastic(replace(view, containers_left=3), 0.0)) == []
     plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
-    assert wanted(plan) == [("j-1", "e", 2)]
+    assert wanted(plan) == [("j-1", "e", 3)]
 
 
 def test_a_job_that_limits_kept_from_beginning_has_all_kept_for_it_that_is_on_its_way() -> None:
