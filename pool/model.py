@@ -15,6 +15,9 @@ MOST_BYTES = 2**53
 MOST_WORDS = 4096
 MOST_NAME = 128
 
+# All that an instance knows of comes in one line (`pool.session_wire`), what waits there too.
+MOST_UNRELEASED = 1000
+
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
@@ -163,7 +166,7 @@ class Worker:
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `sharing` those of them that share one cpu, since they ask for none,
     `resident` those that do not keep it busy (see `PoolAttempt`); `unreleased` those that ended but
-    whose log is not complete yet.
+    whose log is not complete yet: while these are too many it is `backlogged`.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
     that is not known; `shown` says that a probe has shown what runs there.
@@ -238,6 +241,11 @@ class Worker:
     def broken(self) -> str:
         """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
         return self.verdict or self.complaint
+
+    @property
+    def backlogged(self) -> bool:
+        """Return whether it gets no new work, since too many that ended wait to be released."""
+        return len(self.unreleased) > MOST_UNRELEASED
 
 
 class AttemptPhase(Enum):

@@ -273,6 +273,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
         and not idle.is_draining(worker)
         and not is_offline(core, worker, now)
         and now >= worker.overloaded_until
+        and not worker.backlogged
     )
 
 

@@ -80,7 +80,8 @@ def host_of(
 
 
 def _is_ready(worker: Worker, now: float) -> bool:
-    return probing.is_ready(worker) and now >= worker.overloaded_until and not worker.broken
+    takes_more = now >= worker.overloaded_until and not worker.backlogged
+    return probing.is_ready(worker) and takes_more and not worker.broken
 
 
 def _leaving(worker: Worker, ledger: Ledger) -> tuple[Resources, ...]:

@@ -230,6 +230,7 @@ CAUSES: Mapping[str, str] = {
     "offline": "have lost contact",
     "booting": "are not ready yet",
     "overloaded": "say that too much runs there",
+    "backlogged": "have too many logs that cannot be kept here yet",
     "exhausted": "are full",
     "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
@@ -244,7 +245,8 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
     is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
     is_sound = not worker.broken and not worker.interruption
-    if is_up and is_sound and now >= worker.overloaded_until:
+    takes_more = now >= worker.overloaded_until and not worker.backlogged
+    if is_up and is_sound and takes_more:
         return ""
     facts = (
         ("shutdown", worker.state is WorkerState.SHUTDOWN),
@@ -255,6 +257,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
         ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
         ("offline", offline),
         ("overloaded", now < worker.overloaded_until),
+        ("backlogged", worker.backlogged),
     )
     return next((cause for cause, is_so in facts if is_so), "")
 
