@@ -6,11 +6,12 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from pool.session_wire import encode_line
+from pool.session_wire import MalformedMessageError, encode_line
 
 _MAX_LINES: Final = 4096
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _BATCH_BYTES: Final = 64 * 1024
+_MAX_ACKNOWLEDGEMENTS: Final = 10_000
 
 
 class Outbox:
@@ -41,11 +42,19 @@ class Outbox:
             self._bytes -= len(self._lines.pop(number, b""))
 
     def acknowledge(self, attempt_id: str, stream: str, offset: int) -> None:
-        """Queue an acknowledgement in place of an older one of the same stream."""
+        """Queue an acknowledgement in place of an older one of the same stream.
+
+        Raises `MalformedMessageError` when too many wait: the far end sends logs of ever more
+        attempts, whoever they are, and takes nothing.
+        """
         with self._changed:
-            if not self._closed:
-                self._acknowledgements[attempt_id, stream] = offset
-                self._changed.notify_all()
+            if self._closed:
+                return
+            self._acknowledgements[attempt_id, stream] = offset
+            if len(self._acknowledgements) > _MAX_ACKNOWLEDGEMENTS:
+                what = f"more than {_MAX_ACKNOWLEDGEMENTS} acknowledgements are not taken"
+                raise MalformedMessageError(what)
+            self._changed.notify_all()
 
     def take(self) -> bytes:
         """Return what there is to send (64 KiB and a line at most), waiting; b"" once closed."""

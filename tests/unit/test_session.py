@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import socket
@@ -15,8 +16,8 @@ import pytest
 from drivers.errors import CommandFailed, Unreachable
 from pool.session_outbox import Outbox
 from pool.session_requests import RequestFailed
-from pool.session_wire import Heartbeat, LogChunk, MalformedMessageError, Reply
-from tests.session_rig import HELLO, Rig
+from pool.session_wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
+from tests.session_rig import HELLO, Recorder, Rig
 from tests.sshd_host import wait_until
 
 
@@ -321,3 +322,27 @@ def test_an_outbox_takes_no_more_than_its_limit_and_loses_no_line() -> None:
         taken += outbox.take()
     assert taken == b"".join(b"%d\n" % number for number in range(put))
     assert outbox.put(put, b"room again\n") == ""
+
+
+def test_a_peer_that_takes_no_acknowledgements_fills_no_memory(rig: Rig) -> None:
+    """Found by an attacker's reading: logs of attempts that it made up were all acknowledged."""
+    outbox = Outbox()
+    for number in range(10_000):
+        outbox.acknowledge(f"a{number}", "stdout", 1)
+    outbox.acknowledge("a1", "stdout", 2)
+    with pytest.raises(MalformedMessageError, match="acknowledgements are not taken"):
+        outbox.acknowledge("a", "stderr", 1)
+
+    class Acknowledging(Recorder):
+        def pushed(self, message: Push) -> None:
+            assert isinstance(message, LogChunk)
+            session.acknowledge(message.attempt_id, message.stream, 0)
+
+    listener = Acknowledging()
+    session = rig.start(listener=listener)
+    chunk = {"type": "log", "stream": "stdout", "offset": 0, "data": ""}
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for number in range(60_000):
+            rig.say(chunk | {"attempt_id": f"{number:0120}"})
+    wait_until(lambda: bool(listener.ends), "the end of the session")
+    assert listener.ends == ["more than 10000 acknowledgements are not taken"]
