@@ -18,11 +18,12 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.model import AttemptPhase, AttemptReport, IdleBehavior, Worker, WorkerState
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
+_MOST_STRANGERS = 500
 _FLAP_S = 30.0
 _FLAP_FIRST_WAIT_S = 0.5
 
@@ -103,7 +104,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     _pin(core, worker, event.host_key, now)
     if reattached:
         worker.attached_at = now
-    for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
+    for report in _reports(core, worker, event, now):
         attempts.observe(core, worker, report, now, current=current)
     if reattached:
         # Later on it is heartbeats that say so, and they may be ahead of a list.
@@ -117,6 +118,27 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         core.note_changed(worker, "its session is up again")
     if reattached:
         _resume_signals(core, worker, now)
+
+
+def _reports(
+    core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float
+) -> list[AttemptReport]:
+    """Return what a probe says of attempts, in order, and of so many that are not ours at most.
+
+    An instance may make up any number. The next probe deals with more, once there are fewer strays.
+    """
+    room = _MOST_STRANGERS - sum(attempt.stray for attempt in core.attempts_on(worker.id))
+    found = []
+    for report in sorted(event.report.attempts, key=lambda r: r.attempt_id):
+        if core.find_attempt(worker.id, report.attempt_id) is None:
+            room -= 1
+            if room < 0:
+                continue
+        found.append(report)
+    if room < 0:
+        again_at = now + core.jittered_s(core.settings.probe_interval_s)
+        core.timers.soonest(TimerKind.PROBE, worker.id, again_at)
+    return found
 
 
 def _close_needless(core: PoolCore, worker_id: str) -> None:
