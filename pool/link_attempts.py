@@ -182,6 +182,9 @@ class AttemptFeed:
             self._tell_if_complete(attempt_id, attempt)
 
     def _hear_exit(self, attempt_id: str, attempt: _Attempt, attempt_exit: AttemptExit) -> None:
+        """Tell the first word of a session: one instance must not keep the engine busy."""
+        if attempt.exit is not None:
+            return
         attempt.exit = attempt_exit
         self._listener.exited(self._worker_id, attempt_id, attempt_exit)
         self._tell_if_complete(attempt_id, attempt)

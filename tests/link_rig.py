@@ -49,6 +49,7 @@ class Recorder(LinkListener):
 
     def __init__(self) -> None:
         self.exits: dict[str, AttemptExit] = {}
+        self.exits_told = 0
         self.logs: dict[tuple[str, str], bytearray] = {}
         self.complete: list[str] = []
         self.losses: list[tuple[float, str]] = []
@@ -60,6 +61,7 @@ class Recorder(LinkListener):
     def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
         self.workers.add(worker_id)
         self.exits[attempt_id] = how
+        self.exits_told += 1
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         self.workers.add(worker_id)

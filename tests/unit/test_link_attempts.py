@@ -259,3 +259,18 @@ def test_of_words_that_the_cloud_takes_it_back_the_first_of_a_session_counts(rig
         rig.say({"type": "interruption", "at": f"2026-01-31T23:59:{second:02d}Z"})
     rig.ask()
     assert rig.disk.interruptions == ["2026-01-31T23:59:00Z"]
+
+
+def test_of_words_that_an_attempt_ended_the_first_of_a_session_counts(rig: FedRig) -> None:
+    """Found by an attacker's reading: each repetition of one was an event for the engine."""
+    rig.begin(report())
+    rig.reply(rig.hear_tail(0, 0))
+    for stdout in (5, 5, 9, 0, 5):
+        rig.end(stdout=stdout)
+    rig.ask()
+    assert rig.disk.exits_told == 1
+    assert rig.disk.exits["a1"].stdout_bytes == 5
+    assert rig.disk.complete == []
+    rig.push("stdout", 0, b"hello")
+    rig.hear_ack("stdout", 5)
+    wait_until(lambda: rig.disk.complete == ["a1"], "the end of the log")
