@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import paramiko
+from paramiko.packet import Packetizer
 
 from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
 from drivers.interface import HostKeyVerdict
@@ -58,6 +59,7 @@ _MACS: Final = (
     "hmac-sha2-256",
     "hmac-sha2-512",
 )
+_MOST_PACKET_BYTES: Final = 256 * 1024
 _IDLE_WAKE_S: Final = 30.0
 _SLOT_WAIT_S: Final = 60.0
 _CLOSE_GRACE_S: Final = 1.0
@@ -81,6 +83,19 @@ class CommandResult:
     stderr: bytes
 
 
+class _BoundedPacketizer(Packetizer):
+    """Reads no packet of more than 256 KiB; RFC 4253 asks for 35,000 bytes.
+
+    Paramiko takes 4 GiB of anybody, before any key is proven, and is the slower the more has come.
+    """
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Read `n` bytes; raises `SSHException` when a packet is too long."""
+        if n > _MOST_PACKET_BYTES:
+            raise paramiko.SSHException(f"a packet with {n} bytes to come is too long")
+        return super().read_all(n, check_rekey)
+
+
 class SshConnection:
     """One connection to one instance, logged in; every method may be called from any thread."""
 
@@ -91,7 +106,7 @@ class SshConnection:
         self.proven = False
         self._socket = connected
         self._closed = threading.Lock()
-        self._transport = paramiko.Transport(connected)
+        self._transport = paramiko.Transport(connected, packetizer_class=_BoundedPacketizer)
         self._transport.set_log_channel(_SILENT_LOG)
         WATCHDOG.enlist()
 

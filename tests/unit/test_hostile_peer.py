@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
+import threading
 from typing import Any
 
 import pytest
 from paramiko.buffered_pipe import BufferedPipe
 
+from drivers.errors import Unreachable
 from pool.session_wire import MalformedMessageError, decode_listing, decode_message
+from pool.ssh import SshConnection
 from pool.ssh_channel import SshChannel
+from pool.ssh_keys import new_private_key
 
 MIB = 2**20
 EXIT = {
@@ -102,3 +107,28 @@ def test_exits_beyond_all_bounds_are_malformed(change: dict[str, Any]) -> None:
 def test_messages_beyond_all_bounds_are_malformed(message: dict[str, Any]) -> None:
     with pytest.raises(MalformedMessageError):
         decode_message(json.dumps(message).encode())
+
+
+def test_a_packet_that_is_announced_too_long_ends_the_connection() -> None:
+    """Found by an attacker's reading: anybody may announce gibibytes, and send them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            theirs, _ = server.accept()
+            with theirs:
+                theirs.sendall(b"SSH-2.0-x\r\n" + struct.pack(">I", 0x7FFFFFFC) + bytes(4))
+                while theirs.recv(4096):
+                    continue
+
+        peer = threading.Thread(target=answer, daemon=True)
+        peer.start()
+        with pytest.raises(Unreachable, match="2147483640 bytes to come is too long"):
+            SshConnection.connect(
+                f"127.0.0.1:{server.getsockname()[1]}",
+                user="x",
+                private_key=new_private_key(),
+                expected_host_key="",
+                deadline_s=10.0,
+            )
+        peer.join(10.0)
+        assert not peer.is_alive(), "the connection is closed"
