@@ -77,13 +77,12 @@ class Query:
 
     def __init__(self, request: web.Request, known: Collection[str]) -> None:
         self._query = request.query
-        problems = [
-            (name[:60], f"is not a parameter here: {did_you_mean(name, known)}")
-            for name in dict.fromkeys(self._query)
-            if name not in known
-        ]
-        if problems:
-            raise InvalidRequest(problems[:10])
+        unknown = [name for name in dict.fromkeys(self._query) if name not in known]
+        if unknown:
+            said = "is not a parameter here"
+            raise InvalidRequest(
+                [(name[:60], f"{said}: {did_you_mean(name, known)}") for name in unknown[:10]]
+            )
 
     def texts(self, name: str) -> list[str]:
         """Return every value, at most 100, of which each is plain text."""

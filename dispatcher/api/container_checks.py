@@ -14,7 +14,7 @@ from dispatcher.api.moment_text import start_problem
 from dispatcher.api.plain_text import text_problem
 from dispatcher.api.specification import gpus_of
 from dispatcher.api.wire import ContainerRequest, RunRequest
-from dispatcher.input.problems import Problems, did_you_mean, element, member, quoted
+from dispatcher.input.problems import Problems, element, member, quoted
 from dispatcher.input.validation import decode_checked
 from drivers.errors import InvalidRequest
 from drivers.interface import DIMENSIONS
@@ -62,7 +62,7 @@ class ContainerChecks:
         for index, name in enumerate(request.constraints.instance_types[:1000]):
             if name not in self._type_names:
                 where = element(f"{constraints}.instance_types", index)
-                hint = did_you_mean(name, self._type_names)
+                hint = problems.hint(name, self._type_names)
                 problems.add(where, f"{quoted(name)} is not an instance type here: {hint}")
         if len(request.constraints.instance_types) > 1000:
             problems.add(f"{constraints}.instance_types", "has over 1000 entries: name fewer")

@@ -6,11 +6,15 @@ Values are never quoted unless they are numbers, choices or sizes: others may ho
 from __future__ import annotations
 
 import difflib
+import heapq
 import json
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 PROBLEMS_MAX = 100
+_HINTS_MAX = 20
+_COMPARED_MAX = 50
 
 _KINDS: dict[type, str] = {
     str: "text",
@@ -30,6 +34,7 @@ class Problems:
 
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
+        self._hinted = 0
 
     def add(self, path: str, sentence: str) -> None:
         """Note a problem; raises `ProblemsFull` when there are too many to be of use."""
@@ -42,6 +47,16 @@ class Problems:
         """Note several problems; raises `ProblemsFull` when there are too many to be of use."""
         for path, sentence in problems:
             self.add(path, sentence)
+
+    def hint(self, word: str, known: Iterable[str]) -> str:
+        """Return what may have been meant, see `did_you_mean`; after 20 questions, what is known.
+
+        Comparing names takes its time, and who got so many wrong needs no more of it.
+        """
+        self._hinted += 1
+        if self._hinted > _HINTS_MAX:
+            return f"known are {listing(sorted(known))}"
+        return did_you_mean(word, known)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -82,11 +97,17 @@ def described(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean "x"?` for the nearest of `known`, or a sentence that lists them."""
+    """Return `did you mean "x"?` for the nearest of `known`, or a sentence that lists them.
+
+    Comparing with 10,000 others well takes a second: of many, those are that begin and end alike.
+    """
     names = sorted(known)
     if not names:
         return "there is none to choose from"
-    near = difflib.get_close_matches(word[:100], names, n=1, cutoff=0.6)
+    alike = names
+    if len(names) > _COMPARED_MAX:
+        alike = heapq.nlargest(_COMPARED_MAX, names, key=lambda name: _alike(word, name))
+    near = difflib.get_close_matches(word[:100], alike, n=1, cutoff=0.6)
     if near:
         return f"did you mean {quoted(near[0])}?"
     return f"known are {listing(names)}"
@@ -97,3 +118,13 @@ def listing(names: Iterable[str]) -> str:
     every = list(names)
     more = f" and {len(every) - 20} more" if len(every) > 20 else ""
     return ", ".join(quoted(name) for name in every[:20]) + more
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many letters at the beginning and at the end of two names are the same."""
+    return _in_common(one, other) + _in_common(one[::-1], other[::-1])
+
+
+def _in_common(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

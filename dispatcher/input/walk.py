@@ -18,7 +18,6 @@ from dispatcher.input.problems import (
     Problems,
     ProblemsFull,
     described,
-    did_you_mean,
     element,
     listing,
     member,
@@ -72,7 +71,7 @@ def _walk_struct(info: inspect.StructType, value: Any, path: str, problems: Prob
         elif key in getattr(info.cls, "fields_of_later_versions", ()):
             problems.add(member(path, key), "is not supported by this server yet: leave it out")
         elif info.forbid_unknown_fields and key != info.tag_field:
-            problems.add(member(path, key), f"is not known: {did_you_mean(key, fields)}")
+            problems.add(member(path, key), f"is not known: {problems.hint(key, fields)}")
     for name, field in fields.items():
         if field.required and name not in value:
             problems.add(member(path, name), "is missing: add it")

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from dispatcher.input.problems import Problems, did_you_mean, member, quoted
+from dispatcher.input.problems import Problems, member, quoted
 from dispatcher.jobs.terms import Parameters
 
 PARAMETERS_MOST = 100
@@ -72,7 +72,7 @@ def given_values(
             problems.add(member(path, name), "is missing: the job cannot run without it")
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known)
+            hint = problems.hint(name, known)
             problems.add(member(path, name), f"is not a parameter of this job: {hint}")
     values = {name: value for name, value in {**optional, **given}.items() if name in known}
     check_values(values, path, problems)

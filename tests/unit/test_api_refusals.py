@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from difflib import get_close_matches
 from typing import Any
 
 import aiohttp
@@ -145,6 +146,28 @@ async def test_a_wrong_field_is_named(
     found = {error["path"]: error["message"] for error in answer["errors"]}
     assert said in found[path]
     assert client.backend.submissions == 0
+
+
+async def test_of_many_unknown_names_so_many_are_compared_with_what_is_known_as_help(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by an attacker's reading: one query held the event loop up for a second and more."""
+    compared: list[str] = []
+
+    def noted(word: str, names: list[str], n: int, cutoff: float) -> list[str]:
+        compared.append(word)
+        return get_close_matches(word, names, n, cutoff)
+
+    monkeypatch.setattr("difflib.get_close_matches", noted)
+    names = [f"stat{number}" for number in range(300)]
+    status, answer = await client.call("GET", f"/v1/containers?{'&'.join(names)}")
+    assert (status, len(answer["errors"]), compared) == (400, 10, names[:10])
+    compared.clear()
+    constraints = {"instance_types": [f"smal{number}" for number in range(300)]}
+    status, answer = await client.post("/v1/containers", {**MINIMAL, "constraints": constraints})
+    assert (status, len(answer["errors"]), len(compared)) == (400, 101, 20)
+    assert answer["errors"][19]["message"].endswith('did you mean "small"?')
+    assert "known are" in answer["errors"][20]["message"]
 
 
 async def test_the_moment_a_year_ahead_is_near_enough(client: Client) -> None:
