@@ -197,5 +197,5 @@ class Runtime:
 
     def _fail(self, error: BaseException, what: str) -> None:
         self.failure = error
-        log.error(what, error=f"{type(error).__name__}: {error}")
         self.stop()
+        log.error(what, error=f"{type(error).__name__}: {error}")

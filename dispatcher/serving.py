@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 import structlog.tracebacks
@@ -32,19 +32,18 @@ def serve(config: Config) -> int:
 
     Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
     """
-    _configure_log()
+    lines = _configure_log()
     raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = Server(config)
-    status = asyncio.run(_serve(server, config))
+    status = asyncio.run(_serve(server, config, lines))
     if server.hanging:
         log.warning("leaving without waiting for a driver call that hangs")
-        sys.stderr.flush()
         os._exit(status)
     return status
 
 
-async def _serve(server: Server, config: Config) -> int:
+async def _serve(server: Server, config: Config, lines: _Lines) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -58,8 +57,7 @@ async def _serve(server: Server, config: Config) -> int:
         loop.add_signal_handler(number, on_signal)
     await server.start()
     _warn(config)
-    sys.stderr.write(f"Longshore serves at {server.url}\n")
-    sys.stderr.flush()
+    lines.write(f"Longshore serves at {server.url}")
     # What was restored lives for long: a collection that walks all of it would stop the starts.
     gc.collect()
     gc.freeze()
@@ -160,7 +158,48 @@ def made_visible(
     return entry
 
 
-def _configure_log() -> None:
+class _Lines:
+    """Writes the lines of the log to a stream, and lets those go that it does not take.
+
+    A log that cannot be written (a full disk, a reader that is gone) must not stop the work that it
+    tells of: whoever logs may hold futures and outcomes for which others wait. How many lines were
+    refused is said once the stream takes them again.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._refused = 0
+
+    def write(self, line: str) -> None:
+        """Write a line, or count it as refused."""
+        refused = self._try(line)
+        if refused:
+            # The stream may have kept the first of them in its buffer: then that one comes late.
+            log.warning("this log could not be written; lines are missing", at_most=refused)
+
+    debug = info = warning = error = critical = write
+
+    def _try(self, line: str) -> int:
+        """Write a line if that can be done; return how many were refused since the last that was.
+
+        What a stream refused it may keep: nothing is added to that, or all of it would come late.
+        """
+        with self._lock:
+            try:
+                self._stream.flush()
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._refused += 1
+                return 0
+            refused, self._refused = self._refused, 0
+            return refused
+
+
+def _configure_log() -> _Lines:
+    """Have the log written to stderr; return what writes it there."""
+    lines = _Lines(sys.stderr)
     for_people: list[Processor] = [
         structlog.processors.format_exc_info,
         made_visible,
@@ -181,6 +220,7 @@ def _configure_log() -> None:
             *(for_people if sys.stderr.isatty() else for_programs),
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=True,
     )
+    return lines

@@ -214,9 +214,7 @@ class Writer:
         return None
 
     def _resolve(self, group: list[_Call]) -> None:
-        if self._problem:
-            _log.info("store_writable_again")
-            self._problem = ""
+        problem, self._problem = self._problem, ""
         self._count_off(group)
         self._broken = self._broken or any(c.builds and c.refusal is not None for c in group)
         for call in group:
@@ -224,6 +222,8 @@ class Writer:
                 call.future.set_result(None)
             else:
                 call.future.set_exception(call.refusal)
+        if problem:
+            _log.info("store_writable_again")
 
     def _count_off(self, group: list[_Call]) -> None:
         with self._changed:
@@ -251,10 +251,10 @@ class Writer:
 
     def _note(self, error: Exception) -> None:
         cause = getattr(error, "orig", None) or error
-        problem = f"the store cannot be written, trying again: {cause}"
-        if problem != self._problem:
+        before = self._problem
+        self._problem = f"the store cannot be written, trying again: {cause}"
+        if self._problem != before:
             _log.error("store_not_writable", error=str(cause), pending=self._pending)
-        self._problem = problem
 
     def _pause(self, delay_s: float) -> bool:
         """Wait for `delay_s`; return whether another try is allowed."""
@@ -271,9 +271,9 @@ class Writer:
             group += self._calls
             self._calls.clear()
         self._count_off(group)
-        _log.error("store_closed_unwritten", calls=len(group), problem=self._problem)
         for call in group:
             call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
+        _log.error("store_closed_unwritten", calls=len(group), problem=self._problem)
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from errno import ENOSPC
 
 import pytest
 
+from dispatcher import runtime
 from dispatcher.engine import Engine
 from dispatcher.messages import (
     Change,
@@ -139,6 +141,25 @@ async def test_a_command_that_cannot_be_begun_stops_the_dispatcher() -> None:
     world.runtime._perform = refuse
     world.writes[-1][1].set_result(None)
     with pytest.raises(RuntimeError, match="can't start new thread"):
+        await asyncio.wait_for(task, 60)
+
+
+async def test_it_is_stopping_before_a_line_of_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class FullLog:
+        def error(self, event: str, **_: object) -> None:
+            raise OSError(ENOSPC, event)
+
+    def begin_nothing(command: str) -> None:
+        raise ValueError(command)
+
+    world = World()
+    task = await begin(world)
+    monkeypatch.setattr(runtime, "log", FullLog())
+    with pytest.raises(OSError, match="a command could not be begun"):
+        world.runtime._guarded(begin_nothing, "a command")
+    with pytest.raises(ValueError, match="a command"):
         await asyncio.wait_for(task, 60)
 
 
