@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH = 12
-_OTHER_CLOUD_THREADS = 8
+_SPARE_CLOUD_THREADS = 8
 _STORE_GRACE_S = 8.0
 
 
@@ -244,7 +244,7 @@ class Server:
             ),
             post=runtime.post,
             now=self._clock.now,
-            threads=config.pool.max_concurrent_creates + _OTHER_CLOUD_THREADS,
+            threads=config.pool.max_concurrent_creates + _SPARE_CLOUD_THREADS,
             call_timeout_s=config.pool.cloud_call_timeout_s,
             default_port=config.ssh.port,
         )

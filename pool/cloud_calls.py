@@ -2,7 +2,8 @@
 
 A driver has no deadlines of its own. A call that takes longer than allowed is answered for: a
 listing has failed, a create is ambiguous; what it says afterwards is dropped, and the next listing
-shows what it did.
+shows what it did. Until it ends it keeps its thread, and each kind of call has its own: those of
+other kinds go on. One that finds no thread in the time allowed has failed, and is never begun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for_all
 from dataclasses import dataclass
 from typing import Any
@@ -20,19 +21,17 @@ import structlog
 
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
 from drivers.interface import CLUSTER_TAG, HostKeyVerdict, Instance, InstanceSet
+from pool.cloud_lane import Lane
+from pool.cloud_outcome import CloudCommand, Outcome, Post, failed
 from pool.messages import (
     Created,
-    CreateFailed,
     CreateInstance,
     Destroyed,
-    DestroyFailed,
     DestroyInstance,
     Listed,
-    ListingFailed,
     ListInstances,
     PoolEvent,
     SetTags,
-    TagsFailed,
     TagsSet,
 )
 from pool.model import InstanceSeen
@@ -40,8 +39,8 @@ from pool.ssh_watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
-Post = Callable[[PoolEvent], None]
-CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags
+# One is under way at a time; the others are for when those before it hang.
+_LISTING_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,30 +55,12 @@ class Launching:
     public_key: str
 
 
-class _Outcome:
-    """Lets the first of several words on a command through, and no other."""
-
-    def __init__(self, post: Post) -> None:
-        self._post = post
-        self._lock = threading.Lock()
-        self._told = False
-
-    def tell(self, event: PoolEvent) -> bool:
-        """Post the event unless one was posted; return whether it was this one."""
-        with self._lock:
-            if self._told:
-                return False
-            self._told = True
-        self._post(event)
-        return True
-
-
 class CloudCalls:
     """Begins driver calls without blocking, and posts what came of them.
 
-    `threads` should exceed the creates that may be in flight, so that creates that hang keep no
-    destroy waiting; listings have a thread of their own. `default_port` is that of addresses which
-    name none.
+    `threads` are for each kind of call but listings. They should exceed the creates that may be in
+    flight, so that one that hangs keeps no other waiting. `default_port` is that of addresses
+    which name none.
     """
 
     def __init__(
@@ -106,18 +87,26 @@ class CloudCalls:
         self._failures: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
         self._running: set[Future[Any]] = set()
-        self._calls = ThreadPoolExecutor(threads, thread_name_prefix="cloud")
-        self._listings = ThreadPoolExecutor(1, thread_name_prefix="listing")
+        self._lanes: dict[type[CloudCommand], Lane] = {
+            ListInstances: Lane("listing", _LISTING_THREADS),
+            CreateInstance: Lane("create", threads),
+            DestroyInstance: Lane("destroy", threads),
+            SetTags: Lane("tags", threads),
+        }
+        self._keys = Lane("host-key", threads)
         self._watchdog = Watchdog()
         self._watchdog.enlist()
 
     def begin(self, command: CloudCommand) -> None:
-        """Begin a call; its outcome is posted within the time limit."""
+        """Begin a call; its outcome is posted within the time limit.
+
+        It may wait for a thread for as long again: then that it was not begun is its outcome.
+        """
         match command:
             case ListInstances():
-                self._submit(self._listings, self._list, command)
+                self._submit(self._list, command)
             case CreateInstance():
-                self._submit(self._calls, self._create, command)
+                self._submit(self._create, command)
             case DestroyInstance():
                 self._submit_alone("destroy", command, self._destroy)
             case SetTags():
@@ -129,17 +118,19 @@ class CloudCalls:
         Raises what the driver raises, and `CloudError` when it does not answer in time.
         """
         instance = self._instance(instance_id)
-        future = self._calls.submit(instance.verify_host_key, public_key)
+        future = self._keys.submit(lambda: instance.verify_host_key(public_key))
         self._note_running(future)
         try:
             return future.result(self._call_timeout_s)
         except (TimeoutError, CancelledError) as error:
+            self._keys.withdraw(future)
             raise CloudError("no word of the driver on a host key") from error
 
     def close(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for calls in flight; return whether all of them ended."""
-        self._calls.shutdown(wait=False, cancel_futures=True)
-        self._listings.shutdown(wait=False, cancel_futures=True)
+        lanes = (*self._lanes.values(), self._keys)
+        for lane in lanes:
+            lane.close()
         with self._lock:
             running = set(self._running)
         hanging = wait_for_all(running, timeout=grace_s).not_done
@@ -147,8 +138,8 @@ class CloudCalls:
         if hanging:
             log.warning("driver calls hang", calls=len(hanging))
             return False
-        self._calls.shutdown(wait=True)
-        self._listings.shutdown(wait=True)
+        for lane in lanes:
+            lane.join()
         self._driver.close()
         return True
 
@@ -156,16 +147,25 @@ class CloudCalls:
 
     def _submit(
         self,
-        executor: ThreadPoolExecutor,
-        call: Callable[[CloudCommand, _Outcome], None],
+        call: Callable[[CloudCommand, Outcome], None],
         command: CloudCommand,
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        outcome = _Outcome(self._post)
+        lane = self._lanes[type(command)]
+        outcome = Outcome(self._post)
+
+        def warn(what: str) -> None:
+            log.warning(what, **_about(command), under_way=lane.taken, at_most=lane.places)
 
         def late() -> None:
             if outcome.tell(self._too_late(command)):
-                log.warning("a driver call takes too long", **_about(command))
+                warn("a driver call takes too long")
+
+        def never_begun() -> None:
+            if lane.withdraw(future):
+                done()
+                outcome.tell(failed(command, self._no_thread()))
+                warn("a driver call was never begun")
 
         def run() -> None:
             try:
@@ -174,7 +174,10 @@ class CloudCalls:
             finally:
                 done()
 
-        self._note_running(executor.submit(run))
+        future = lane.submit(run)
+        self._note_running(future)
+        waiting = self._watchdog.arm(time.monotonic() + self._call_timeout_s, never_begun)
+        future.add_done_callback(lambda _: self._watchdog.disarm(waiting))
 
     def _note_running(self, future: Future[Any]) -> None:
         with self._lock:
@@ -185,13 +188,13 @@ class CloudCalls:
         self,
         kind: str,
         command: DestroyInstance | SetTags,
-        call: Callable[[CloudCommand, _Outcome], None],
+        call: Callable[[CloudCommand, Outcome], None],
     ) -> None:
         """Begin a call unless the same is under way for this instance, which is told as such."""
         key = (kind, command.instance_id)
         with self._lock:
             if key in self._busy:
-                self._post(self._failed(command, CloudError("an earlier call still runs")))
+                self._post(failed(command, CloudError("an earlier call still runs")))
                 return
             self._busy.add(key)
 
@@ -199,7 +202,7 @@ class CloudCalls:
             with self._lock:
                 self._busy.discard(key)
 
-        self._submit(self._calls, call, command, done)
+        self._submit(call, command, done)
 
     def _ended(self, future: Future[Any]) -> None:
         with self._lock:
@@ -209,27 +212,15 @@ class CloudCalls:
             log.error("a driver call failed unforeseen", exc_info=error)
 
     def _too_late(self, command: CloudCommand) -> PoolEvent:
-        return self._failed(
-            command, AmbiguousResult(f"no answer within {self._call_timeout_s:g} s")
-        )
+        return failed(command, AmbiguousResult(f"no answer within {self._call_timeout_s:g} s"))
 
-    @staticmethod
-    def _failed(command: CloudCommand, error: CloudError) -> PoolEvent:
-        match command:
-            case ListInstances():
-                return ListingFailed(op_id=command.op_id, error=error)
-            case CreateInstance():
-                return CreateFailed(op_id=command.op_id, token=command.launch.token, error=error)
-            case DestroyInstance():
-                return DestroyFailed(
-                    op_id=command.op_id, instance_id=command.instance_id, error=error
-                )
-            case SetTags():
-                return TagsFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
+    def _no_thread(self) -> CloudError:
+        within = f"within {self._call_timeout_s:g} s"
+        return CloudError(f"never begun: no thread was free {within}, since calls before it hang")
 
     # ---- the calls ------------------------------------------------------------------------
 
-    def _list(self, command: CloudCommand, outcome: _Outcome) -> None:
+    def _list(self, command: CloudCommand, outcome: Outcome) -> None:
         began_at = self._now()
         with self._lock:
             known_before = set(self._instances)
@@ -238,8 +229,10 @@ class CloudCalls:
             seen = tuple(self._seen(instance) for instance in listed)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
-            outcome.tell(self._failed(command, _as_cloud_error(error)))
+            outcome.tell(failed(command, _as_cloud_error(error)))
             return
+        if outcome.told:
+            return  # a newer one may have been kept meanwhile
         self._note_failure(command, None)
         self._keep(listed, seen, forget=known_before)
         outcome.tell(Listed(op_id=command.op_id, began_at=began_at, instances=seen))
@@ -256,7 +249,7 @@ class CloudCalls:
                 for kind in (DestroyInstance, SetTags):
                     self._failures.pop((kind.__name__, instance_id), None)
 
-    def _create(self, command: CloudCommand, outcome: _Outcome) -> None:
+    def _create(self, command: CloudCommand, outcome: Outcome) -> None:
         assert isinstance(command, CreateInstance)  # noqa: S101 - narrows the type
         launch = command.launch
         try:
@@ -272,18 +265,18 @@ class CloudCalls:
         except CloudError as error:
             kind = type(error).__name__
             log.warning("create failed", type=launch.type_name, kind=kind, error=str(error))
-            outcome.tell(self._failed(command, _bounded(error)))
+            outcome.tell(failed(command, _bounded(error)))
             return
         except Exception as error:
             # Nobody knows how far it got, so nobody may say that nothing was created.
             log.exception("a driver raised what no driver should")
             doubt = AmbiguousResult(f"{type(error).__name__}: {error}")
-            outcome.tell(self._failed(command, doubt))
+            outcome.tell(failed(command, doubt))
             return
         self._keep([instance], [seen], forget=set())
         outcome.tell(Created(op_id=command.op_id, token=launch.token, instance=seen))
 
-    def _destroy(self, command: CloudCommand, outcome: _Outcome) -> None:
+    def _destroy(self, command: CloudCommand, outcome: Outcome) -> None:
         assert isinstance(command, DestroyInstance)  # noqa: S101 - narrows the type
         try:
             self._instance(command.instance_id).destroy()
@@ -292,18 +285,18 @@ class CloudCalls:
             log.info("destroy: no such instance", instance=command.instance_id)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
-            outcome.tell(self._failed(command, _as_cloud_error(error)))
+            outcome.tell(failed(command, _as_cloud_error(error)))
             return
         self._note_failure(command, None)
         outcome.tell(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
 
-    def _set_tags(self, command: CloudCommand, outcome: _Outcome) -> None:
+    def _set_tags(self, command: CloudCommand, outcome: Outcome) -> None:
         assert isinstance(command, SetTags)  # noqa: S101 - narrows the type
         try:
             self._instance(command.instance_id).set_tags(dict(command.tags))
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
-            outcome.tell(self._failed(command, _as_cloud_error(error)))
+            outcome.tell(failed(command, _as_cloud_error(error)))
             return
         self._note_failure(command, None)
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
