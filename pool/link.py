@@ -106,6 +106,8 @@ class WorkerLink:
         Raises `ProbeStageError`.
         """
         with self._probing:
+            if self._closed:
+                raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
             connection = self._connected(address, host_key, secret, verify)
             boot_error = ""
             try:
@@ -146,8 +148,7 @@ class WorkerLink:
         """Send TERM or KILL to an attempt, if there is a session; its exit tells the rest."""
         session = self._session
         if session is not None:
-            fields = {"attempt_id": attempt_id, "signal": signal}
-            session.request("kill", fields, ignore_reply)
+            session.request("kill", {"attempt_id": attempt_id, "signal": signal}, ignore_reply)
 
     def update_limits(self, attempt_id: str, *, cpu_millis: int) -> None:
         """Change what an attempt may use of cpus, if there is a session, after any start so far."""

@@ -236,7 +236,8 @@ class Performer:
         for worker_id in sorted(self._links):
             self._links[worker_id][0].close()
         self._links.clear()
-        self._probes.shutdown(wait=True)
+        # Each of those that wait for a thread might find a silent host.
+        self._probes.shutdown(wait=True, cancel_futures=True)
         self._closing.shutdown(wait=True)
         return self._cloud.close(_CLOUD_GRACE_S)
 

@@ -128,7 +128,9 @@ def _out_of_reach(tmp_path: Path) -> LinkSettings:
 
 
 @contextmanager
-def performing(tmp_path: Path, *, settings: LinkSettings | None = None) -> Iterator[Rig]:
+def performing(
+    tmp_path: Path, *, settings: LinkSettings | None = None, probe_threads: int = 64
+) -> Iterator[Rig]:
     """Yield a rig; each command must have had its outcome taken in the end.
 
     Without `settings` its links are for instances that nobody reaches.
@@ -155,6 +157,7 @@ def performing(tmp_path: Path, *, settings: LinkSettings | None = None) -> Itera
         logs=NoLogs(),
         post=posted.put,
         now=lambda: 5.0,
+        probe_threads=probe_threads,
     )
     yield Rig(performer, cloud, posted)
     cloud.gate.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from pool.cloud_calls import with_port
+from pool.link_model import ProbeStageError
 from pool.messages import (
     Created,
     CreateFailed,
@@ -34,6 +36,7 @@ from pool.messages import (
 )
 from pool.model import AttemptOrder, Launch, ProbeReport
 from pool.worker_reports import WorkerReports
+from tests.link_rig import unknown
 from tests.performer_rig import NoLogs, Rig, Vm, performing
 from tests.samples import make_type
 
@@ -233,6 +236,60 @@ def test_the_last_word_on_the_lease_counts_though_a_probe_waits_for_its_turn(rig
     assert isinstance(rig.outcome(), ProbeFailed)
     assert suspended()
     rig.performer.perform(SetLease(worker_id="unknown", suspended=True))
+
+
+@pytest.fixture
+def silent_host() -> Iterator[socket.socket]:
+    """Yield the socket of a host that lets everybody connect and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        made.settimeout(60)
+        yield made
+
+
+def address_of(host: socket.socket) -> str:
+    return f"127.0.0.1:{host.getsockname()[1]}"
+
+
+def connected_to(host: socket.socket) -> bool:
+    """Return whether somebody more has connected."""
+    host.setblocking(False)
+    try:
+        host.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_probes_that_wait_for_a_thread_at_the_end_are_not_carried_out(
+    tmp_path: Path, silent_host: socket.socket
+) -> None:
+    with performing(tmp_path, probe_threads=1) as rig:
+        for number in range(3):
+            rig.performer.perform(
+                Probe(
+                    op_id=number,
+                    worker_id=f"i-{number}",
+                    revision=0,
+                    address=address_of(silent_host),
+                    host_key="",
+                    secret="s",
+                    boot=False,
+                )
+            )
+        with silent_host.accept()[0]:
+            assert rig.performer.close()
+        assert isinstance(rig.outcome(), ProbeFailed)
+        assert not connected_to(silent_host)
+
+
+def test_a_link_that_was_closed_reaches_for_no_host(rig: Rig, silent_host: socket.socket) -> None:
+    link, _ = rig.performer._link("i-1")
+    link.close()
+    with pytest.raises(ProbeStageError, match="the link was closed"):
+        link.probe(
+            address=address_of(silent_host), host_key="", secret="s", boot=False, verify=unknown
+        )
+    assert not connected_to(silent_host)
 
 
 @pytest.mark.parametrize(
