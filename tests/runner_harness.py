@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from drivers.local_processes import end_groups
 from pool.bundle import build_runner
+from pool.runner import machine
 from pool.runner.spool import places
 
 DEADLINE_S = 60.0
@@ -173,7 +174,9 @@ class Runner:
         cluster: str = "test",
         engine: Mapping[str, Any] = PROCESS_ENGINE,
         environment: Mapping[str, str] | None = None,
+        user: int | None = None,
     ) -> None:
+        """`user` is whose runner it is, our own by default; only root can have another's."""
         # Not below pytest's own directory: that is closed to the user whose jobs must get in.
         self.directory = Path(tempfile.mkdtemp(prefix="longshore-runner-"))
         self.cluster = cluster
@@ -181,6 +184,10 @@ class Runner:
         self.bundle = build_runner()
         self.program = self.directory / f"runner-{self.bundle.sha256}.pyz"
         self.program.write_bytes(self.bundle.data)
+        self._user = user
+        if user is not None:
+            os.chown(self.directory, user, user)
+            os.chown(self.program, user, user)
         self.errors = self.directory / "stderr"
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -188,7 +195,8 @@ class Runner:
             "LONGSHORE_RUNNER_DIR": str(self.directory),
             **(environment or {}),
         }
-        self.places = places(cluster, self.environment)
+        with _acting_as(user):
+            self.places = places(cluster, self.environment)
         self.spool = Path(self.places.spool)
         self._attached: list[Attached] = []
 
@@ -205,7 +213,9 @@ class Runner:
 
     def command(self, name: str) -> list[str]:
         words = [name, "--cluster", self.cluster, "--engine-json", json.dumps(self.engine)]
-        return [PYTHON, str(self.program), *words]
+        # Ours may lie where only we can read.
+        python = PYTHON if self._user is None else machine.find_program("python3")
+        return [python, str(self.program), *words]
 
     def open(self, *, epoch: int = 1, acknowledge: bool = True) -> Attached:
         """Start `runner attach` without a word."""
@@ -216,6 +226,7 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=self.environment,
+                **self._identity(),
             )
         attached = Attached(process, epoch=epoch, acknowledge=acknowledge)
         self._attached.append(attached)
@@ -246,10 +257,17 @@ class Runner:
             capture_output=True,
             check=True,
             timeout=DEADLINE_S,
+            **self._identity(),
         )
         assert done.stdout.count(b"\n") == 1
         listing: dict[str, Any] = json.loads(done.stdout)
         return listing
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what makes a process that of the user whose runner it is."""
+        if self._user is None:
+            return {}
+        return {"user": self._user, "group": self._user, "extra_groups": []}
 
     def said(self) -> str:
         """Return what all of its processes said on standard error."""
@@ -293,6 +311,16 @@ class Runner:
             assert end_groups(self.places.name)
         shutil.rmtree(self.spool, ignore_errors=True)
         shutil.rmtree(self.directory)
+
+
+@contextlib.contextmanager
+def _acting_as(user: int | None) -> Iterator[None]:
+    before = os.geteuid()
+    os.seteuid(before if user is None else user)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
 
 def order(

@@ -64,7 +64,7 @@ def _list(cluster: str, spool: Spool, engine: Engine) -> int:
         launcher.bury(attempt)
     sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
     sys.stdout.flush()
-    _keep_lease(spool, launcher)
+    _leave_watcher(spool, launcher)
     return 0
 
 
@@ -72,10 +72,10 @@ def _lease(spool: Spool) -> Lease:
     return Lease(spool.places, PowerOff(spool.places, dict(os.environ)))
 
 
-def _keep_lease(spool: Spool, launcher: Launcher) -> None:
-    """Leave somebody behind who keeps the lease, if whoever should has been killed."""
+def _leave_watcher(spool: Spool, launcher: Launcher) -> None:
+    """Leave somebody who keeps the lease and the spool, if whoever should has been killed."""
     lease = _lease(spool)
-    lock = handshake.idle_lock(spool) if lease.in_force else None
+    lock = handshake.idle_lock(spool) if lease.in_force or spool.needs_keeper else None
     if lock is not None:
         os.chdir("/")
         watching.detach(spool, launcher, lease, lock=lock, wakeup=_hear_signals())

@@ -22,6 +22,7 @@ from pool.runner.wire import NAME
 
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
 LOST_MESSAGE = "its supervisor ended without recording an exit"
 
 
@@ -79,8 +80,8 @@ def places(cluster: str, environ: dict[str, str]) -> Places:
     digest = hashlib.sha256(f"{runner}\0{cluster}".encode()).hexdigest()[:16]
     name = f"longshore-{os.geteuid()}-{digest}"
     own = os.path.join(runner, cluster)
-    shared = " /dev/shm tmpfs " in machine.read_text("/proc/mounts")
-    spool = f"/dev/shm/{name}" if shared else os.path.join(own, "spool")  # noqa: S108 - it is checked to be ours before use
+    shared = f" {_SHARED_MEMORY} tmpfs " in machine.read_text("/proc/mounts")
+    spool = os.path.join(_SHARED_MEMORY, name) if shared else os.path.join(own, "spool")
     apart = f"/var/tmp/longshore-work-{os.geteuid()}-{digest}"  # noqa: S108 - it is checked to be ours before use
     return Places(runner, spool, f"{own}/logs", f"{own}/work", name, apart)
 
@@ -129,6 +130,16 @@ class Spool:
         except FileExistsError:
             if not stat.S_ISFIFO(os.lstat(self.fifo).st_mode):
                 raise SpoolError(f"{self.fifo} is no fifo") from None
+
+    @property
+    def needs_keeper(self) -> bool:
+        """Return whether the spool is safe only while a process of ours lives.
+
+        When the last process of a user's last session has ended, systemd-logind removes what is
+        theirs in shared memory (`RemoveIPC`, which is on by default): all but root's, and that of
+        users who are the system's.
+        """
+        return os.geteuid() != 0 and os.path.dirname(self.places.spool) == _SHARED_MEMORY
 
     def let_others_through(self) -> None:
         """Let a job of another user reach its working directory, and nothing else, by path."""

@@ -1,4 +1,4 @@
-"""Between sessions: somebody sees to it that no job fills the disk, and keeps the lease.
+"""Between sessions: somebody sees to it that no job fills the disk, keeps the lease and the spool.
 
 It holds the lock of the session, so that the next one ends it as it would end a session.
 """
@@ -22,13 +22,14 @@ INTERVAL_S = 1.0
 def detach(spool: Spool, launcher: Launcher, lease: Lease, *, lock: int, wakeup: int) -> None:
     """Leave a process behind if there is something to watch: live attempts, a lease in force.
 
+    So too where the spool would not stay without one: there are exits in it, and the epoch.
     `lock` is the session's, `wakeup` tells of signals; both are inherited.
     """
     try:
         live = [each for each in spool.attempts() if spool.ended(each.attempt_id) is None]
     except FileNotFoundError:
         return  # the instance is destroyed, and its files are gone
-    if not (live or lease.in_force) or os.fork():
+    if not (live or lease.in_force or spool.needs_keeper) or os.fork():
         return
     try:
         os.setsid()
@@ -57,9 +58,10 @@ def _watch(
         wait_s = lease.tick(live=keep_instance(live))
         if live:
             wait_s = INTERVAL_S
-        elif wait_s is None:
+        elif wait_s is None and not spool.needs_keeper:
             return
-        if poll.poll(wait_s * 1000) and signal.SIGTERM in os.read(wakeup, 4096):
+        timeout_ms = None if wait_s is None else wait_s * 1000
+        if poll.poll(timeout_ms) and signal.SIGTERM in os.read(wakeup, 4096):
             return
         launcher.reap()
         live = [attempt for attempt in live if _lives(spool, launcher, attempt)]

@@ -176,3 +176,16 @@ def test_a_spool_is_read_by_an_older_runner_and_by_a_newer_one(runner: Runner) -
     assert [each.resident for each in spool.attempts()] == [False, True]
     Path(spool.path("d", "order")).write_text(json.dumps([*older, True, "of a later version"]))
     assert [each.resident for each in spool.attempts()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("user", "place", "needs"),
+    [(1000, "/dev/shm", True), (0, "/dev/shm", False), (1000, "/home/u/.longshore/c", False)],
+)
+def test_only_where_others_clear_up_somebody_must_stay(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, user: int, place: str, needs: bool
+) -> None:
+    spool = Spool(runner.places)
+    spool.places = runner.places._replace(spool=f"{place}/{runner.places.name}")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert spool.needs_keeper is needs
