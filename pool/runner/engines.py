@@ -9,6 +9,7 @@ import subprocess
 from typing import Any, NamedTuple
 
 from pool.runner import cgroups, containment, machine
+from pool.runner.podman_secrets import left_behind
 from pool.runner.spool import Spool, SpoolError, write_whole
 
 NAMES = ("podman", "docker", "process")
@@ -198,6 +199,8 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
         failed = f"its cgroup driver is {answer.strip()!r}, and limits need cgroupfs"
     if not failed:
         failed = _remove_orphans(prefix, spool)
+    if not failed and name == "podman":
+        failed = _remove_secrets(prefix, spool)
     if failed:
         return engine._replace(problem=f"{name}: {failed}")
     return engine._replace(prefix=prefix, arguments=config.arguments)
@@ -212,6 +215,14 @@ def _remove_orphans(prefix: tuple[str, ...], spool: Spool) -> str:
         if spool.read(name[len("longshore-") :]) is None and not failed:
             failed = _run((*prefix, "rm", "-f", name))[1]
     return failed
+
+
+def _remove_secrets(prefix: tuple[str, ...], spool: Spool) -> str:
+    """Remove secrets of ours that the spool does not know: they lie on the disk."""
+    # Where a Podman is too old to know of secrets, none was left.
+    names, _ = _run((*prefix, "secret", "ls", "--format", "{{.Name}}"))
+    left = left_behind(spool, names.split())
+    return _run((*prefix, "secret", "rm", *left))[1] if left else ""
 
 
 def _run(command: tuple[str, ...]) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """What is executed for an order: its arguments, its environment, and its file of variables.
 
 Arguments are everybody's to read in /proc, so the values of a user's environment are never among
-them. Nor may they govern the engine's client, which runs as root outside of the container: it reads
-them from a file, which holds only what fits on one line. What does not fit is passed on from the
-client's own environment, under names that mean nothing to it or to the shell.
+them. Nor may they govern the engine's client, which runs as root outside of the container, nor any
+of the programs that it starts, each with variables of its own: no name of a user's is ever in the
+client's environment, whatever it is called. The client reads them from a file, which holds only
+what fits on one line. What does not fit becomes a secret of Podman's; Docker has nothing like it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from pool.runner import cgroups, machine, scripts
 from pool.runner.engines import LABEL, Engine
+from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Spool
 from pool.runner.wire import Order, Refusal
 
@@ -30,24 +32,18 @@ SHELL_NAME = re.compile(
     rb"|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH.*|HIST.*|FUNCNAME|GROUPS|DIRSTACK|FUNCNEST"
     rb"|POSIXLY_CORRECT|PS[0-4]|TMOUT|PIPESTATUS|READLINE_.*|FCEDIT|TERM"
 )
-CLIENT_NAME = re.compile(
-    rb"PATH|HOME|USER|LOGNAME|SHELL|ENV|HOSTNAME|TE?MP|TMPDIR|TZ.*|LANG.*|LD_.*|GLIBC_.*|MALLOC_.*"
-    rb"|GCONV_.*|LOCPATH|NLSPATH|HOSTALIASES|LOCALDOMAIN|RES(OLV)?_.*|NIS_.*|XDG_.*|.*_PROXY|GO.*"
-    rb"|_?(CONTAINER|CONTAINERS|PODMAN|LIBPOD|DOCKER|BUILDKIT|BUILDAH|STORAGE|REGISTRY|REGISTRIES"
-    rb"|IMAGE|SKOPEO|OCI|RUNC|CRUN|KATA|CONMON|CRIU|CNI|NETAVARK|AARDVARK|SLIRP4NETNS|PASTA|FUSE"
-    rb"|MOBY|BUILDX|COMPOSE|DBUS|SYSTEMD|LISTEN|WATCHDOG|NOTIFY|OTEL|SSL|SSH|GPG|RUST)_.*"
-    rb"|SSLKEYLOGFILE|GNUPGHOME|NETRC|KUBECONFIG|INVOCATION_ID|JOURNAL_STREAM|DEBUG.*|LONGSHORE_.*"
-    rb"|PYTHON.*|PERL.*",
-    re.IGNORECASE,
-)
 
 
 class Invocation(NamedTuple):
-    """What the supervisor is spawned with; `variables` is the content of the file, b"" for none."""
+    """What the supervisor is spawned with; `variables` is the content of the file, b"" for none.
+
+    `secrets` are the variables, name and value, that go past the file.
+    """
 
     argv: list[bytes]
     env: dict[bytes, bytes]
     variables: bytes = b""
+    secrets: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Recipe(NamedTuple):
@@ -97,23 +93,24 @@ class Recipe(NamedTuple):
         words += self.engine.arguments
         own = self._own_variables(order)
         users = {key: value for key, value in order.env if key not in own}
-        lines, passed = _divided(users)
+        lines, secrets = _divided(users, self.engine.name)
         if lines:
             words += ["--env-file", self.spool.path(order.attempt_id, "env")]
+        names = [secret_name(self.spool, order.attempt_id, index) for index in range(len(secrets))]
+        for secret, (key, _) in zip(names, secrets):
+            words += ["--secret", f"{secret},type=env,target={key.decode()}"]
         argv = [word.encode() for word in words]
-        for key in sorted(passed):
-            argv += [b"--env", key]
         # Nobody's secrets, and last, so that nothing else is called so.
         for key in sorted(own):
             argv += [b"--env", key + b"=" + own[key]]
         env = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
-        env.update(passed)
+        env[b"_ls_secrets"] = " ".join(names).encode()
         env[b"_ls_name"] = name.encode()
         env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
         env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
         script = scripts.for_engine(scripts.ENGINE, self.engine.prefix).encode()
         argv = [b"sh", b"-c", script, b"sh", *argv, order.image.encode(), *order.command]
-        return Invocation(argv, env, b"".join(lines))
+        return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
     def _own_variables(self, order: Order) -> dict[bytes, bytes]:
         own = {
@@ -151,34 +148,56 @@ def _past_the_shell(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return given
 
 
-def _divided(users: dict[bytes, bytes]) -> tuple[list[bytes], dict[bytes, bytes]]:
+def _divided(
+    users: dict[bytes, bytes], engine: str
+) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
     """Return the lines of the engine's file, and the variables that no line of it can hold."""
     lines = []
-    passed = {}
+    secrets = []
+    unspeakable = []
     for name in sorted(users):
         text = name.decode("utf-8")
-        if not text.isprintable() or " " in text or text.startswith("#"):
-            raise Refusal("invalid", f"no container can have a variable called {text[:80]!r}")
         line = name + b"=" + users[name]
+        if not text.isprintable() or " " in text or text.startswith("#"):
+            unspeakable.append(name)
         # The engines take a carriage return at the end of a line for a part of the line's end.
-        if b"\n" not in line and not line.endswith(b"\r") and len(line) <= FILE_LINE_BYTES:
+        elif b"\n" not in line and not line.endswith(b"\r") and len(line) <= FILE_LINE_BYTES:
             lines.append(line + b"\n")
-        elif not PLAIN_NAME.fullmatch(name) or _governs(name):
-            what = "is longer than 65,000 bytes or has more than one line"
-            raise Refusal("invalid", f"the value of {text[:80]} {what}, which this name may not")
         else:
-            passed[name] = users[name]
-    return lines, passed
+            secrets.append((name, users[name]))
+    problems = _problems_of_secrets([name for name, _ in secrets], engine)
+    if unspeakable:
+        problems.insert(0, f"no container can have a variable called {_some(unspeakable)}")
+    if problems:
+        raise Refusal("invalid", "; ".join(problems))
+    return lines, secrets
 
 
-def _governs(name: bytes) -> bool:
-    return bool(SHELL_NAME.fullmatch(name) or CLIENT_NAME.fullmatch(name))
+def _problems_of_secrets(names: list[bytes], engine: str) -> list[str]:
+    """Return why these variables cannot be given past the engine's file."""
+    what = "what is longer than 65,000 bytes, has more than one line or ends in a carriage return"
+    remedy = "give it in another encoding or in a file"
+    if names and engine != "podman":
+        return [f"{engine} cannot be given {what}, as {_some(names)}: {remedy}"]
+    problems = []
+    odd = [name for name in names if not PLAIN_NAME.fullmatch(name)]
+    if odd:
+        problems.append(f"{what} needs a name of letters, digits and underscores: {_some(odd)}")
+    if len(names) > MAX_SECRETS:
+        problems.append(f"of {what} there can be {MAX_SECRETS}, not {len(names)}: {remedy}")
+    return problems
+
+
+def _some(names: list[bytes]) -> str:
+    """Return the first of the names for a message, and how many there are beyond."""
+    shown = ", ".join(repr(name.decode("utf-8")[:40]) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def check_sizes(invocation: Invocation) -> None:
     """Refuse what the kernel would not execute."""
-    env = invocation.env
-    strings = [*invocation.argv, *(name + b"=" + value for name, value in env.items())]
+    variables = (*invocation.env.items(), *invocation.secrets)
+    strings = [*invocation.argv, *(name + b"=" + value for name, value in variables)]
     if max(map(len, strings)) >= MAX_STRING_BYTES:
         limit = MAX_STRING_BYTES
         raise Refusal("too_large", f"no argument or variable can be as long as {limit} bytes")

@@ -11,6 +11,7 @@ import time
 from pool.runner import cgroups, containment, machine, scripts
 from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
+from pool.runner.podman_secrets import secret_name, secrets_of
 from pool.runner.spawning import spawn, spawn_into
 from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
@@ -109,6 +110,8 @@ class Launcher:
             given[9] = lock
             if invocation.variables:
                 write_whole(spool.path(name, "env"), invocation.variables)
+            for index, (_, value) in enumerate(invocation.secrets):
+                write_whole(spool.path(name, secret_name(spool, name, index)), value)
             if bare and group:
                 self._spawn_grouped(name, group, invocation, given)
             else:
@@ -238,7 +241,7 @@ class Launcher:
         return found
 
     def release(self, attempt: Attempt) -> None:
-        """Forget an ended attempt, with its log, working directory, container and cgroup.
+        """Forget an ended attempt, with its log, working directory, container, secrets and cgroup.
 
         What it left running ends here at the latest: see `end_rest`.
         """
@@ -248,7 +251,8 @@ class Launcher:
                 self._busy_groups.append(attempt.cgroup)
         else:
             groups = cgroups.directories(attempt.cgroup)
-            words = [container_name(attempt.attempt_id), *groups]
+            secrets = " ".join(secrets_of(self._spool, attempt.attempt_id))
+            words = [container_name(attempt.attempt_id), secrets, *groups]
             self._help(attempt.attempt_id, scripts.RELEASE, words, self._prefix(attempt))
         self._remove_traces(attempt)
 

@@ -92,7 +92,10 @@ _ls_engine() { @ENGINE@ "$@" 8<&- 9>&-; }
 (
   _ls_record
   exec >&6 2>&7 </dev/null 6>&- 7>&- 8<&- 9>&-
-  unset _ls_stat _ls_pid
+  for _ls_secret in $_ls_secrets; do
+    @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
+  done
+  unset _ls_stat _ls_pid _ls_secret
   exec @ENGINE@ "$@"
 )
 _ls_code=$? _ls_oom=0 _ls_state=ran
@@ -138,9 +141,11 @@ echo lost >"$_ls_spool/exit"
 [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
 """
 
+# The second word names the secrets, with blanks between.
 RELEASE = """
 @ENGINE@ rm -f "$1"
-shift
+[ -z "$2" ] || @ENGINE@ secret rm $2
+shift 2
 for _ls_group in "$@"; do [ ! -d "$_ls_group" ] || rmdir "$_ls_group"; done
 """
 

@@ -1,0 +1,41 @@
+"""Values of an environment that no line of a file can hold, as secrets of Podman's.
+
+Podman reads each from a file of the attempt's in the spool, called as the secret is, so neither its
+command line nor its own environment holds anything of it. Such a secret lasts as long as the record
+of its attempt, as the container does; one of an attempt that the spool forgot is removed as its
+container is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from pool.runner.spool import Spool
+
+MAX_SECRETS = 32  # each is a client of Podman's that runs before the container can
+
+
+def secret_name(spool: Spool, attempt_id: str, index: int) -> str:
+    """Return the name of an attempt's secret: it is the machine's, and has 64 characters."""
+    digest = hashlib.sha256(attempt_id.encode()).hexdigest()[:16]
+    return f"{spool.places.name}-{digest}-{index}"
+
+
+def secrets_of(spool: Spool, attempt_id: str) -> list[str]:
+    """Return the names of an attempt's secrets, whether they have been made yet or not."""
+    try:
+        names = os.listdir(spool.path(attempt_id))
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith(_prefix(spool)))
+
+
+def left_behind(spool: Spool, names: list[str]) -> list[str]:
+    """Return those of these secrets that are this spool's, and of no attempt that it knows."""
+    known = {name for each in spool.attempts() for name in secrets_of(spool, each.attempt_id)}
+    return [name for name in names if name.startswith(_prefix(spool)) and name not in known]
+
+
+def _prefix(spool: Spool) -> str:
+    return f"{spool.places.name}-"
