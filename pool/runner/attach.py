@@ -176,6 +176,7 @@ class Session:
             return
         # Before its log is measured: nothing may write to it any more.
         self._launcher.end_rest(attempt)
+        self._pump.look(attempt_id)
         exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
         self._kills.pop(attempt_id, None)

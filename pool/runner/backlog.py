@@ -1,21 +1,19 @@
 """How much of the logs is on disk: what the dispatcher has taken goes, and the rest has a bound.
 
-A log only ever grows; what is given up of it becomes a hole in its file, so that offsets stay what
-they are. Of what nobody has taken yet the oldest gibibyte is kept, which is what a dispatcher keeps
-of a stream by default, and the newest end; what lies between is a gap, which the offsets of the
-chunks tell. The job goes on. What is a hole is written down before it is made: its zeros are never
-taken for the job's words. Where the file system makes no holes, there is no bound.
+What is given up of a log becomes a hole in its file, so that offsets stay what they are. Of what
+nobody has taken yet the oldest gibibyte is kept, which is what a dispatcher keeps of a stream by
+default, and the newest end; what lies between is a gap, which the offsets of the chunks tell. The
+job goes on. What is a hole is written down before it is made: its zeros are never taken for the
+job's words. Where the file system makes no holes, there is no bound.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
-from typing import NamedTuple
 
-from pool.runner import machine
+from pool.runner.kept import TRUNCATION_MARK, Kept, kept_record, read_kept, truncated_at
 from pool.runner.spool import Spool, write_whole
 
 STEP_BYTES = 4 << 20
@@ -24,14 +22,6 @@ HEAD_BYTES = 1 << 30
 TAIL_BYTES = 64 << 20
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
-
-
-class Kept(NamedTuple):
-    """What is there of a stream: from `start` on, but for the gap (0 to 0 for none)."""
-
-    start: int = 0
-    gap_start: int = 0
-    gap_end: int = 0
 
 
 class Backlog:
@@ -51,16 +41,44 @@ class Backlog:
             return offset, kept.gap_start
         return max(offset, kept.gap_end), 0
 
+    def read(
+        self, attempt_id: str, stream: str, descriptor: int, offset: int, length: int
+    ) -> tuple[int, bytes]:
+        """Return the first offset from `offset` on that is there, and what follows there."""
+        place, stop = self.readable(attempt_id, stream, offset)
+        length = min(length, stop - place) if stop else length
+        base = self._known(attempt_id, stream).base
+        if place < base:
+            return place, TRUNCATION_MARK[place - base :][:length]
+        return place, os.pread(descriptor, length, place - base)
+
+    def is_truncated(
+        self, attempt_id: str, stream: str, descriptor: int, sent: int, head: bytes
+    ) -> bool:
+        """Return whether a file has lost what was sent of it, or does not begin with `head`."""
+        kept = self._known(attempt_id, stream)
+        if os.fstat(descriptor).st_size < sent - kept.base:
+            return True
+        # What begins with a hole of ours says nothing.
+        return kept.start <= kept.base and os.pread(descriptor, len(head), 0) != head
+
+    def restart(self, attempt_id: str, stream: str, sent: int) -> None:
+        """Take note that the file was truncated: what is in it now comes after `sent`."""
+        kept = truncated_at(sent)
+        write_whole(self._record(attempt_id, stream), kept_record(kept))
+        self._kept[f"{attempt_id}.{stream}"] = kept
+
     def taken(self, attempt_id: str, stream: str, offset: int) -> None:
         """Give up what is far below `offset`: whoever asks for it again gets a gap, and an end."""
         kept = self._known(attempt_id, stream)
         start = _floor(max(0, offset - TAKEN_BYTES))
         if start >= kept.gap_end:
-            new = Kept(start)
+            new = Kept(start, base=kept.base)
         else:
             new = kept._replace(start=min(start, kept.gap_start))
-        if new.start > kept.start:
-            self._give_up(attempt_id, stream, new, kept.start, new.start)
+        begin = max(kept.start, kept.base)
+        if new.start > begin:
+            self._give_up(attempt_id, stream, new, begin, new.start)
 
     def bound(self, attempt_id: str, stream: str) -> None:
         """Give up the middle of a stream of which too much lies here."""
@@ -69,13 +87,14 @@ class Backlog:
         except FileNotFoundError:
             return  # released, or lost before it was made
         kept = self._known(attempt_id, stream)
+        size += kept.base
         if kept.gap_end:
             limit, gap_start, hole = kept.gap_end, kept.gap_start, kept.gap_end
         else:
             limit = gap_start = hole = kept.start + self._head_bytes
         gap_end = _floor(size - self._tail_bytes)
         if size > limit + 2 * self._tail_bytes and gap_end > hole:
-            new = Kept(kept.start, gap_start, gap_end)
+            new = Kept(kept.start, gap_start, gap_end, kept.base)
             self._give_up(attempt_id, stream, new, hole, gap_end)
 
     def forget(self, attempt_id: str) -> None:
@@ -86,12 +105,11 @@ class Backlog:
     def _known(self, attempt_id: str, stream: str) -> Kept:
         name = f"{attempt_id}.{stream}"
         if name not in self._kept:
-            text = machine.read_text(self._record(attempt_id, stream))
-            self._kept[name] = Kept(*json.loads(text)) if text else Kept()
+            self._kept[name] = read_kept(self._record(attempt_id, stream))
         return self._kept[name]
 
     def _record(self, attempt_id: str, stream: str) -> str:
-        return self._spool.path(attempt_id, f"kept.{stream}")
+        return self._spool.kept(attempt_id, stream)
 
     def _give_up(self, attempt_id: str, stream: str, new: Kept, start: int, end: int) -> None:
         name = f"{attempt_id}.{stream}"
@@ -101,12 +119,12 @@ class Backlog:
         with contextlib.suppress(FileNotFoundError):  # it is being released
             descriptor = os.open(self._spool.log(attempt_id, stream), os.O_WRONLY)
             try:
-                write_whole(record, json.dumps(new).encode())
-                self._holes = _punch(descriptor, start, end - start)
+                write_whole(record, kept_record(new))
+                self._holes = _punch(descriptor, start - new.base, end - start)
                 if self._holes:
                     self._kept[name] = new
                 else:
-                    write_whole(record, json.dumps(known).encode())
+                    write_whole(record, kept_record(known))
             finally:
                 os.close(descriptor)
 

@@ -12,6 +12,7 @@ from pool.runner.spool import Spool
 
 WINDOW_BYTES = 262_144
 CHUNK_BYTES = 16_384
+HEAD_BYTES_COMPARED = 64
 STREAMS = ("stdout", "stderr")
 
 
@@ -23,6 +24,8 @@ class Follower:
         self.stream = stream
         self.path = path
         self.sent = offset
+        # What the file began with when it was last read.
+        self.head = b""
         # From where to where: more than one when a gap was sent over.
         self._flying: list[tuple[int, int]] = []
 
@@ -104,6 +107,18 @@ class LogPump:
             if name in self._followers:
                 self._ready.setdefault(name, self._followers[name])
 
+    def look(self, attempt_id: str) -> None:
+        """Find out whether the job truncated its log, before how far that goes is told."""
+        for stream in STREAMS:
+            follower = self._followers.get(f"{attempt_id}.{stream}")
+            if follower is not None:
+                with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
+                    descriptor = os.open(follower.path, os.O_RDONLY)
+                    try:
+                        self._restarted(follower, descriptor)
+                    finally:
+                        os.close(descriptor)
+
     def idle(self) -> bool:
         """Return whether nothing could be sent now, for lack of bytes or of acknowledgements."""
         return not self._ready or self._unacknowledged >= WINDOW_BYTES
@@ -131,14 +146,30 @@ class LogPump:
 
     def _read(self, follower: Follower, length: int) -> bytes:
         """Return what comes next, after a gap if need be."""
-        place, stop = self._backlog.readable(follower.attempt_id, follower.stream, follower.sent)
-        length = min(length, stop - place) if stop else length
         with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
             descriptor = os.open(follower.path, os.O_RDONLY)
             try:
-                data = os.pread(descriptor, length, place)
+                place, data = self._next(follower, descriptor, length)
+                # Only now: it may have been truncated while it was read.
+                if self._restarted(follower, descriptor):
+                    place, data = self._next(follower, descriptor, length)
             finally:
                 os.close(descriptor)
             follower.sent = place
             return data
         return b""
+
+    def _next(self, follower: Follower, descriptor: int, length: int) -> tuple[int, bytes]:
+        attempt_id, stream = follower.attempt_id, follower.stream
+        return self._backlog.read(attempt_id, stream, descriptor, follower.sent, length)
+
+    def _restarted(self, follower: Follower, descriptor: int) -> bool:
+        """Return whether the file was truncated, having made what is in it now come next."""
+        attempt_id, stream = follower.attempt_id, follower.stream
+        truncated = self._backlog.is_truncated(
+            attempt_id, stream, descriptor, follower.sent, follower.head
+        )
+        if truncated:
+            self._backlog.restart(attempt_id, stream, follower.sent)
+        follower.head = os.pread(descriptor, HEAD_BYTES_COMPARED, 0)
+        return truncated

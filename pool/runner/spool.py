@@ -18,6 +18,7 @@ import time
 from typing import Any, Iterable, NamedTuple
 
 from pool.runner import machine
+from pool.runner.kept import stream_bytes
 from pool.runner.wire import NAME
 
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
@@ -159,6 +160,10 @@ class Spool:
         """Return the path of an attempt's log of `stream`."""
         return os.path.join(self.places.logs, f"{attempt_id}.{stream}")
 
+    def kept(self, attempt_id: str, stream: str) -> str:
+        """Return the path of the record of what is there of `stream`."""
+        return self.path(attempt_id, f"kept.{stream}")
+
     # ---- what the session remembers ----
 
     def epoch(self) -> int:
@@ -295,9 +300,12 @@ class Spool:
             "message": self._message(attempt.attempt_id, ended),
             "started_at": started_at,
             "finished_at": ended.finished_at,
-            "stdout_bytes": _size(self.log(attempt.attempt_id, "stdout")),
-            "stderr_bytes": _size(self.log(attempt.attempt_id, "stderr")),
+            "stdout_bytes": self._stream_bytes(attempt.attempt_id, "stdout"),
+            "stderr_bytes": self._stream_bytes(attempt.attempt_id, "stderr"),
         }
+
+    def _stream_bytes(self, attempt_id: str, stream: str) -> int:
+        return stream_bytes(self.log(attempt_id, stream), self.kept(attempt_id, stream))
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
@@ -350,10 +358,3 @@ def remove_flat(directory: str) -> None:
     for name in names:
         os.unlink(os.path.join(directory, name))
     os.rmdir(directory)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
