@@ -236,11 +236,14 @@ class Backend(Protocol):
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        """Set an instance's idle behavior; raises `NotFound`, `Conflict` when it shuts down."""
+        """Set an instance's idle behavior.
+
+        Raises `NotFound`, `Conflict` when it shuts down, `Unavailable` while nothing is taken in.
+        """
         ...
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
-        """Destroy an instance now, whatever runs on it; raises `NotFound`."""
+        """Destroy an instance now, whatever runs on it; raises `NotFound`, `Unavailable`."""
         ...
 
     async def read_log(

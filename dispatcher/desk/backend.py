@@ -43,7 +43,7 @@ from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import Container, Reason, WaitReason
 from dispatcher.periodic.launching import DeskRuns, PeriodicJobs
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
-from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.runtime import Runtime
 from dispatcher.spec_size import own_bytes, spec_bytes
 from dispatcher.store.errors import (
     IdempotencyConflict,
@@ -275,20 +275,14 @@ class DispatcherBackend:
                 f"cannot be undone; {behavior.value} another one"
             )
         view = self._view(worker)
-        self._post(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
         return replace(view, idle_behavior=behavior.value)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         """Tell the engine; the answer shows the instance as it was."""
         view = self._view(self._worker(instance_id))
-        self._post(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        self._intake.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
         return view
-
-    def _post(self, event: BehaviorRequested | InstanceKillRequested) -> None:
-        try:
-            self._runtime.post_request(event)
-        except InboxFull as error:
-            raise Unavailable(str(error)) from error
 
     def _view(self, worker: Worker) -> InstanceView:
         return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))

@@ -13,7 +13,7 @@ from dispatcher.api.backend import Conflict, NotFound, Unavailable
 from dispatcher.config.model import LimitsConfig
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.jobs.workflow import roots_of
-from dispatcher.messages import Change, Event
+from dispatcher.messages import BehaviorRequested, Change, Event, InstanceKillRequested
 from dispatcher.model import Container, ContainerSpec, Dependency
 from dispatcher.planner.fit import impossible
 from dispatcher.queries import Awaited
@@ -211,8 +211,7 @@ class Intake:
         """
         if not wanted:
             return {}
-        if self._store.problem:
-            raise Unavailable(self._store.problem)
+        self._expect_store()
         try:
             # What the engine has decided by now is committed before it is looked up.
             before = self._store.write(())
@@ -305,9 +304,12 @@ class Intake:
         except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
 
-    def _queue(self, change: Change) -> Future[None]:
+    def _expect_store(self) -> None:
         if self._store.problem:
             raise Unavailable(self._store.problem)
+
+    def _queue(self, change: Change) -> Future[None]:
+        self._expect_store()
         try:
             self._runtime.check_room()
             return self._store.write((change,))
@@ -321,6 +323,17 @@ class Intake:
             self._runtime.post_committed(event)
         else:
             on_refused()
+
+    def steer(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+        """Tell the engine to steer an instance; raises `Unavailable` when nothing is taken in.
+
+        What follows would wait for the store, and a restart would forget it.
+        """
+        self._expect_store()
+        try:
+            self._runtime.post_request(event)
+        except InboxFull as error:
+            raise Unavailable(str(error)) from error
 
     async def request(self, change: Change, event: Event) -> None:
         """Commit a change of what there is; raises `NotFound`, `Conflict`, `Unavailable`."""

@@ -1,0 +1,116 @@
+"""While the store cannot be written: what is refused over HTTP, and what an operator is told."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from dispatcher.cli.main import main
+from dispatcher.messages import InsertContainers
+from dispatcher.store.store import Store
+from tests.api_server import serving
+from tests.backend_rig import backend_over, store_in
+from tests.cli_server import await_true
+from tests.engine_rig import Rig
+from tests.samples import make_container
+from tests.store_values import container
+
+Capture = pytest.CaptureFixture[str]
+LOCKED = "the store cannot be written, trying again: database is locked"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An engine whose one instance, i-001, runs something."""
+    made = Rig()
+    made.submit(make_container(1))
+    assert made.worker_states() == {"i-001": "running"}
+    return made
+
+
+@pytest.fixture
+async def url(
+    rig: Rig, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (base, _):
+        monkeypatch.setenv("LONGSHORE_URL", base)
+        yield base
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep a store's file locked, as a backup or a shell of somebody's might."""
+    other = sqlite3.connect(directory / "longshore.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@asynccontextmanager
+async def away(store: Store, directory: Path) -> AsyncIterator[None]:
+    """Let a write of somebody else's fail until the end, and be written then."""
+    with locked(directory):
+        stuck = store.write([InsertContainers(containers=(container(99),), user="ann")])
+        await asyncio.to_thread(await_true, lambda: store.problem != "")
+        yield
+    await asyncio.wrap_future(stuck)
+    await asyncio.to_thread(await_true, lambda: store.problem == "")
+
+
+async def answer(url: str, method: str, path: str, **given: Any) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url + path, **given) as response,
+    ):
+        return response.status, await response.json(content_type=None)
+
+
+async def run(*words: str) -> int:
+    """Run the command line beside the server, which has the loop."""
+    return await asyncio.to_thread(main, list(words))
+
+
+# ---- steering -------------------------------------------------------------------------------
+
+
+STEERING = (
+    ("PUT", "idle-behavior", {"idle_behavior": "drain"}),
+    ("PUT", "idle-behavior", {"idle_behavior": "run"}),
+    ("PUT", "idle-behavior", {"idle_behavior": "hold"}),
+    ("POST", "kill", {"reason": "too old"}),
+)
+
+
+async def test_instances_are_not_steered_while_the_store_is_away(
+    url: str, rig: Rig, store: Store, tmp_path: Path, capsys: Capture
+) -> None:
+    worker = rig.engine.pool.workers["i-001"]
+    revision = worker.revision
+    async with away(store, tmp_path):
+        for method, path, body in STEERING:
+            status, said = await answer(url, method, f"/v1/instances/i-001/{path}", json=body)
+            assert (status, said.get("detail")) == (503, LOCKED), body
+        capsys.readouterr()
+        assert await run("instance", "hold", "i-001") == 1
+        assert capsys.readouterr() == ("", f"longshore: {LOCKED}. Try again later\n")
+        assert (worker.behavior.value, worker.state.value) == ("run", "running")
+        assert worker.revision == revision
+    for method, path, body in STEERING:
+        status, _ = await answer(url, method, f"/v1/instances/i-001/{path}", json=body)
+        assert status < 300, "it is taken as soon as the store is there again"
