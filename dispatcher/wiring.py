@@ -145,6 +145,7 @@ class Server:
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
+        heard_at = performer.last_contact
         unowned.pop_all()
         backend = DispatcherBackend(
             runtime=runtime,
@@ -152,11 +153,11 @@ class Server:
             logs=logs,
             broker=broker,
             watchers=watchers,
-            metrics=Metrics(engine, heard_at=performer.last_contact),
+            metrics=Metrics(engine, heard_at=heard_at, store_problem=lambda: store.problem),
             types=types,
             now=now,
             new_id=_new_id,
-            heard_at=performer.last_contact,
+            heard_at=heard_at,
             limits=config.limits,
         )
         periodic = backend.periodic_jobs(wall=time.time)

@@ -162,6 +162,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
 def leak_list(report: LeakReport) -> LeakList:
     """Return what is billed and not wanted as it is answered."""
     return LeakList(
+        store_problem=report.store_problem or None,
         items=[_leak(each) for each in report.leaks],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,

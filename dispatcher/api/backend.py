@@ -88,11 +88,14 @@ class LeakReport:
 
     `listed_at` is when the last complete listing of the cloud began, in seconds since the epoch,
     0.0 for never; without a current one (`complete` is false) there may be other leaks.
+    `store_problem` is why the store cannot be written, "" when it can: until then instances may be
+    neither listed nor ended.
     """
 
     leaks: tuple[Leak, ...]
     listed_at: float
     complete: bool
+    store_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,9 +75,11 @@ class LeakList(msgspec.Struct, frozen=True, kw_only=True):
     """All leaks: instances by id, then launches by token.
 
     Without a current listing (`complete` is false) there may be others; `listed_at` is when the
-    last complete one began, null for never.
+    last complete one began, null for never. `store_problem` is why the store cannot be written,
+    null when it can: mend that first, since until then instances may be neither listed nor ended.
     """
 
+    store_problem: str | None = None
     items: list[LeakAnswer]
     listed_at: str | None
     complete: bool

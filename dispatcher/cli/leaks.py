@@ -14,6 +14,7 @@ from dispatcher.cli.options import json_option, server_command
 from dispatcher.cli.views import LeaksView, LeakView, view
 
 _COLUMNS = ("INSTANCE", "TYPE", "FOR", "PRICE", "COST", "WHY", "REMEDY")
+_LOOK = ". See its log for 'a driver call failed' of ListInstances"
 
 
 @click.command()
@@ -26,6 +27,11 @@ def leaks(*, client: Client, as_json: bool) -> int:
     """
     document = client.get("/v1/leaks")
     seen = view(document, LeaksView)
+    if seen.store_problem:
+        output.say(
+            f"mend this first: {seen.store_problem}; until then instances may be neither listed "
+            "nor ended"
+        )
     if as_json:
         output.print_json(document)
     elif seen.items:
@@ -68,7 +74,9 @@ def _doubt(seen: LeaksView) -> str:
         f"the last one is {output.age(seen.listed_at)} old" if seen.listed_at else "none came yet"
     )
     more = "more" if seen.items else "something"
+    # What waits for the store has not failed: the log would have nothing of it.
+    look = "" if seen.store_problem else _LOOK
     return (
         f"{more} may be billed and not wanted: the server has no current listing of the cloud "
-        f"({when}). See its log for 'a driver call failed' of ListInstances"
+        f"({when}){look}"
     )

@@ -256,11 +256,15 @@ class LeakView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
-    """All leaks; there may be others if the listing that they come from is not `complete`."""
+    """All leaks; there may be others if the listing that they come from is not `complete`.
+
+    `store_problem` is why the server's store cannot be written, None when it can.
+    """
 
     items: tuple[LeakView, ...]
     complete: bool
     listed_at: datetime | None = None
+    store_problem: str | None = None
 
 
 def view(data: Mapping[str, object], kind: type[View]) -> View:

@@ -264,7 +264,7 @@ class DispatcherBackend:
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
-        return leak_report(self._engine, self._now())
+        return leak_report(self._engine, self._now(), store_problem=self._store.problem)
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine, unless the instance ends already; the answer shows what was asked."""

@@ -15,7 +15,7 @@ from dispatcher.explaining.explanation import Standing
 from dispatcher.jobs.model import Job
 from dispatcher.model import Container, InstanceRecord
 from dispatcher.queries import LISTED_ATTEMPTS
-from pool.leaks import find_leaks, listing_is_current
+from pool.leaks import Leak, LeakKind, find_leaks, listing_is_current
 from pool.model import Worker
 
 
@@ -70,20 +70,35 @@ def gone_view(record: InstanceRecord) -> InstanceView:
     )
 
 
-def leak_report(engine: Engine, now: float) -> LeakReport:
+def leak_report(engine: Engine, now: float, *, store_problem: str = "") -> LeakReport:
     """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
 
     Prices are those at which the instances were bought, whatever the configuration says now.
+    `store_problem` is why the store cannot be written, "" when it can.
     """
     prices = {
         record.id: record.price_usd_per_hour
         for record in engine.records.values()
         if record.price_usd_per_hour
     }
+    leaks = find_leaks(engine.pool, now, prices_usd_per_hour=prices)
+    if store_problem:
+        leaks = [_behind_the_store(leak) for leak in leaks]
     return LeakReport(
-        leaks=tuple(find_leaks(engine.pool, now, prices_usd_per_hour=prices)),
+        leaks=tuple(leaks),
         listed_at=engine.pool.listed_at,
         complete=listing_is_current(engine.pool, now),
+        store_problem=store_problem,
+    )
+
+
+def _behind_the_store(leak: Leak) -> Leak:
+    """Return a leak as it is told while what is asked of the cloud waits for a commit."""
+    if leak.kind is not LeakKind.UNCONFIRMED:
+        return leak
+    return replace(
+        leak,
+        remedy="mend the store first: until it can be written, listings and destroy calls wait",
     )
 
 

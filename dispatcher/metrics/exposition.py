@@ -12,7 +12,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from dispatcher.engine import Engine
-from dispatcher.metrics import cloud, containers, instances, jobs, leaks, placers, scheduling
+from dispatcher.metrics import (
+    cloud,
+    containers,
+    instances,
+    jobs,
+    leaks,
+    placers,
+    scheduling,
+    store,
+)
 from dispatcher.periodic.agenda import LaunchResult
 
 
@@ -20,12 +29,20 @@ class Metrics:
     """The exposition of one engine; call on the thread that runs the engine.
 
     `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never. `launches` counts what came of the times of periodic jobs' schedules, for who launches.
+    never; `store_problem` is why the store cannot be written, "" when it can. `launches` counts
+    what came of the times of periodic jobs' schedules, for who launches.
     """
 
-    def __init__(self, engine: Engine, *, heard_at: Callable[[str], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        heard_at: Callable[[str], float],
+        store_problem: Callable[[], str] = lambda: "",
+    ) -> None:
         self._engine = engine
         self._heard_at = heard_at
+        self._store_problem = store_problem
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
@@ -49,3 +66,4 @@ class Metrics:
         yield from placers.families(self._engine.ledger, self._now)
         yield jobs.launches(self.launches)
         yield from scheduling.families(self._engine, self._now)
+        yield store.writable(self._store_problem())

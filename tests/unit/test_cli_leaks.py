@@ -60,6 +60,7 @@ def test_no_leak_is_0(server: CliServer, capsys: Capture) -> None:
     assert capsys.readouterr() == ("nothing is billed that is not wanted\n", "")
     assert main(["leaks", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
+        "store_problem": None,
         "items": [],
         "next_cursor": None,
         "listed_at": "2023-11-14T22:13:20.000Z",

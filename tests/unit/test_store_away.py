@@ -11,10 +11,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.cli.main import main
-from dispatcher.messages import InsertContainers
+from dispatcher.messages import InsertContainers, InstanceKillRequested
 from dispatcher.store.store import Store
+from pool.messages import DestroyInstance, ListInstances
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.cli_server import await_true
@@ -114,3 +116,42 @@ async def test_instances_are_not_steered_while_the_store_is_away(
     for method, path, body in STEERING:
         status, _ = await answer(url, method, f"/v1/instances/i-001/{path}", json=body)
         assert status < 300, "it is taken as soon as the store is there again"
+
+
+# ---- what an operator is told -----------------------------------------------------------------
+
+
+async def test_leaks_name_the_stores_problem_first(
+    url: str, rig: Rig, store: Store, tmp_path: Path, capsys: Capture
+) -> None:
+    rig.silent.add(DestroyInstance)
+    rig.send(InstanceKillRequested(worker_id="i-001", reason="too old"))
+    rig.silent.add(ListInstances)
+    rig.now += 600
+    assert await run("leaks") == 1
+    assert "mend the listings" in capsys.readouterr().out
+    assert await writable(url) == 1
+    async with away(store, tmp_path):
+        capsys.readouterr()
+        assert await run("leaks") == 1
+        said = capsys.readouterr()
+        assert "mend the store first: until it can be written" in said.out
+        assert "listings: credentials" not in said.out
+        first, second = said.err.splitlines()
+        assert first.startswith(f"longshore: mend this first: {LOCKED}; ")
+        assert second.startswith("longshore: more may be billed and not wanted")
+        assert "log" not in second
+        _, told = await answer(url, "GET", "/v1/leaks")
+        assert next(iter(told.items())) == ("store_problem", LOCKED)
+        assert told["items"][0]["remedy"].startswith("mend the store first")
+        assert await writable(url) == 0
+    assert await writable(url) == 1
+
+
+async def writable(url: str) -> float:
+    """Return what the metrics say of the store."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
+        text = await response.text()
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    (sample,) = families["longshore_store_writable"].samples
+    return sample.value
