@@ -16,6 +16,7 @@ from decimal import Decimal
 from dispatcher.api.backend import (
     Conflict,
     Health,
+    InstanceReport,
     InstanceView,
     LeakReport,
     NewContainer,
@@ -153,20 +154,26 @@ class FakeBackend(FakeJobs):
     async def set_priority(self, container_id: str, priority: int) -> Container:
         return self._save(replace(await self._unfinished(container_id), priority=priority))
 
-    def instances(self) -> Sequence[InstanceView]:
-        return [self._instances[instance_id] for instance_id in sorted(self._instances)]
+    def instances(self) -> InstanceReport:
+        views = tuple(self._instances[instance_id] for instance_id in sorted(self._instances))
+        return InstanceReport(instances=views, listed_at=EPOCH, complete=True)
+
+    def instance(self, instance_id: str) -> InstanceView:
+        if instance_id not in self._instances:
+            raise NotFound(f"there is no instance {instance_id}")
+        return self._instances[instance_id]
 
     def leaks(self) -> LeakReport:
         return self.leaked
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        view = self._instance(instance_id)
+        view = self.instance(instance_id)
         if view.state == "shutdown":
             raise Conflict(f"instance {instance_id} is being shut down")
         return self._save_instance(replace(view, idle_behavior=behavior.value))
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
-        view = self._instance(instance_id)
+        view = self.instance(instance_id)
         return self._save_instance(replace(view, state="shutdown", last_error=reason))
 
     async def read_log(
@@ -237,7 +244,7 @@ class FakeBackend(FakeJobs):
         """Let a container run on an instance, in a new attempt with empty logs."""
         container, view, now = (
             self._containers[container_id],
-            self._instance(instance_id),
+            self.instance(instance_id),
             self._now(),
         )
         number = len(container.attempts) + 1
@@ -347,7 +354,7 @@ class FakeBackend(FakeJobs):
             stderr_bytes=sizes["stderr"],
             log_complete=True,
         )
-        view = self._instance(last.instance_id)
+        view = self.instance(last.instance_id)
         running = tuple(one for one in view.running if one != container_id)
         self._save_instance(
             replace(
@@ -365,11 +372,6 @@ class FakeBackend(FakeJobs):
         if container.state.final:
             raise Conflict(f"container {container_id} has ended: it is {container.state.value}")
         return container
-
-    def _instance(self, instance_id: str) -> InstanceView:
-        if instance_id not in self._instances:
-            raise NotFound(f"there is no instance {instance_id}")
-        return self._instances[instance_id]
 
     def _notify(self) -> None:
         self._changed.set()

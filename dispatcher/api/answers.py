@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.backend import InstanceView, LeakReport
-from dispatcher.api.instance_wire import InstanceAnswer, LeakAnswer, LeakList
+from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport
+from dispatcher.api.instance_wire import InstanceAnswer, InstanceList, LeakAnswer, LeakList
 from dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
@@ -156,6 +156,15 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         broken=view.broken,
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
+    )
+
+
+def instance_list(report: InstanceReport) -> InstanceList:
+    """Return all instances as they are answered."""
+    return InstanceList(
+        items=[instance_answer(each) for each in report.instances],
+        listed_at=rfc3339(report.listed_at),
+        complete=report.complete,
     )
 
 

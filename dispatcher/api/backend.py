@@ -83,6 +83,18 @@ class InstanceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReport:
+    """The instances that are known, sorted by id, and whether there may be others.
+
+    `listed_at` and `complete` are as those of a `LeakReport`.
+    """
+
+    instances: tuple[InstanceView, ...]
+    listed_at: float
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeakReport:
     """What is billed and not wanted, and how far that can be told.
 
@@ -230,8 +242,16 @@ class Backend(Protocol):
         """Commit a priority and return; raises `NotFound`, `Conflict` when it has ended."""
         ...
 
-    def instances(self) -> Sequence[InstanceView]:
-        """Return all instances, sorted by id."""
+    def instances(self) -> InstanceReport:
+        """Return all instances that are known."""
+        ...
+
+    def instance(self, instance_id: str) -> InstanceView:
+        """Return one instance.
+
+        Raises `NotFound`; `Unavailable` before the first listing of the cloud, when nobody knows
+        whether there is one.
+        """
         ...
 
     def leaks(self) -> LeakReport:
@@ -241,12 +261,16 @@ class Backend(Protocol):
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Set an instance's idle behavior.
 
-        Raises `NotFound`, `Conflict` when it shuts down, `Unavailable` while nothing is taken in.
+        Raises as `instance` does; `Conflict` when it shuts down, `Unavailable` while nothing is
+        taken in.
         """
         ...
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
-        """Destroy an instance now, whatever runs on it; raises `NotFound`, `Unavailable`."""
+        """Destroy an instance now, whatever runs on it.
+
+        Raises as `instance` does; `Unavailable` while nothing is taken in.
+        """
         ...
 
     async def read_log(

@@ -47,9 +47,15 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances, sorted by id."""
+    """All instances that are known, sorted by id.
+
+    Without a current listing (`complete` is false) there may be others; `listed_at` is when the
+    last complete one began, null for never.
+    """
 
     items: list[InstanceAnswer]
+    listed_at: str | None
+    complete: bool
     next_cursor: str | None = None
 
 

@@ -6,10 +6,10 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import instance_answer, json_response, leak_list
-from dispatcher.api.backend import Backend, NotFound
+from dispatcher.api.answers import instance_answer, instance_list, json_response, leak_list
+from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one
-from dispatcher.api.instance_wire import IdleBehaviorRequest, InstanceList, KillRequest
+from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.plain_text import text_problem
 from drivers.errors import InvalidRequest
@@ -27,16 +27,12 @@ class InstanceRoutes:
     async def list(self, request: web.Request) -> web.Response:
         """Answer all instances."""
         Query(request, ())
-        items = [instance_answer(view) for view in self._backend.instances()]
-        return json_response(InstanceList(items=items))
+        return json_response(instance_list(self._backend.instances()))
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one instance."""
-        instance_id = path_id(request, "instance")
-        for view in self._backend.instances():
-            if view.id == instance_id:
-                return json_response(instance_answer(view))
-        raise NotFound(f"there is no instance {instance_id}")
+        view = self._backend.instance(path_id(request, "instance"))
+        return json_response(instance_answer(view))
 
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer what is billed and not wanted."""

@@ -8,24 +8,34 @@ from dispatcher.cli import output
 from dispatcher.cli.client import Client
 from dispatcher.cli.options import PlainGroup, json_option, server_command
 from dispatcher.cli.references import instance_path
-from dispatcher.cli.views import InstanceView, view
+from dispatcher.cli.views import InstancesView, InstanceView, view
 
 
 @click.command()
 @json_option
 @server_command
 def instances(*, client: Client, as_json: bool) -> None:
-    """List the instances that there are."""
-    items = client.get("/v1/instances").get("items", [])
-    output.listing(
-        as_json,
-        items,
-        lambda: output.print_table(
+    """List the instances that there are.
+
+    Says so on stderr when there may be others: before the server's first listing of the cloud, and
+    while its listings fail.
+    """
+    document = client.get("/v1/instances")
+    seen = view(document, InstancesView)
+    if as_json:
+        output.print_json(document)
+    else:
+        output.print_table(
             ("ID", "TYPE", "STATE", "BEHAVIOR", "PRICE", "RUNNING", "AGE", "BUSY", "NOTE"),
-            [instance_row(view(item, InstanceView)) for item in items],
+            [instance_row(each) for each in seen.items],
             wrap=("NOTE",),
-        ),
-    )
+        )
+    if not seen.complete:
+        more = "others" if seen.items else "instances"
+        output.say(
+            f"there may be {more}: {output.no_current_listing(seen.listed_at)}. "
+            f"{client.url}/health/ready tells why"
+        )
 
 
 def instance_row(seen: InstanceView) -> tuple[str, ...]:

@@ -70,13 +70,8 @@ def _total(items: Sequence[LeakView]) -> str:
 
 
 def _doubt(seen: LeaksView) -> str:
-    when = (
-        f"the last one is {output.age(seen.listed_at)} old" if seen.listed_at else "none came yet"
-    )
     more = "more" if seen.items else "something"
     # What waits for the store has not failed: the log would have nothing of it.
     look = "" if seen.store_problem else _LOOK
-    return (
-        f"{more} may be billed and not wanted: the server has no current listing of the cloud "
-        f"({when}){look}"
-    )
+    why = output.no_current_listing(seen.listed_at)
+    return f"{more} may be billed and not wanted: {why}{look}"

@@ -207,6 +207,12 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     return duration(((now or datetime.now(UTC)) - moment).total_seconds())
 
 
+def no_current_listing(listed_at: datetime | None) -> str:
+    """Return why what is listed may not be all; `listed_at` is when the last listing began."""
+    when = f"the last one is {age(listed_at)} old" if listed_at else "none came yet"
+    return f"the server has no current listing of the cloud ({when})"
+
+
 def moment(when: datetime | None) -> str:
     """Return a moment in UTC, as it stands in the server's sentences too; "" for never."""
     return "" if when is None else when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -241,6 +241,14 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     taken_back_at: str | None = None
 
 
+class InstancesView(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances; there may be others if the listing that they come from is not `complete`."""
+
+    items: tuple[InstanceView, ...] = ()
+    complete: bool = True
+    listed_at: datetime | None = None
+
+
 class LeakView(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is billed and not wanted; a price of None is one that nobody knows."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from dispatcher.api.backend import (
     Conflict,
     Health,
+    InstanceReport,
     InstanceView,
     LeakReport,
     NewContainer,
@@ -23,9 +24,9 @@ from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.intake import Intake, wanted_by
 from dispatcher.desk.job_planning import plan_job
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
-from dispatcher.desk.views import instance_view, leak_report
+from dispatcher.desk.views import instance_report, instance_view, leak_report
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import cloud_problems
+from dispatcher.explaining.health import cloud_problems, unlisted
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -257,10 +258,13 @@ class DispatcherBackend:
 
     # ---- instances ---------------------------------------------------------------------------
 
-    def instances(self) -> Sequence[InstanceView]:
-        """Return all instances, sorted by id."""
-        workers = self._engine.pool.workers
-        return [self._view(workers[instance_id]) for instance_id in sorted(workers)]
+    def instances(self) -> InstanceReport:
+        """Return all instances that are known."""
+        return instance_report(self._engine, self._now(), heard_at=self._heard_at)
+
+    def instance(self, instance_id: str) -> InstanceView:
+        """Return one instance."""
+        return self._view(self._worker(instance_id))
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
@@ -288,10 +292,16 @@ class DispatcherBackend:
         return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
 
     def _worker(self, instance_id: str) -> Worker:
-        worker = self._engine.pool.workers.get(instance_id)
-        if worker is None:
-            raise NotFound(f"there is no instance {instance_id}")
-        return worker
+        pool = self._engine.pool
+        worker = pool.workers.get(instance_id)
+        if worker is not None:
+            return worker
+        if not pool.listed_once:
+            raise Unavailable(
+                f"{unlisted(pool)}; until it is, nobody knows whether there is an instance "
+                f"{instance_id}"
+            )
+        raise NotFound(f"there is no instance {instance_id}")
 
     # ---- logs, events, health ----------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from dispatcher.api.answers import container_answer, instance_answer
-from dispatcher.api.backend import InstanceView, LeakReport
+from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport
 from dispatcher.api.job_answers import job_answer
 from dispatcher.engine import Engine
 from dispatcher.explaining.explanation import Standing
@@ -67,6 +68,24 @@ def gone_view(record: InstanceRecord) -> InstanceView:
         last_contact_at=0.0,
         broken="",
         last_error=record.gone_reason,
+    )
+
+
+def instance_report(
+    engine: Engine, now: float, *, heard_at: Callable[[str], float]
+) -> InstanceReport:
+    """Return all instances that are known; `now` in seconds since the epoch, the value is a copy.
+
+    `heard_at` is when the session of one was last heard.
+    """
+    pool = engine.pool
+    return InstanceReport(
+        instances=tuple(
+            instance_view(engine, worker, heard_at=heard_at(worker_id))
+            for worker_id, worker in sorted(pool.workers.items())
+        ),
+        listed_at=pool.listed_at,
+        complete=listing_is_current(pool, now),
     )
 
 
