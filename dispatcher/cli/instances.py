@@ -9,6 +9,7 @@ from dispatcher.cli.client import Client
 from dispatcher.cli.options import PlainGroup, json_option, server_command
 from dispatcher.cli.references import instance_path
 from dispatcher.cli.views import InstancesView, InstanceView, view
+from pool.tags import is_stand_in
 
 
 @click.command()
@@ -55,10 +56,18 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
 
 
 def _behavior(seen: InstanceView) -> str:
-    """Return what an instance does when it is idle: a broken one takes no work, and is drained."""
-    if seen.broken and seen.idle_behavior == "run" and seen.state != "shutdown":
-        return "drain (broken)"
-    return seen.idle_behavior
+    """Return what an instance does when it is idle: one of no use takes no work, and is drained."""
+    why = _drained_because(seen)
+    return f"drain ({why})" if why else seen.idle_behavior
+
+
+def _drained_because(seen: InstanceView) -> str:
+    """Return why an instance is drained although it is set to run, "" when it is not."""
+    if seen.idle_behavior != "run" or seen.state == "shutdown":
+        return ""
+    if seen.broken:
+        return "broken"
+    return "type not configured" if is_stand_in(seen.instance_type) else ""
 
 
 @click.group(cls=PlainGroup)
@@ -75,7 +84,13 @@ def _behavior_command(name: str, explained: str) -> None:
             "PUT", instance_path(instance_id, "/idle-behavior"), {"idle_behavior": name}
         )
         seen = view(answer, InstanceView)
-        click.echo(output.safe(f"{seen.id} is set to {seen.idle_behavior or name}"))
+        why = _drained_because(seen)
+        click.echo(
+            output.safe(
+                f"{seen.id} is set to {seen.idle_behavior or name}"
+                + (f", and drains all the same ({why}): hold it to keep it" if why else "")
+            )
+        )
 
 
 _behavior_command("run", "Let instance ID work again, and end when it is idle for long.")

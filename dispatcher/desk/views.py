@@ -14,6 +14,7 @@ from dispatcher.api.job_answers import job_answer
 from dispatcher.engine import Engine
 from dispatcher.explaining.explanation import Standing
 from dispatcher.jobs.model import Job
+from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Container, InstanceRecord
 from dispatcher.queries import LISTED_ATTEMPTS
 from pool.leaks import Leak, LeakKind, find_leaks, listing_is_current
@@ -39,7 +40,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         idle_behavior=worker.behavior.value,
         instance_type=worker.type.name,
         provider_type=worker.type.provider_type,
-        price_usd_per_hour=worker.type.price_usd_per_hour,
+        price_usd_per_hour=price_of(worker, record),
         running=tuple(running),
         last_container=worker.last_container,
         created_at=record.created_at if record is not None else worker.appeared_at,

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from dispatcher.model import InstanceRecord
 from pool.model import Worker
 from pool.tags import is_stand_in
+
+
+def price_of(worker: Worker, record: InstanceRecord | None) -> Decimal:
+    """Return a worker's price; where its type is not known (any more), what it was bought for.
+
+    That is 0 where nobody knows it. `record` is what is kept of the worker, None for nothing.
+    """
+    if is_stand_in(worker.type.name) and record is not None:
+        return record.price_usd_per_hour
+    return worker.type.price_usd_per_hour
 
 
 def record_of(worker: Worker, old: InstanceRecord | None) -> InstanceRecord:

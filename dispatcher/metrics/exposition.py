@@ -56,7 +56,7 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families (Prometheus' collector interface)."""
         pool = self._engine.pool
-        yield from instances.by_category(pool)
+        yield from instances.by_category(self._engine)
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
         yield from leaks.families(self._engine, self._now)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from dispatcher.engine import Engine
+from dispatcher.ledger.instance_records import price_of
 from dispatcher.metrics.histograms import histogram
 from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
@@ -16,8 +18,9 @@ from pool.tags import is_unrecognised
 _LABELS = ("category", "instance_type")
 
 
-def by_category(pool: PoolCore) -> Iterator[Metric]:
+def by_category(engine: Engine) -> Iterator[Metric]:
     """Yield how many instances there are, with price, cpus and memory, by category and type."""
+    records = engine.records
     count = GaugeMetricFamily(
         "longshore_instances", "Instances by category and type.", labels=_LABELS
     )
@@ -35,12 +38,12 @@ def by_category(pool: PoolCore) -> Iterator[Metric]:
         labels=_LABELS,
     )
     groups: dict[tuple[str, str], list[Worker]] = {}
-    for worker in pool.workers.values():
+    for worker in engine.pool.workers.values():
         groups.setdefault((category(worker), type_label(worker)), []).append(worker)
     for labels in sorted(groups):
         workers = groups[labels]
         count.add_metric(labels, len(workers))
-        price.add_metric(labels, float(sum(w.type.price_usd_per_hour for w in workers)))
+        price.add_metric(labels, float(sum(price_of(w, records.get(w.id)) for w in workers)))
         cpus.add_metric(labels, sum(w.type.resources.cpu_millis for w in workers) / 1000)
         memory.add_metric(labels, sum(w.type.resources.memory_bytes for w in workers))
     yield from (count, price, cpus, memory)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from dispatcher.accounts import Account, Holder, SpendLimits
 from dispatcher.cost import placement_of, share_of
+from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Attempt, Container, InstanceRecord, Placement, resources_of
 from dispatcher.planner.fleet import Fleet
 from dispatcher.planner.limits import Refusal
@@ -24,7 +25,6 @@ from drivers.interface import InstanceType, Resources
 from pool import launching, probing
 from pool.core import PoolCore
 from pool.model import PendingLaunch, Worker
-from pool.tags import is_stand_in
 
 _SMALLEST = Decimal("1e-12")
 _NOTHING = Decimal(0)
@@ -192,14 +192,7 @@ class InstanceSpend:
             raise BugError(f"the workers do not cost {self._of_workers} an hour")
 
     def _price(self, worker: Worker) -> Decimal:
-        """Return a worker's price; where its type is not known (any more), what it was bought for.
-
-        That is 0 where nobody knows it.
-        """
-        record = self._records.get(worker.id)
-        if is_stand_in(worker.type.name) and record is not None:
-            return record.price_usd_per_hour
-        return worker.type.price_usd_per_hour
+        return price_of(worker, self._records.get(worker.id))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+
 import pytest
 
 from dispatcher.cli.instances import instance_row
 from dispatcher.cli.job_lines import job_fields, job_row
 from dispatcher.cli.job_views import JobView
+from dispatcher.cli.main import main
 from dispatcher.cli.views import InstanceView, view
+from pool.tags import without_room
+from tests.api_server import serving
+from tests.backend_rig import backend_over, store_in
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
 
 
 @pytest.mark.parametrize(
@@ -48,6 +58,51 @@ def test_what_is_broken_is_told_to_be_drained_unless_somebody_holds_it(
 ) -> None:
     document = {"id": "i-1", "state": state, "idle_behavior": behavior, "broken": broken}
     assert instance_row(view(document, InstanceView))[3] == said
+
+
+@pytest.mark.parametrize(
+    ("state", "behavior", "said"),
+    [
+        ("running", "run", "drain (type not configured)"),
+        ("running", "drain", "drain"),
+        ("idle", "hold", "hold"),
+        ("shutdown", "run", "run"),
+    ],
+)
+def test_what_is_of_a_type_that_is_not_configured_is_told_to_be_drained(
+    state: str, behavior: str, said: str
+) -> None:
+    seen = {"id": "i-1", "state": state, "idle_behavior": behavior}
+    seen["instance_type"] = without_room("old").name
+    assert instance_row(view(seen, InstanceView))[3] == said
+
+
+async def test_an_instance_of_a_type_that_is_gone_has_its_price_and_is_said_to_drain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.types = {"t2": make_type(2)}
+    rig.crash()
+    rig.advance(3)
+    with store_in(tmp_path) as store:
+        async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
+            monkeypatch.setenv("LONGSHORE_URL", url)
+            assert await asyncio.to_thread(main, ["instances"]) == 0
+            assert re.split(r"  +", capsys.readouterr().out.splitlines()[1])[:5] == [
+                "i-001",
+                "t1 (not configured)",
+                "running",
+                "drain (type not configured)",
+                "$0.123/h",
+            ]
+            assert await asyncio.to_thread(main, ["instance", "run", "i-001"]) == 0
+            assert capsys.readouterr().out == (
+                "i-001 is set to run, and drains all the same (type not configured): hold it to "
+                "keep it\n"
+            )
+            assert await asyncio.to_thread(main, ["instance", "hold", "i-001"]) == 0
+            assert capsys.readouterr().out == "i-001 is set to hold\n"
 
 
 def test_long_errors_are_cut_off_in_tables() -> None:

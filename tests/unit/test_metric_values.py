@@ -103,6 +103,20 @@ def test_types_that_are_not_configured_share_one_series() -> None:
     )
 
 
+def test_what_is_of_a_type_that_is_not_configured_any_more_costs_what_it_was_bought_for() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.types = {"t2": make_type(2)}
+    rig.crash()
+    rig.advance(3)
+    assert value(
+        rig,
+        "longshore_instances_price_usd_per_hour",
+        category="in_use",
+        instance_type="not configured",
+    ) == float(make_type(1).price_usd_per_hour)
+
+
 def test_probe_ages_are_those_of_ready_instances_since_they_were_last_heard() -> None:
     rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=3))
     assert value(rig, "longshore_probe_age_max_seconds") == 0
