@@ -108,6 +108,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
 
     Refusals for a cause in the request are the user's; several others in a row, the instance's.
     One that is overloaded gets no new work for a while: what was under way by then counts once.
+    Where nothing else ran it came like that, and so may the next that is bought.
     """
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:
@@ -124,8 +125,12 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
             idle.condemn(core, worker, what)
             stillborn.note(core, worker, what, now)
     missing(core, attempt, event.message, now, refused=refused, overloaded=overloaded)
-    if worker is not None and overloaded and not known:
-        _pause(core, worker, event.message, now)
+    if worker is not None and overloaded:
+        if not known:
+            _pause(core, worker, event.message, now)
+        if not worker.busy_with:
+            what = f"a start was refused where nothing else ran: {event.message}"
+            stillborn.note(core, worker, what, now)
 
 
 def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:

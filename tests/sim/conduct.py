@@ -22,6 +22,7 @@ from pool.messages import (
     SetTags,
     SignalAttempt,
     StartAttempt,
+    StartRefused,
     TagsFailed,
     TagsSet,
 )
@@ -279,6 +280,8 @@ class Conduct:
         match event:
             case InterruptionNoticed():
                 self._taken_back.add(event.worker_id)
+            case StartRefused():
+                self._shortages.heard(event)
             case CreateFailed():
                 self._on_create_failed(event, now)
             case Created():

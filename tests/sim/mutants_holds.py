@@ -246,6 +246,14 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="pass",
     ),
     Mutant(
+        name="instances overloaded by nothing are of use",
+        guard="an instance that refuses even its first start as overloaded is of no use",
+        fault="instances that are overloaded",
+        where="pool.attempts:on_refused",
+        old="if not worker.busy_with:",
+        new="if False:",
+    ),
+    Mutant(
         name="one that was of use is useless",
         guard="an instance that ever ran an attempt is not useless",
         fault="instances that break",

@@ -10,8 +10,16 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an idle instance is shut down after idle_timeout",
         fault="",
         where="pool.idle:review",
-        old="end_at = worker.state_since + core.settings.idle_timeout_s",
-        new="end_at = worker.state_since + 1e9",
+        old="end_at = idle_since(worker) + core.settings.idle_timeout_s",
+        new="end_at = idle_since(worker) + 1e9",
+    ),
+    Mutant(
+        name="a rest is idleness",
+        guard="an instance that rests after an overload is not idle before it may be used again",
+        fault="instances that are overloaded",
+        where="pool.idle:idle_since",
+        old="max(worker.state_since, worker.overloaded_until)",
+        new="worker.state_since",
     ),
     Mutant(
         name="held instances end",

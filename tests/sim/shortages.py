@@ -20,6 +20,7 @@ from drivers.errors import (
 )
 from drivers.interface import InstanceType
 from pool import holds
+from pool.messages import StartRefused
 from pool.model import IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 from tests.sim.truth import expect
@@ -61,6 +62,7 @@ class Shortages:
         self._accounts: dict[Key, _Account] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
         self._booting: dict[str, float] = {}
+        self._overloaded: set[str] = set()
         self._of_use: set[tuple[str, float]] = set()
         self._useless: set[tuple[str, float]] = set()
         self._useless_in_a_row = 0
@@ -205,6 +207,13 @@ class Shortages:
 
     # ---- instances ----
 
+    def heard(self, event: StartRefused) -> None:
+        """Note who refuses a start, before the engine hears of it."""
+        attempt = self._engine.pool.attempts.get(event.attempt_id)
+        awaited = attempt is not None and attempt.start_op == event.op_id
+        if awaited and event.code == "overloaded":
+            self._overloaded.add(event.worker_id)
+
     def _note_of_use(self, now: float) -> None:
         for worker in self._engine.pool.workers.values():
             known = (worker.id, worker.appeared_at)
@@ -230,8 +239,11 @@ class Shortages:
         }
         for worker in workers.values():
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
-            if not worker.proven and (given_up or worker.complaint or worker.verdict):
+            by_nothing = worker.id in self._overloaded and not worker.busy_with
+            of_no_use = given_up or by_nothing or worker.complaint or worker.verdict
+            if of_no_use and not worker.proven:
                 self._note_one(worker.id, worker.appeared_at, now)
+        self._overloaded.clear()
 
     def _note_one(self, worker_id: str, appeared_at: float, now: float) -> None:
         if (worker_id, appeared_at) in self._useless:

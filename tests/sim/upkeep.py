@@ -107,6 +107,8 @@ class Upkeep:
         if Trigger.IDLE_TIMEOUT in ended_by:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
+            rests = self._process.now() < worker.overloaded_until + settings.idle_timeout_s - SLACK
+            expect(not rests, "no instance is ended early", f"{worker_id} rested")
             offline = probing.is_offline(self._pool, worker, self._process.now())
             # Who is at the limit of containers loses a claim for one that comes before.
             waiting = self._process.engine.placing.waiting.values()
@@ -282,6 +284,6 @@ class Upkeep:
         if worker.state is not WorkerState.IDLE or worker.unreleased:
             return
         kept = worker.id in self._pool.awaited
-        due = worker.state_since + settings.idle_timeout_s
+        due = max(worker.state_since, worker.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")

@@ -254,6 +254,26 @@ def test_the_end_of_its_pause_is_a_deadline_of_its_own() -> None:
     assert len(last_commands(rig, StartAttempt)) == 2
 
 
+def test_an_instance_that_rests_is_not_idle_before_it_may_be_used_again() -> None:
+    """Found by a review: when its rest was over it had been idle for too long."""
+    rig = Rig(make_type(8), pool=PoolSettings(idle_timeout_s=60, sync_interval_s=100_000))
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(1))
+    refused(rig)
+    rig.cancel("c-1")
+    rig.advance(60)
+    assert rig.worker_states() == {"i-001": "idle"}
+    rig.submit(make_container(2))
+    assert last_commands(rig, StartAttempt)[-1].worker_id == "i-001"
+    rig.advance(1)
+    refused(rig)
+    rig.cancel("c-2")
+    rig.advance(119)
+    assert rig.worker_states() == {"i-001": "idle"}
+    rig.advance(1)
+    assert set(rig.worker_states().values()) <= {"shutdown"}
+
+
 def test_starts_that_were_under_way_together_count_once_against_an_overloaded_instance() -> None:
     rig = with_room()
     rig.submit(*(make_container(number) for number in range(3, 7)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatcher.messages import InstanceKillRequested
 from dispatcher.model import Placement, SchedulerSettings
 from pool.holds import HoldCause
-from pool.messages import Probe, ProbeSucceeded
+from pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
 from pool.model import AttemptReport, PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
@@ -187,3 +187,54 @@ def test_an_older_instance_that_works_on_does_not_let_useless_ones_be_bought_wit
     bought_together = rig.pool_settings.max_concurrent_creates
     assert len(rig.created_types()) < 2 * bought_together + 10
     assert rig.engine.pool.stillborn > 2
+
+
+def refuse_start(rig: Rig, start: StartAttempt) -> None:
+    """Answer a start: the disk of its instance is full."""
+    rig.send(
+        StartRefused(
+            op_id=start.op_id,
+            worker_id=start.worker_id,
+            attempt_id=start.order.attempt_id,
+            code="overloaded",
+            message="no space left on device",
+        )
+    )
+
+
+def test_instances_that_refuse_even_their_first_start_are_not_bought_without_end() -> None:
+    """Found by a review: each rested, and went as idle before three starts had told of it."""
+    rig = Rig(make_type(1))
+    rig.silent.add(StartAttempt)
+    rig.submit(*(make_container(number) for number in range(1, 21)))
+    answered = 0
+    for _ in range(360):
+        for start in last_commands(rig, StartAttempt)[answered:]:
+            refuse_start(rig, start)
+            answered += 1
+        rig.advance(5)
+    assert 20 < len(rig.created_types()) <= 30, "half an hour, with a hold that doubles"
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None
+    assert "where nothing else ran: no space left on device" in hold.reason
+
+
+def test_all_first_starts_that_an_instance_refuses_make_it_one_of_no_use() -> None:
+    rig = Rig(make_type(4))
+    rig.silent.add(StartAttempt)
+    rig.submit(*(make_container(number) for number in range(1, 5)))
+    starts = last_commands(rig, StartAttempt)
+    assert [start.worker_id for start in starts] == ["i-001"] * 4
+    for start in starts:
+        assert rig.engine.pool.stillborn == 0, "another may yet run there"
+        refuse_start(rig, start)
+    assert rig.engine.pool.stillborn == 1
+
+
+def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
+    rig = Rig(make_type(4))
+    rig.submit(make_container(1))
+    rig.silent.add(StartAttempt)
+    rig.submit(make_container(2))
+    refuse_start(rig, last_commands(rig, StartAttempt)[-1])
+    assert (rig.engine.pool.workers["i-001"].strikes, rig.engine.pool.stillborn) == (1, 0)
