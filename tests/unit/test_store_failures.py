@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from alembic.script import ScriptDirectory
 from dispatcher.messages import InsertContainers, SaveContainer
 from dispatcher.model import ContainerState, Dependency
 from dispatcher.queries import ContainerFilter
-from dispatcher.store import schema, sqlite, writer
+from dispatcher.store import schema, sqlite
 from dispatcher.store.errors import (
     NoSuchContainer,
     OutOfOrder,
@@ -138,38 +137,6 @@ def test_a_locked_database_delays_writes_in_order(tmp_path: Path) -> None:
     other.close()
     store.close()
     assert done == list(range(1, 11))
-
-
-def test_a_line_of_the_log_is_the_last_that_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever becomes of the line: the health is told before it, and nobody waits for it."""
-    so_far: list[tuple[str, str, bool]] = []
-    calls: list[Future[None]] = []
-
-    class Log:
-        def error(self, event: str, **_: object) -> None:
-            so_far.append((event, store.problem, calls[-1].done()))
-
-        info = error
-
-    monkeypatch.setattr(writer, "_log", Log())
-    store = Store.open(url_in(tmp_path))
-    other = sqlite3.connect(tmp_path / "longshore.db", isolation_level=None)
-    problem = "the store cannot be written, trying again: database is locked"
-    for end in (lambda: other.execute("ROLLBACK"), lambda: store.close(0.1)):
-        other.execute("BEGIN IMMEDIATE")
-        calls.append(store.write([new(1)]))
-        until(lambda: store.problem != "")
-        end()
-        calls[-1].exception(30)
-    other.close()
-    assert so_far == [
-        ("store_not_writable", problem, False),
-        ("store_writable_again", "", True),
-        ("store_not_writable", problem, False),
-        ("store_closed_unwritten", problem, True),
-    ]
 
 
 def test_closing_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
