@@ -16,7 +16,6 @@ from dispatcher.store import writer
 from dispatcher.store.store import Store
 from tests.store_values import container, url_in
 
-
 PROBLEM = "the store cannot be written, trying again: database is locked"
 
 
