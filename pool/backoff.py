@@ -252,6 +252,12 @@ class CreateHolds:
             if now >= record.hold.until
         }
 
+    def is_tried(self, cause: HoldCause, in_flight: Collection[InstanceType], now: float) -> bool:
+        """Return whether a create under way, of these types, tells if a cause's hold is over."""
+        unended = (record for record in self._of(cause) if not _is_forgotten(record, now))
+        scopes = [record.hold.scope for record in unended if now >= record.hold.until]
+        return any(self.covers(scope, type_) for scope in scopes for type_ in in_flight)
+
     # ---- inside --------------------------------------------------------------------------------
 
     def _of(self, cause: HoldCause) -> Iterator[_Record]:

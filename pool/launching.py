@@ -145,6 +145,11 @@ def at_quota(core: PoolCore, now: float) -> bool:
     return core.holds.of(HoldCause.QUOTA, now) is not None
 
 
+def tries_quota(core: PoolCore, now: float) -> bool:
+    """Return whether a create is under way that tells if a quota of the cloud's still holds."""
+    return core.holds.is_tried(HoldCause.QUOTA, types_in_flight(core), now)
+
+
 def on_token(core: PoolCore, now: float) -> bool:
     """Send what waited for a token; return whether there is one for creates, which need a pass."""
     core.release_cloud(now)

@@ -10,8 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from dispatcher.engine import Engine
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.metrics.histograms import histogram
-from dispatcher.model import ContainerState
+from dispatcher.model import ContainerState, WaitReason
 from dispatcher.scheduling.placing import Placing
+from pool.holds import HoldCause
 
 _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
 
@@ -60,6 +61,12 @@ def _by_state(ledger: Ledger) -> Iterator[Metric]:
     )
 
 
+def _is_over_quota(reason: WaitReason) -> bool:
+    """Return whether a quota keeps somebody waiting, be it that one create tries it just now."""
+    is_tried = reason.code == "creating" and reason.topic.startswith(HoldCause.QUOTA.value)
+    return is_tried or reason.code in _OVER_QUOTA
+
+
 def _over_quota(ledger: Ledger, placing: Placing) -> int:
     """Return how many containers without a place wait for the quota, by the last pass.
 
@@ -69,7 +76,7 @@ def _over_quota(ledger: Ledger, placing: Placing) -> int:
     over = set()
     for request_class in ledger.queue.classes():
         reason = placing.waiting.get(request_class.key)
-        if reason is not None and reason.code in _OVER_QUOTA:
+        if reason is not None and _is_over_quota(reason):
             over.add(request_class.key)
             number += len(request_class)
     for container_id in placing.locked:

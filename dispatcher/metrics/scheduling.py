@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from dispatcher.engine import Engine
+from pool import launching
 
 
 def families(engine: Engine, now: float) -> Iterator[Metric]:
@@ -29,8 +30,8 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "longshore_at_quota",
-        "1 while a quota holds creates, or max_instances keeps something waiting.",
-        value=float(engine.placing.at_quota),
+        "1 while a quota holds creates or is tried, or max_instances keeps something waiting.",
+        value=float(_at_quota(engine, now)),
     )
     yield from _spending(engine)
     limit = GaugeMetricFamily(
@@ -43,6 +44,16 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     if containers is not None:
         limit.add_metric((), containers)
     yield limit
+
+
+def _at_quota(engine: Engine, now: float) -> bool:
+    """Return whether a quota is reached, as far as anybody knows.
+
+    One that is being tried counts: an alert on one that stays would never fire else.
+    """
+    pool = engine.pool
+    is_held = engine.placing.at_quota or launching.at_quota(pool, now)
+    return is_held or launching.tries_quota(pool, now)
 
 
 def _spending(engine: Engine) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dispatcher.messages import BehaviorRequested
 from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import SchedulerSettings
-from drivers.errors import QuotaError
+from drivers.errors import CloudError, QuotaError
 from pool.messages import (
     CreateInstance,
     DestroyInstance,
@@ -172,6 +172,45 @@ def test_at_quota_only_while_the_quota_holds() -> None:
     rig.advance(61)
     assert value(rig, "longshore_at_quota") == 0
     assert value(rig, "longshore_containers_not_allocated_over_quota") == 0
+
+
+def test_a_quota_that_is_being_tried_still_counts_so_that_an_alert_outlasts_its_trials() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(quota_hold_s=60))
+    rig.create_error = lambda _command: QuotaError("no more") if rig.cloud else None
+    rig.submit(*(make_container(n) for n in range(1, 5)))
+    assert (at_quota(rig), rig.worker_states()) == ((1, 2), {"i-001": "running"})
+    for _ in range(3):
+        rig.advance(59)
+        assert at_quota(rig) == (1, 2), "creates are held"
+        rig.silent.add(CreateInstance)
+        rig.advance(2)
+        assert value(rig, "longshore_pending_launches") == 1
+        assert at_quota(rig) == (1, 2), "one create is tried"
+        rig.silent.discard(CreateInstance)
+        rig.create_now(last_commands(rig, CreateInstance)[-1])
+        assert at_quota(rig) == (1, 2), "before the next pass too"
+        rig.settle()
+        assert at_quota(rig) == (1, 2)
+    rig.create_error = lambda _command: None
+    rig.advance(61)
+    assert at_quota(rig) == (0, 0)
+
+
+def test_a_trial_after_another_error_is_no_quota() -> None:
+    rig = Rig(make_type(1))
+    rig.create_error = lambda _command: CloudError("busy")
+    rig.submit(make_container(1), make_container(2))
+    rig.silent.add(CreateInstance)
+    rig.advance(120)
+    assert value(rig, "longshore_pending_launches") == 1
+    assert at_quota(rig) == (0, 0)
+
+
+def at_quota(rig: Rig) -> tuple[float, float]:
+    return (
+        value(rig, "longshore_at_quota"),
+        value(rig, "longshore_containers_not_allocated_over_quota"),
+    )
 
 
 def test_max_instances_reached_counts_as_quota_while_something_waits_for_it() -> None:
