@@ -13,7 +13,14 @@ import contextlib
 import ctypes
 import os
 
-from pool.runner.kept import TRUNCATION_MARK, Kept, kept_record, read_kept, truncated_at
+from pool.runner.kept import (
+    MAX_STREAM_BYTES,
+    TRUNCATION_MARK,
+    Kept,
+    kept_record,
+    read_kept,
+    truncated_at,
+)
 from pool.runner.spool import Spool, write_whole
 
 STEP_BYTES = 4 << 20
@@ -46,7 +53,7 @@ class Backlog:
     ) -> tuple[int, bytes]:
         """Return the first offset from `offset` on that is there, and what follows there."""
         place, stop = self.readable(attempt_id, stream, offset)
-        length = min(length, stop - place) if stop else length
+        length = max(0, min(length, (stop or MAX_STREAM_BYTES) - place))
         base = self._known(attempt_id, stream).base
         if place < base:
             return place, TRUNCATION_MARK[place - base :][:length]
@@ -87,7 +94,7 @@ class Backlog:
         except FileNotFoundError:
             return  # released, or lost before it was made
         kept = self._known(attempt_id, stream)
-        size += kept.base
+        size = min(size + kept.base, MAX_STREAM_BYTES)
         if kept.gap_end:
             limit, gap_start, hole = kept.gap_end, kept.gap_start, kept.gap_end
         else:

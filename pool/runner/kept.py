@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from pool.runner import machine
 
+# The protocol has no larger numbers. A file may: a job can make its log sparse.
+MAX_STREAM_BYTES = 2**53 - 1
 TRUNCATION_MARK = (
     b"\n[longshore: the job truncated this log: lines before and after may be missing]\n"
 )
@@ -47,8 +49,8 @@ def kept_record(kept: Kept) -> bytes:
 
 
 def stream_bytes(log: str, record: str) -> int:
-    """Return how far a stream goes, 0 when it has no file."""
+    """Return how far a stream goes that can be told of, 0 when it has no file."""
     try:
-        return os.stat(log).st_size + read_kept(record).base
+        return min(os.stat(log).st_size + read_kept(record).base, MAX_STREAM_BYTES)
     except FileNotFoundError:
         return 0
