@@ -180,7 +180,7 @@ def test_a_spool_is_read_by_an_older_runner_and_by_a_newer_one(runner: Runner) -
 
 @pytest.mark.parametrize(
     ("user", "place", "needs"),
-    [(1000, "/dev/shm", True), (0, "/dev/shm", False), (1000, "/home/u/.longshore/c", False)],
+    [(1000, "/dev/shm", True), (0, "/dev/shm", False), (1000, "/srv/longshore/c", False)],
 )
 def test_only_where_others_clear_up_somebody_must_stay(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, user: int, place: str, needs: bool
