@@ -338,15 +338,19 @@ def test_a_container_without_supervisor_is_ended_before_it_is_lost(
     assert containers(podman, runner) == []
 
 
-def test_a_stopped_container_that_the_spool_does_not_know_is_removed(
+def test_a_container_and_a_secret_that_the_spool_does_not_know_are_removed(
     podman: str, runner: Runner
 ) -> None:
     label = f"longshore-spool={name_of(runner)}"
     command = [podman, "--runtime", "runc", "run", "--name", ORPHAN, "--label", label]
     subprocess.run([*command, *ENGINE["arguments"], IMAGE, "true"], check=True, timeout=60)
+    secret = [podman, "secret", "create", f"{name_of(runner)}-orphan-0", "/proc/version"]
+    subprocess.run(secret, check=True, timeout=60, stdout=subprocess.DEVNULL)
     assert containers(podman, runner) != []
+    assert secrets_of_podman(podman, runner) != []
     session, _ = runner.attach()
     assert containers(podman, runner) == []
+    assert secrets_of_podman(podman, runner) == []
     assert session.close() == 0
 
 
