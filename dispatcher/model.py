@@ -359,6 +359,7 @@ class InstanceRecord:
 
     `host_key` is "" until it is proven; `gone_at` is None while it may be billed. `behavior` is the
     idle behavior that an admin gave it, until a listing has shown it in its tags; "" for none.
+    `killed` is the reason of the admin who ended it, "" for none, and None where nobody did.
     """
 
     id: str
@@ -369,5 +370,6 @@ class InstanceRecord:
     host_key: str = ""
     address: str = ""
     behavior: str = ""
+    killed: str | None = None
     gone_at: float | None = None
     gone_reason: str = ""

@@ -28,6 +28,8 @@ def restore(
             pool.pinned_keys[record.id] = record.host_key
         if record.behavior:
             pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
+        if record.killed is not None:
+            pool.asked_kills[record.id] = record.killed
     for launch in recovered.launches:
         launching.restore(pool, launch)
     for job in recovered.jobs:

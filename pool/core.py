@@ -34,14 +34,7 @@ from pool.model import (
     WorkerState,
     stray_id,
 )
-from pool.notices import (
-    AttemptLost,
-    LaunchEnded,
-    Notice,
-    StrayGone,
-    WorkerChanged,
-    WorkerGone,
-)
+from pool.notices import AttemptLost, LaunchEnded, Notice, StrayGone, WorkerChanged, WorkerGone
 from pool.room import charge, room_left, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
@@ -56,11 +49,12 @@ class PoolCore:
 
     Of what an earlier process knew, `missing` are the instances that no listing has shown yet, each
     with the token of its launch ("" for none); they count as there until the pool is `settled`.
-    `pinned_keys` and `asked_behaviors` (what admins asked for, until tags show it) are by instance,
-    and outlive its worker for an hour. `awaited` are the workers that a claim waits for, `touched`
-    those of which the planner may see something new. `listing_problem` is why the latest listing
-    failed, "" if it did not. `stillborn` is how many instances in a row were of no use, the oldest
-    bought at `stillborn_since`; those from before `stillborn_until` add nothing.
+    `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it) and `asked_kills`
+    (why admins ended it) are by instance, and outlive its worker for an hour. `awaited` are the
+    workers that a claim waits for, `touched` those of which the planner may see something new.
+    `listing_problem` is why the latest listing failed, "" if it did not. `stillborn` is how many
+    instances in a row were of no use, the oldest bought at `stillborn_since`; those from before
+    `stillborn_until` add nothing.
     """
 
     def __init__(
@@ -93,6 +87,7 @@ class PoolCore:
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
         self.asked_behaviors: dict[str, IdleBehavior] = {}
+        self.asked_kills: dict[str, str] = {}
         self.holds = CreateHolds(settings=settings, types=types, groups=quota_groups)
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
         self.probe_gate = ProbeGate(settings.max_probes_per_second)
@@ -160,6 +155,7 @@ class PoolCore:
             state=WorkerState.UNKNOWN,
             behavior=self.asked_behaviors.get(seen.id, behavior_from(tags)),
             untagged=seen.id in self.asked_behaviors,
+            killed=self.asked_kills.get(seen.id),
             appeared_at=now,
             listed_at=now,
             state_since=now,
@@ -361,7 +357,7 @@ class PoolCore:
         )
 
     def forget_later(self, instance_id: str, now: float) -> None:
-        """Let the key and the idle behavior of an instance that is gone be forgotten in an hour.
+        """Let the key of an instance that is gone, and what admins asked, be forgotten in an hour.
 
         It may be missing from one listing and be back in the next.
         """

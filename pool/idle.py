@@ -204,10 +204,14 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
 def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None:
     """Shut an instance down now, whatever runs there and whatever its idle behavior.
 
-    `reason` is the admin's, "" for none. One that is being shut down waits no longer for its
+    `reason` is the admin's, "" for none; the first is remembered, so that a newer process does not
+    let the instance live whose destroy failed. One that is being shut down waits no longer for its
     residents, if it does.
     """
     told = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
+    first = worker.killed is None
+    if first:
+        worker.killed = core.asked_kills[worker.id] = reason
     if worker.state is not WorkerState.SHUTDOWN:
         worker.end_reason = told
         shut_down(core, worker, Trigger.KILLED, now)
@@ -215,6 +219,14 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
         worker.end_reason = told
         core.note_changed(worker, told)
         wait_no_longer(core, worker, now)
+    elif first:
+        core.note_changed(worker, told)
+
+
+def keep_killed(core: PoolCore, worker: Worker, now: float) -> None:
+    """Shut an instance down that was killed before this record of it was made."""
+    if worker.killed is not None and worker.state is not WorkerState.SHUTDOWN:
+        kill_worker(core, worker, worker.killed, now)
 
 
 def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:

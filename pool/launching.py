@@ -60,6 +60,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
+    idle.keep_killed(core, worker, now)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:

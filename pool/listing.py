@@ -120,6 +120,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
         core.note_changed(worker, f"its tags say {worker.behavior.value}")
+    idle.keep_killed(core, worker, now)
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)

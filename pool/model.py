@@ -177,9 +177,10 @@ class Worker:
     for never; `proven` says that an attempt was seen to run there, `stillborn` that it turned out
     to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
     became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
-    that a probe got past the proof of its key; `destroy_failures` counts the destroy calls in a row
-    that failed, `destroy_error` is what the last of them said. In shutdown it has a session for as
-    long as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
+    that a probe got past the proof of its key; `killed` is the reason of the admin who ended it, ""
+    for none, and None where nobody did; `destroy_failures` counts the destroy calls in a row that
+    failed, `destroy_error` is what the last of them said. In shutdown it has a session for as long
+    as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
     before that.
     """
 
@@ -217,6 +218,7 @@ class Worker:
     broken_at: float = 0.0
     last_error: str = ""
     end_reason: str = ""
+    killed: str | None = None
     destroyed_at: float = 0.0
     destroy_failures: int = 0
     destroy_error: str = ""

@@ -120,6 +120,7 @@ def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
             if subject not in core.workers:
                 core.pinned_keys.pop(subject, None)
                 core.asked_behaviors.pop(subject, None)
+                core.asked_kills.pop(subject, None)
         case TimerKind.SIGNAL:
             attempts.on_signal_due(core, subject, now)
         case _:

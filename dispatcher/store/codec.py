@@ -217,6 +217,7 @@ def instance_values(instance: InstanceRecord) -> Values:
         "gone_at": instance.gone_at,
         "gone_reason": instance.gone_reason,
         "behavior": instance.behavior,
+        "killed": instance.killed,
     }
 
 
@@ -233,6 +234,7 @@ def instance_from_row(row: Row[Any]) -> InstanceRecord:
         gone_at=row.gone_at,
         gone_reason=row.gone_reason,
         behavior=row.behavior,
+        killed=row.killed,
     )
 
 

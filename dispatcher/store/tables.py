@@ -161,6 +161,7 @@ instances = Table(
     Column("gone_at", Double),
     Column("gone_reason", Text, nullable=False),
     Column("behavior", Text, nullable=False),
+    Column("killed", Text),
 )
 Index("instances_by_gone", instances.c.gone_at)
 

@@ -143,6 +143,8 @@ instances = st.builds(
     created_at=times,
     host_key=texts,
     address=texts,
+    behavior=texts,
+    killed=st.none() | texts,
     gone_at=maybe_times,
     gone_reason=texts,
 )

@@ -33,6 +33,7 @@ from tests.sim.doubts import Doubts
 from tests.sim.elastic_conduct import ElasticConduct
 from tests.sim.hosts import Host
 from tests.sim.job_conduct import JobConduct
+from tests.sim.kills import Kills
 from tests.sim.per_instance_conduct import PerInstanceConduct
 from tests.sim.precedence import has_own_placer, place_in_line
 from tests.sim.presence import Presence
@@ -115,6 +116,7 @@ class Conduct:
             self._doubts.look()
             self._presence.look()
             self._upkeep.look(self._changes.until, self._listings.until)
+            self._kills.look()
             self._work.look()
             self._scheduling.look()
             self._jobs.look()
@@ -129,6 +131,7 @@ class Conduct:
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
         self._presence = Presence(process)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
+        self._kills = Kills(process, self._truth, self.killed)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
@@ -264,6 +267,8 @@ class Conduct:
             self._upkeep.begun(command)
         elif isinstance(command, SignalAttempt):
             self._signals.signalled(command)
+        elif isinstance(command, DestroyInstance):
+            self._kills.begun(command)
 
     def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
         """Look at an event before the engine gets it: what it holds is known from now on."""

@@ -213,6 +213,10 @@ PROMISES: dict[str, str] = {
     "a proven key is kept": "who has proven a key is asked for that one, after a restart too",
     "a proven key makes the secret void": "no probe that knows the key carries the secret",
     # ---- ending instances
+    "journal before destroy": "an instance that an admin killed is destroyed only once that is "
+    "stored",
+    "what was killed ends": "an instance of which it is stored that an admin killed it is being "
+    "shut down, by whichever process knows of it",
     "held instances are untouched": "an instance that an admin holds is neither destroyed nor "
     "powers itself off",
     "a held instance's lease is suspended": "the lease of a held instance that can be reached is "

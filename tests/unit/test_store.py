@@ -241,6 +241,14 @@ def test_recovery_finds_what_is_unfinished(store: Store) -> None:
     assert store.instance("i-none") is None
 
 
+@pytest.mark.parametrize("reason", [None, "", "bad disk"])
+def test_why_an_instance_was_killed_is_recovered(store: Store, reason: str | None) -> None:
+    known = instance(killed=reason)
+    store.write([SaveInstance(instance=instance())]).result(30)
+    store.write([SaveInstance(instance=known)]).result(30)
+    assert store.recover().instances == (known,)
+
+
 def test_a_launch_saved_and_deleted_in_one_call_keeps_their_order(store: Store) -> None:
     launch = Launch(token="t-1", type_name="small", secret="s", created_at=1.0)
     store.write([SaveLaunch(launch=launch), DeleteLaunch(token="t-1")]).result(30)

@@ -312,6 +312,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     store = Store.open(url_in(tmp_path))
     (instance,) = store.recover().instances
     assert (instance.id, instance.host_key, instance.behavior) == ("i-1", "k", "")
+    assert instance.killed is None
     store.close()
 
 
