@@ -16,9 +16,12 @@ from dispatcher.messages import (
     Publication,
 )
 from drivers.errors import BugError
-from pool.messages import PoolCommand
+from pool.messages import HeldUp, MovedOn, PoolCommand, SignalAttempt
 
 Following = PoolCommand | Publication
+
+HELD_UP_AFTER_S = 30.0
+"""How long the oldest commit may take before the engine is told; less counts as no time at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,7 @@ class Write:
 @dataclass(slots=True, kw_only=True)
 class _Batch:
     ticket: int
+    since: float
     then: list[Following] = field(default_factory=list)
     done: bool = False
 
@@ -42,20 +46,22 @@ class Outflow:
     def __init__(self) -> None:
         self._batches: deque[_Batch] = deque()
         self._last_ticket = 0
+        self.held_up = False
 
     @property
     def pending(self) -> int:
         """Return how many commits are not known to be done."""
         return sum(not batch.done for batch in self._batches)
 
-    def put(self, commands: Sequence[Command]) -> tuple[list[Write], list[Following]]:
+    def put(self, commands: Sequence[Command], now: float) -> tuple[list[Write], list[Following]]:
         """Take in what the engine asks for; return the writes and what may be begun, in order."""
         writes: list[Write] = []
         ready: list[Following] = []
         for command in commands:
             if isinstance(command, Commit):
                 self._last_ticket += 1
-                batch = _Batch(ticket=self._last_ticket, then=list(command.then))
+                then = list(command.then)
+                batch = _Batch(ticket=self._last_ticket, since=now, then=then)
                 self._batches.append(batch)
                 writes.append(Write(ticket=batch.ticket, changes=command.changes))
             elif self._batches:
@@ -77,3 +83,25 @@ class Outflow:
         while self._batches and self._batches[0].done:
             ready += self._batches.popleft().then
         return ready
+
+    def next_news(self) -> float | None:
+        """Return when `news` has something to tell; None: not before something is committed."""
+        if self.held_up or not self._batches:
+            return None
+        return self._batches[0].since + HELD_UP_AFTER_S
+
+    def news(self, now: float) -> HeldUp | MovedOn | None:
+        """Return what the engine is to hear of how its commands wait, None for nothing new.
+
+        Signals that wait then are never sent: what is due once they move on may be another one.
+        """
+        since = self._batches[0].since if self._batches else now
+        held_up = now >= since + HELD_UP_AFTER_S
+        if held_up == self.held_up:
+            return None
+        self.held_up = held_up
+        if not held_up:
+            return MovedOn()
+        for batch in self._batches:
+            batch.then = [each for each in batch.then if not isinstance(each, SignalAttempt)]
+        return HeldUp(since=since)

@@ -100,7 +100,8 @@ class Runtime:
 
     async def run(self) -> None:
         """Run until `stop`; an error that ends it, of our own code or the store's, is raised."""
-        self._execute(self.engine.begin(self._now()))
+        now = self._now()
+        self._execute(self.engine.begin(now), now)
         while not self._stopping:
             self._turn()
             await self._sleep()
@@ -118,15 +119,22 @@ class Runtime:
     def _turn(self) -> None:
         """Handle what the inbox held when the turn began, then plan if anything changed."""
         now = self._now()
+        news = self._outflow.news(now)
+        if news is not None:
+            self._handle(news, now)
         for _ in range(len(self._inbox)):
-            self._execute(self.engine.handle(self._inbox.popleft(), now))
+            self._handle(self._inbox.popleft(), now)
         due = self.engine.next_wakeup(now)
         if due is not None and due <= now:
-            self._execute(self.engine.handle(Woken(), now))
+            self._handle(Woken(), now)
+
+    def _handle(self, event: Event, now: float) -> None:
+        self._execute(self.engine.handle(event, now), now)
 
     async def _sleep(self) -> None:
         """Wait for an event or for the one armed wake-up."""
-        due = self.engine.next_wakeup(self._now())
+        dues = (self.engine.next_wakeup(self._now()), self._outflow.next_news())
+        due = min((due for due in dues if due is not None), default=None)
         if self._inbox or self._stopping:
             await asyncio.sleep(0)
             return
@@ -141,8 +149,8 @@ class Runtime:
             if timer is not None:
                 timer.cancel()
 
-    def _execute(self, commands: Sequence[Command]) -> None:
-        writes, ready = self._outflow.put(commands)
+    def _execute(self, commands: Sequence[Command], now: float) -> None:
+        writes, ready = self._outflow.put(commands, now)
         for write in writes:
             self._write_changes(write)
         self._begin(ready)
@@ -164,6 +172,8 @@ class Runtime:
             self._fail(error, "the store refused what the engine decided; stopping")
             return
         self._begin(self._outflow.committed(write.ticket))
+        if self._outflow.held_up:
+            self._wake.set()
 
     def _begin(self, commands: Sequence[Following]) -> None:
         """Perform at once, publish a little later; nothing is begun any more after `stop`.

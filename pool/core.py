@@ -54,7 +54,8 @@ class PoolCore:
     workers that a claim waits for, `touched` those of which the planner may see something new.
     `listing_problem` is why the latest listing failed, "" if it did not. `stillborn` is how many
     instances in a row were of no use, the oldest bought at `stillborn_since`; those from before
-    `stillborn_until` add nothing.
+    `stillborn_until` add nothing. `held_up` says that what is decided is not done now,
+    `moved_on_at` when that was over last (`standstill`).
     """
 
     def __init__(
@@ -103,6 +104,8 @@ class PoolCore:
         self.stillborn = 0
         self.stillborn_since = math.inf
         self.stillborn_until = -math.inf
+        self.held_up = False
+        self.moved_on_at = -math.inf
         self.touched: set[str] = set()
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []

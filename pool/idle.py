@@ -138,18 +138,24 @@ def idle_since(worker: Worker) -> float:
 
 
 def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
-    """Shut down a worker whose boot or probe timeout passed (perhaps while it was held)."""
+    """Shut down a worker whose boot or probe timeout passed (perhaps while it was held).
+
+    Nobody is overdue whom no probe can reach; after that each has its whole time anew.
+    """
+    if core.held_up:
+        return False
     settings = core.settings
+    heard_at = max(worker.last_contact, core.moved_on_at)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
-        end_at = worker.appeared_at + settings.boot_timeout_s
+        end_at = max(worker.appeared_at, core.moved_on_at) + settings.boot_timeout_s
         if is_draining(worker):
             # What was found there may end, as long as the instance is heard of (see `_drain`).
             if worker.session_up:
                 return False
-            end_at = max(end_at, worker.last_contact + settings.probe_timeout_s)
+            end_at = max(end_at, heard_at + settings.probe_timeout_s)
         trigger = Trigger.BOOT_TIMEOUT
     elif not worker.session_up:
-        end_at = worker.last_contact + settings.probe_timeout_s
+        end_at = heard_at + settings.probe_timeout_s
         trigger = Trigger.PROBE_TIMEOUT
     else:
         return False
@@ -175,7 +181,10 @@ def _drain(core: PoolCore, worker: Worker, now: float) -> None:
 
 def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
     """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
-    latest = max(worker.state_since, worker.last_busy) + core.settings.probe_timeout_s
+    if worker.unreleased and core.held_up:
+        return
+    waits_since = max(worker.state_since, worker.last_busy, core.moved_on_at)
+    latest = waits_since + core.settings.probe_timeout_s
     if worker.unreleased and now < latest:
         core.timers.set(TimerKind.IDLE, worker.id, latest)
         return

@@ -316,6 +316,21 @@ class BrokenReported:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldUp:
+    """What was decided `since` then is not done yet: it waits for the store.
+
+    Signals among it are dropped; all else is done in the end.
+    """
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedOn:
+    """What is decided is done at once again, and so is what waited."""
+
+
 PoolEvent = (
     Listed
     | ListingFailed
@@ -335,4 +350,6 @@ PoolEvent = (
     | LogComplete
     | BrokenReported
     | InterruptionNoticed
+    | HeldUp
+    | MovedOn
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from pool import attempts, idle, interruption, launching, listing, probing
+from pool import attempts, idle, interruption, launching, listing, probing, standstill
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -14,10 +14,12 @@ from pool.messages import (
     CreateFailed,
     Destroyed,
     DestroyFailed,
+    HeldUp,
     InterruptionNoticed,
     Listed,
     ListingFailed,
     LogComplete,
+    MovedOn,
     PoolEvent,
     ProbeFailed,
     ProbeSucceeded,
@@ -91,6 +93,10 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             attempts.on_exited(core, event, now)
         case LogComplete():
             attempts.on_log_complete(core, event)
+        case HeldUp():
+            standstill.begin(core, event)
+        case MovedOn():
+            standstill.end(core, now)
         case _:
             assert_never(event)
 
@@ -139,6 +145,8 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
             idle.review(core, worker, now)
         case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OVERLOAD:
             idle.review(core, worker, now)
+        case TimerKind.DISMISSAL | TimerKind.DESTROY if core.held_up:
+            core.timers.set(kind, worker.id, now + core.settings.shutdown_timeout_s)
         case TimerKind.DISMISSAL:
             idle.wait_no_longer(core, worker, now)
         case TimerKind.DESTROY:

@@ -6,9 +6,11 @@ is destroyed they may: for as long as the most patient of them asks, and no long
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pool import signals
 from pool.core import PoolCore
-from pool.model import Worker
+from pool.model import PoolAttempt, Worker, WorkerState
 from pool.notices import AttemptDismissed
 from pool.timers import TimerKind
 
@@ -28,15 +30,27 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
         if not attempt.kill_wanted:
             attempt.kill_wanted = True
             signals.send_if_wanted(core, attempt, now)
+    _wait(core, worker, ending, now)
+    return True
+
+
+def wait_anew(core: PoolCore, worker: Worker, now: float) -> None:
+    """Give the dismissed residents of a worker their whole time again, if some are waited for."""
+    ending = [a for a in core.attempts_on(worker.id) if _is_ending(a)]
+    if worker.state is WorkerState.SHUTDOWN and worker.session_up and ending:
+        _wait(core, worker, ending, now)
+
+
+def _wait(core: PoolCore, worker: Worker, ending: Sequence[PoolAttempt], now: float) -> None:
     longest_s = max(signals.grace_of(core, attempt) for attempt in ending)
     patience_s = min(longest_s, core.settings.term_timeout_s)
     core.timers.set(TimerKind.DISMISSAL, worker.id, now + patience_s)
-    return True
 
 
 def are_ending(core: PoolCore, worker: Worker) -> bool:
     """Return whether a resident that was dismissed still runs, or its log is still on its way."""
-    return any(
-        attempt.dismissed and not signals.given_up(attempt)
-        for attempt in core.attempts_on(worker.id)
-    )
+    return any(_is_ending(attempt) for attempt in core.attempts_on(worker.id))
+
+
+def _is_ending(attempt: PoolAttempt) -> bool:
+    return attempt.dismissed and not signals.given_up(attempt)

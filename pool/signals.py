@@ -1,4 +1,7 @@
-"""Signals to what is to end: TERM, again and again, and KILL once it had its time."""
+"""Signals to what is to end: TERM, again and again, and KILL once it had its time.
+
+Both count from when they were decided, which is when they are sent, but for a standstill.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,15 @@ def grace_of(core: PoolCore, attempt: PoolAttempt) -> float:
 def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     """Send the signal that is due to an attempt that is to end; without a session, none is.
 
+    Nor is one while all commands wait: it would come at the same moment as the next.
+
     The time until KILL counts from the first TERM that had a session to go through and was sent to
     what is known to run: a start that is not answered yet may still be on its way.
     """
     worker = core.workers.get(attempt.worker_id)
     if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
+        return
+    if core.held_up:
         return
     if worker is None or not worker.session_up:
         return
@@ -44,3 +51,14 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
     )
     core.timers.set(TimerKind.SIGNAL, attempt.id, again_at)
+
+
+def take_back(core: PoolCore, attempt: PoolAttempt, since: float) -> None:
+    """Forget the signals that were decided `since` then: none of them was sent, and none will be.
+
+    KILLs of before are forgotten with them, so that it gets enough of them once they are sent.
+    """
+    core.timers.clear(TimerKind.SIGNAL, attempt.id)
+    attempt.kills_sent = 0
+    if attempt.killed_at is not None and attempt.killed_at >= since:
+        attempt.killed_at = None

@@ -147,10 +147,12 @@ class Rig(RigStore):
         """Let time pass, waking the engine at each of its deadlines."""
         end = self.now + seconds
         while True:
-            due = self.engine.next_wakeup(self.now)
+            dues = (self.engine.next_wakeup(self.now), self.outflow.next_news())
+            due = min((due for due in dues if due is not None), default=None)
             if due is None or due > end:
                 break
             self.now = max(self.now, due)
+            self.tell_news()
             self.settle()
         self.now = end
         self.settle()
@@ -247,8 +249,14 @@ class Rig(RigStore):
         self.engine.check()
         self._carry_out(commands)
 
+    def tell_news(self) -> None:
+        """Let the engine know whether its commands wait for the store."""
+        news = self.outflow.news(self.now)
+        if news is not None:
+            self._give(news)
+
     def _carry_out(self, commands: list[Command]) -> None:
-        writes, ready = self.outflow.put(commands)
+        writes, ready = self.outflow.put(commands, self.now)
         self.uncommitted += writes
         self._begin(ready)
         if not self.store_lags:
@@ -261,6 +269,7 @@ class Rig(RigStore):
             for change in write.changes:
                 self.take_in(change)
             self._begin(self.outflow.committed(write.ticket))
+        self.tell_news()
 
     def _begin(self, commands: list[Following]) -> None:
         for command in commands:

@@ -257,6 +257,7 @@ class Conduct:
     def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
         """Look at a command that begins to be carried out."""
         self._elastic.begun(command)
+        self._upkeep.begun(command)
         if isinstance(command, CreateInstance):
             journalled = command.launch.token in self._truth.store.launches
             expect(journalled, "journal before create", f"{command.launch.token}")
@@ -264,7 +265,6 @@ class Conduct:
             link = process.links.links.get(command.worker_id)
             busy = link is not None and link.probing
             expect(not busy, "one probe at a time", command.worker_id)
-            self._upkeep.begun(command)
         elif isinstance(command, SignalAttempt):
             self._signals.signalled(command)
         elif isinstance(command, DestroyInstance):

@@ -25,8 +25,8 @@ JOURNAL = (
         guard="a launch is journalled before its create call",
         fault="a store that lags, a crash between two commands",
         where="dispatcher.outflow:Outflow.put",
-        old="batch = _Batch(ticket=self._last_ticket, then=list(command.then))",
-        new="ready += command.then; batch = _Batch(ticket=self._last_ticket, then=[])",
+        old="then = list(command.then)",
+        new="ready += command.then; then = []",
     ),
     Mutant(
         name="commands overtake a commit",

@@ -227,7 +227,8 @@ class PerInstanceConduct:
 
     def _expect_to_go(self, worker: Worker) -> None:
         """Expect that an instance waits for what belongs to it no longer than all get."""
-        if worker.state is not WorkerState.SHUTDOWN or not worker.session_up:
+        stays = worker.state is not WorkerState.SHUTDOWN or not worker.session_up
+        if stays or self._pool.held_up:
             self._leaving_since.pop(worker.id, None)
             return
         now = self._timeline.now

@@ -103,12 +103,19 @@ class DispatcherProcess:
         self._guarded(lambda: self._handle(event))
 
     def _handle(self, event: Event) -> None:
+        self._tell_news()
         passes = self.engine.placing.passes
         commands = self.engine.handle(event, self.now())
         calls_only = all(isinstance(command, Probe | DestroyInstance) for command in commands)
         no_pass = self.engine.placing.passes == passes
         self._quiet = calls_only and no_pass and isinstance(event, QUIET_EVENTS)
         self._execute(commands)
+
+    def _tell_news(self) -> None:
+        """Let the engine know whether its commands wait for the store."""
+        news = self._outflow.news(self.now())
+        if news is not None:
+            self._execute(self.engine.handle(news, self.now()))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         self._count()
@@ -139,7 +146,8 @@ class DispatcherProcess:
         assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
 
     def _arm(self) -> None:
-        due = self.engine.next_wakeup(self.now())
+        dues = (self.engine.next_wakeup(self.now()), self._outflow.next_news())
+        due = min((due for due in dues if due is not None), default=None)
         self._armed += 1
         if due is None:
             return
@@ -156,7 +164,7 @@ class DispatcherProcess:
     def _execute(self, commands: Sequence[Command]) -> None:
         for command in commands:
             self._show(command)
-        writes, ready = self._outflow.put(commands)
+        writes, ready = self._outflow.put(commands, self.now())
         for write in writes:
             self._making.step()
             self._write(write)
@@ -177,9 +185,13 @@ class DispatcherProcess:
             if not accepted:
                 self._making.crashed("the store refused a commit")
                 return
-            self._guarded(lambda: self._begin(self._outflow.committed(write.ticket)))
+            self._guarded(lambda: self._move_on(write.ticket))
 
         self._making.store.write(write.changes, done, builds=True)
+
+    def _move_on(self, ticket: int) -> None:
+        self._begin(self._outflow.committed(ticket))
+        self._tell_news()
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:

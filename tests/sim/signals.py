@@ -6,6 +6,7 @@ from math import inf
 
 from dispatcher.ledger.outcomes import container_of
 from dispatcher.model import EndingCause
+from dispatcher.outflow import HELD_UP_AFTER_S
 from pool.messages import AttemptStarted, PoolCommand, PoolEvent, ReleaseAttempt, SignalAttempt
 from pool.model import AttemptPhase, PoolAttempt, WorkerState
 from tests.sim.process import DispatcherProcess
@@ -29,6 +30,8 @@ class Signals:
         self._truth = truth
         self._first_signals: dict[tuple[str, str], float] = {}
         self._last_signals: dict[tuple[str, str], tuple[str, float]] = {}
+        self._graces_s: dict[tuple[str, str], float] = {}
+        self._terms_sent: dict[tuple[str, str], float] = {}
         self._started_at: dict[str, float] = {}
         self._evicted: set[str] = set()
         self._released: set[tuple[str, str]] = set()
@@ -62,7 +65,7 @@ class Signals:
         early = now < last + self._pool.settings.signal_interval_s - SLACK
         excused = self._started_at.get(command.attempt_id) == now or command.signal != told
         expect(not early or excused, "signals have their time", f"{key}: the last came at {last}")
-        grace_s = self._grace_s(attempt)
+        grace_s = self._graces_s[key] = self._grace_s(attempt)
         if command.signal == "KILL":
             patient = not grace_s or (first is not None and now >= first + grace_s - SLACK)
             expect(patient, "TERM comes before KILL", f"{key}: the first came at {first}")
@@ -89,7 +92,18 @@ class Signals:
         return min(asked_s, most_s) if evicted else asked_s
 
     def signalled(self, command: SignalAttempt) -> None:
-        """Look at a signal that is sent: what the end will mean is journalled by now."""
+        """Look at a signal that is sent: what the end will mean is journalled by now.
+
+        KILL may come early by as much as TERM came late, which is less than makes a standstill.
+        """
+        key, now = (command.worker_id, command.attempt_id), self._timeline.now
+        if command.signal == "TERM":
+            self._terms_sent.setdefault(key, now)
+        else:
+            first = self._terms_sent.get(key, inf)
+            least_s = self._graces_s[key] - HELD_UP_AFTER_S
+            patient = least_s <= 0 or now >= first + least_s - SLACK
+            expect(patient, "TERM comes before KILL", f"{key}: the first was sent at {first}")
         stored = self._truth.store.attempts.get(command.attempt_id)
         if stored is not None and stored.instance_id == command.worker_id:
             meant = stored.ending is not None or stored.outcome is not None

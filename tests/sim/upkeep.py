@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
+
+from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.queueing.ordering import Order
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
@@ -50,6 +53,8 @@ class Upkeep:
         self._contact_at: dict[str, float] = {}
         self._destroy_at: dict[str, float] = {}
         self._tags_differ_at: dict[str, float] = {}
+        self._to_ask: dict[str, float] = {}
+        self._asked_late: dict[str, float] = {}
         self._listing_at = timeline.now
         self._listing = False
         self._overtaken: tuple[float | None, int] = (None, 0)
@@ -70,6 +75,8 @@ class Upkeep:
             case StartAttempt():
                 if not self._is_resident(command.order.attempt_id):
                     self._busy_at[command.worker_id] = now
+            case Probe():
+                self._to_ask[command.worker_id] = now
             case SetTags():
                 self._tags_differ_at.pop(command.instance_id, None)
             case DestroyInstance():
@@ -88,8 +95,18 @@ class Upkeep:
         self._overtaken = (since, count + 1 if known == since else 1)
         expect(self._overtaken[1] <= 1, "creates have their turn", f"they wait since {since}")
 
-    def begun(self, command: Probe) -> None:
+    def begun(self, command: PoolCommand) -> None:
+        """Look at a command that begins."""
+        if isinstance(command, Probe):
+            self._asked(command)
+        elif isinstance(command, ListInstances):
+            self._listing_at = self._timeline.now
+
+    def _asked(self, command: Probe) -> None:
         """Look at a probe that begins: what it follows is committed by now."""
+        now = self._timeline.now
+        if now >= self._to_ask.pop(command.worker_id) + HELD_UP_AFTER_S:
+            self._asked_late[command.worker_id] = now
         stored = self._truth.store.instances.get(command.worker_id)
         pinned = stored.host_key if stored is not None else ""
         what = f"{command.worker_id}: {command.host_key!r}, stored is {pinned!r}"
@@ -129,8 +146,10 @@ class Upkeep:
         if Trigger.BOOT_TIMEOUT in ended_by and worker_id in self._hosts:
             end_at = self._hosts[worker_id].machine.created_at + settings.boot_timeout_s
             expect(now >= end_at - SLACK, "no instance is ended early", f"{worker_id} may boot")
+            self._expect_asked(worker_id, settings.boot_timeout_s)
         if Trigger.PROBE_TIMEOUT in ended_by:
             self._expect_silence(worker_id)
+            self._expect_asked(worker_id, settings.probe_timeout_s)
 
     def _is_overtaken(self, worker_id: str) -> bool:
         """Return whether one that comes before all who waited for a worker waits for a quota.
@@ -170,6 +189,14 @@ class Upkeep:
         end_at = self._contact_at.get(worker_id, 0.0) + self._pool.settings.probe_timeout_s
         early = self._process.now() < end_at - SLACK
         expect(not early, "no instance is ended early", f"{worker_id} was heard of")
+
+    def _expect_asked(self, worker_id: str, patience_s: float) -> None:
+        """Expect that an instance whose probe had to wait was asked, and had time to answer."""
+        now = self._timeline.now
+        waits = now >= self._to_ask.get(worker_id, now) + HELD_UP_AFTER_S
+        expect(not waits, "no instance is ended early", f"{worker_id} was not even asked")
+        early = now < self._asked_late.get(worker_id, -inf) + patience_s - SLACK
+        expect(not early, "no instance is ended early", f"{worker_id} was asked late")
 
     # ---- what is heard ----
 
@@ -266,20 +293,28 @@ class Upkeep:
     def _expect_repeated(self, worker: Worker, latest: float, held_until: float) -> None:
         """Expect that a destroy is asked for again until the instance is gone."""
         shut_down_at = worker.state_since - self._process.now() + self._timeline.now
-        last = max(shut_down_at, self._destroy_at.get(worker.id, 0.0))
+        moved_on_at = self._pool.moved_on_at - self._process.now() + self._timeline.now
+        last = max(shut_down_at, moved_on_at, self._destroy_at.get(worker.id, 0.0))
         due = max(last + self._pool.settings.shutdown_timeout_s, held_until)
-        expect(latest <= due, "a destroy is repeated", f"{worker.id}: the last was at {last}")
+        in_time = latest <= due or self._pool.held_up
+        expect(in_time, "a destroy is repeated", f"{worker.id}: the last was at {last}")
 
     def _expect_ended(self, worker: Worker) -> None:
         """Expect that a worker would be shut down if it were overdue."""
         settings, now = self._pool.settings, self._process.now() - 1.0
+        if self._pool.held_up:
+            store = self._truth.store
+            away = store.stalled_in_last(PATIENCE_S) or not store.caught_up
+            expect(away, "no silent instance is kept", "nothing keeps the store from writing")
+            return
+        moved_on_at = self._pool.moved_on_at
         draining = idle.is_draining(worker)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         if ready and not worker.session_up:
-            due = worker.last_contact + settings.probe_timeout_s
+            due = max(worker.last_contact, moved_on_at) + settings.probe_timeout_s
             expect(now <= due, "no silent instance is kept", f"{worker.id}")
         elif not ready and not draining:
-            due = worker.appeared_at + settings.boot_timeout_s
+            due = max(worker.appeared_at, moved_on_at) + settings.boot_timeout_s
             expect(now <= due, "no instance boots for ever", f"{worker.id}")
         if worker.state is not WorkerState.IDLE or worker.unreleased:
             return

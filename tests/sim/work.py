@@ -281,7 +281,7 @@ class Work:
         for attempt in self._pool.attempts.values():
             if attempt.kill_wanted and attempt.phase is not AttemptPhase.ENDED:
                 worker = self._pool.workers.get(attempt.worker_id)
-                up = worker is not None and worker.session_up
+                up = worker is not None and worker.session_up and not self._pool.held_up
                 due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
             if attempt.phase is AttemptPhase.STARTING and not attempt.start_op:

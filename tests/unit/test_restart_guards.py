@@ -194,7 +194,7 @@ def test_a_commit_that_is_done_early_frees_nothing_of_an_earlier_one() -> None:
     outflow = Outflow()
     first, second = ReleaseAttempt(worker_id="w", attempt_id="1"), CloseSession(worker_id="w")
     commits = [Commit(changes=(), then=(first,)), Commit(changes=(), then=(second,))]
-    (one, two), ready = outflow.put(commits)
+    (one, two), ready = outflow.put(commits, 0.0)
     assert ready == []
     assert outflow.committed(two.ticket) == []
     with pytest.raises(BugError):
