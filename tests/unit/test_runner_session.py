@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES
+from pool.runner.spool import Spool
 from tests.runner_harness import Attached, Runner, alive, eventually, order, stat_fields
 
 
@@ -275,12 +276,14 @@ def test_between_sessions_somebody_watches_as_long_as_a_job_lives(runner: Runner
     watching = watcher(runner)
     assert stat_fields(watching)[3] == str(watching), "it leads a session of its own"
     os.kill(supervisor, signal.SIGKILL)
-    eventually(lambda: not alive(watching))
     eventually(lambda: not alive(job))
+    stays = Spool(runner.places).needs_keeper
+    eventually(lambda: alive(watching) == stays)
     again, hello = runner.attach()
     assert hello["attempts"][0]["exit"]["kind"] == "lost"
     assert again.close() == 0
-    assert int((runner.spool / "session").read_text().split()[0]) == again.process.pid
+    left = [each for each in runner.processes() if each != again.process.pid]
+    assert len(left) == stays
 
 
 def test_who_watches_makes_way_for_the_next_session(runner: Runner) -> None:
