@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from drivers.errors import (
+    AmbiguousResult,
     CapacityError,
     CloudAuthError,
     CloudError,
@@ -19,6 +20,7 @@ from drivers.errors import (
 )
 from drivers.interface import InstanceType
 from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
+from pool.doubts import Doubts
 from pool.holds import EVERYTHING, Hindrance, HindranceKind, Hold, HoldCause, Scope
 from pool.model import PoolSettings
 from pool.quotas import ToldQuotas
@@ -75,6 +77,7 @@ class CreateHolds:
         self._groups = dict(groups)
         self._grouped = any(self._groups.get(name) for name in self._types)
         self._records: dict[tuple[HoldCause, Scope], _Record] = {}
+        self._doubts = Doubts(forgotten_after_s=_FORGOTTEN_AFTER_S)
         self.quotas = ToldQuotas(
             covers=self.covers, types=self._types.values(), first_s=settings.quota_hold_s
         )
@@ -101,8 +104,12 @@ class CreateHolds:
         """Hold what an error of a create call, begun at `began_at`, tells to hold.
 
         `instances` counts those that there are in a scope. Errors of calls that were under way
-        together count once, so that ten at once double nothing.
+        together count once, so that ten at once double nothing. A doubt alone holds nothing.
         """
+        if isinstance(error, AmbiguousResult):
+            known = any(r.hold.cause is HoldCause.ERROR for r in self._covering(type_, now))
+            if self._doubts.begins_row(type_.name, began_at=began_at, holding=known, now=now):
+                return
         cause, scope = self._blame(type_, error)
         # Bad credentials are no type's fault.
         of_a_type = cause is HoldCause.ERROR and not isinstance(error, CloudAuthError)
@@ -179,6 +186,7 @@ class CreateHolds:
         One that began before a hold did says nothing about it; that an instance was made does not
         say that it is of use. Errors of other types are their own from now on.
         """
+        self._doubts.ended(type_.name, began_at=began_at)
         for key, record in list(self._records.items()):
             of_another = record.hold.scope.type_name not in (None, type_.name)
             if of_another and record.hold.cause is HoldCause.ERROR:

@@ -86,13 +86,15 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         return
     pending.in_flight = False
     if isinstance(event.error, AmbiguousResult):
-        if not pending.instance_id:
-            pending.lost_answer_at = now
-            core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
-        return
-    worker = core.workers.get(pending.instance_id)
-    if worker is None or worker.host_key:
-        core.end_launch(event.token)
+        if pending.instance_id:
+            _made_after_all(core, pending)
+            return
+        pending.lost_answer_at = now
+        core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
+    else:
+        worker = core.workers.get(pending.instance_id)
+        if worker is None or worker.host_key:
+            core.end_launch(event.token)
     core.holds.failed(
         type_of(core, pending.launch),
         event.error,
@@ -101,6 +103,13 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         now=now,
     )
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
+
+
+def _made_after_all(core: PoolCore, pending: PendingLaunch) -> None:
+    """Note that a create whose answer left a doubt made the instance that a listing shows."""
+    pending.lost_answer_at = None
+    type_ = type_of(core, pending.launch)
+    core.holds.succeeded(type_, began_at=pending.launch.created_at)
 
 
 def type_of(core: PoolCore, launch: Launch) -> InstanceType:
@@ -194,6 +203,8 @@ def after_listing(core: PoolCore, began_at: float, now: float) -> None:
     """
     for token in sorted(core.launches):
         pending = core.launches[token]
+        if pending.instance_id and pending.lost_answer_at is not None:
+            _made_after_all(core, pending)
         if pending.in_flight or pending.instance_id or pending.lost_answer_at is None:
             continue
         if began_at - pending.lost_answer_at >= _DOUBT_S:

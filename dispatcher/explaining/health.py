@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drivers.errors import CloudAuthError
+from drivers.errors import AmbiguousResult, CloudAuthError
 from pool.core import PoolCore
 from pool.holds import HoldCause
 from pool.leaks import listing_is_current
@@ -27,6 +27,9 @@ def cloud_problems(pool: PoolCore, now: float) -> list[str]:
     refused = pool.holds.unended(HoldCause.ERROR, now)
     if refused is not None and refused.error == CloudAuthError.__name__:
         problems.append(f"the last create failed: {refused.reason}")
+    if refused is not None and refused.error == AmbiguousResult.__name__:
+        told = "nobody knows whether the last creates made instances"
+        problems.append(f"{told}: {refused.reason}")
     stillborn = pool.holds.of(HoldCause.STILLBORN, now)
     if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
         problems.append(f"creating is slowed down: {stillborn.reason}")

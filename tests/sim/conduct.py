@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.model import Container, ContainerSpec
-from drivers.errors import CloudError, RateLimitError
+from drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from pool import signals
 from pool.messages import (
     Created,
@@ -317,7 +317,9 @@ class Conduct:
         if answered is None:
             return
         type_, began_at = answered
-        self._shortages.failed(type_, event.error, began_at, now)
+        in_doubt = isinstance(event.error, AmbiguousResult)
+        if not in_doubt or self._shortages.doubted(event.token, type_, began_at, now):
+            self._shortages.failed(type_, event.error, began_at, now)
 
 
 def _is_alike(one: Container, other: Container) -> bool:

@@ -11,7 +11,6 @@ from typing import assert_never
 
 from dispatcher.engine import Engine
 from drivers.errors import (
-    AmbiguousResult,
     CapacityError,
     CloudError,
     ErrorScope,
@@ -60,6 +59,8 @@ class Shortages:
         self._settings = engine.pool.settings
         self._groups = engine.pool.quota_groups
         self._accounts: dict[Key, _Account] = {}
+        self._doubted: dict[str, float] = {}
+        self._in_doubt: dict[str, tuple[InstanceType, float]] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
         self._booting: dict[str, float] = {}
         self._overloaded: set[str] = set()
@@ -114,6 +115,8 @@ class Shortages:
 
     def had(self, type_: InstanceType, began_at: float) -> None:
         """Note that an instance was had: what was short is not any more."""
+        if began_at >= self._doubted.get(type_.name, inf):
+            del self._doubted[type_.name]
         for key, account in list(self._accounts.items()):
             cause, scope = key
             of_another = cause == ERROR and scope not in ((), ("type", type_.name))
@@ -123,10 +126,34 @@ class Shortages:
             if concerned and began_at >= account.until - SLACK:
                 del self._accounts[key]
 
+    def doubted(self, token: str, type_: InstanceType, began_at: float, now: float) -> bool:
+        """Note a create of which nobody knows what it made; return whether it fails a row."""
+        if any(worker.token == token for worker in self._engine.pool.workers.values()):
+            self.had(type_, began_at)
+            return False
+        self._in_doubt[token] = (type_, began_at)
+        first_at = self._doubted.get(type_.name)
+        held = [
+            account.until
+            for (cause, scope), account in self._accounts.items()
+            if cause == ERROR and scope in self._scopes(type_)
+        ]
+        until = max([first_at if first_at is not None else -inf, *held])
+        if first_at is None or now >= until + FORGOTTEN_AFTER_S:
+            self._doubted[type_.name] = now
+            return False
+        return began_at > first_at
+
+    def _settle_doubts(self) -> None:
+        """Note the instances that listings show although their creates left a doubt."""
+        shown = {worker.token for worker in self._engine.pool.workers.values()}
+        for token in sorted(self._in_doubt.keys() & shown):
+            self.had(*self._in_doubt.pop(token))
+        for token in sorted(self._in_doubt.keys() - self._engine.pool.launches.keys()):
+            del self._in_doubt[token]
+
     def failed(self, type_: InstanceType, error: CloudError, began_at: float, now: float) -> None:
         """Note what a create call was refused for, and how long that holds."""
-        if isinstance(error, AmbiguousResult):
-            return
         key = self._blamed(type_, error)
         if key == (ERROR, ()) and self._is_its_own(type_, now):
             key = (ERROR, ("type", type_.name))
@@ -261,6 +288,7 @@ class Shortages:
 
     def look(self, now: float) -> None:
         """Take in what became of instances, and compare the accounts."""
+        self._settle_doubts()
         for (cause, scope), account in self._accounts.items():
             left = cause == QUOTA and account.instances and self._count(scope) < account.instances
             if left and now < account.until:
