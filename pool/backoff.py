@@ -303,8 +303,7 @@ class CreateHolds:
     ) -> float:
         self._forget(now)
         old = self._records.get((cause, scope))
-        until = now + length_s
-        since = now
+        since, until = now, now + length_s
         if old is not None and now < old.hold.until:
             since, until = old.hold.since, max(until, old.hold.until)
         hold = Hold(
@@ -321,9 +320,8 @@ class CreateHolds:
         return until
 
     def _forget(self, now: float) -> None:
-        for key, record in list(self._records.items()):
-            if _is_forgotten(record, now):
-                del self._records[key]
+        records = self._records.items()
+        self._records = {key: each for key, each in records if not _is_forgotten(each, now)}
 
     def _blame(self, type_: InstanceType, error: CloudError) -> tuple[HoldCause, Scope]:
         """Return what an error holds creates for, and which."""
