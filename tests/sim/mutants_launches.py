@@ -65,9 +65,9 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="a known instance's launch is forgotten",
         guard="a launch whose instance is known is not forgotten",
         fault="instances that flicker in listings",
-        where="pool.launching:after_listing",
-        old=("if pending.in_flight or pending.instance_id or pending.lost_answer_at is None:"),
-        new="if pending.in_flight or pending.lost_answer_at is None:",
+        where="pool.launching:_made_after_all",
+        old="pending.lost_answer_at = None",
+        new="pass",
     ),
     Mutant(
         name="a destroyed instance boots again",
