@@ -203,9 +203,10 @@ def after_listing(core: PoolCore, began_at: float, now: float) -> None:
     """
     for token in sorted(core.launches):
         pending = core.launches[token]
-        if pending.instance_id and pending.lost_answer_at is not None:
-            _made_after_all(core, pending)
         if pending.in_flight or pending.lost_answer_at is None:
+            continue
+        if pending.instance_id:
+            _made_after_all(core, pending)
             continue
         if began_at - pending.lost_answer_at >= _DOUBT_S:
             pending.counted = False

@@ -65,8 +65,8 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="a known instance's launch is forgotten",
         guard="a launch whose instance is known is not forgotten",
         fault="instances that flicker in listings",
-        where="pool.launching:_made_after_all",
-        old="pending.lost_answer_at = None",
+        where="pool.launching:after_listing",
+        old="_made_after_all(core, pending)\n            continue",
         new="pass",
     ),
     Mutant(

@@ -9,6 +9,8 @@ from pool.holds import HoldCause
 from pool.messages import CreateFailed, CreateInstance
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
+from tests.sim.options import options_of
+from tests.sim.world import World
 
 
 def doubtful() -> Rig:
@@ -108,6 +110,11 @@ def test_so_was_one_whose_instance_is_listed_before_its_answer_leaves_a_doubt() 
     doubt(rig, made)
     doubt(rig, in_doubt(rig, 3))
     assert holds(rig) == []
+
+
+def test_a_create_that_is_under_way_has_not_succeeded_because_its_instance_comes_and_goes() -> None:
+    """It was the one trial after an error, and another was begun beside it."""
+    World(options_of(11679)).run()
 
 
 def test_what_was_in_doubt_long_ago_begins_no_row_unless_errors_went_on() -> None:
