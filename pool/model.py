@@ -249,6 +249,10 @@ class Worker:
         """Return whether it gets no new work, since too many that ended wait to be released."""
         return len(self.unreleased) > MOST_UNRELEASED
 
+    def takes_more(self, now: float) -> bool:
+        """Return whether it neither rests after an overload nor has a backlog."""
+        return now >= self.overloaded_until and not self.backlogged
+
 
 class AttemptPhase(Enum):
     """What is known of an attempt on its worker."""

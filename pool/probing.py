@@ -294,8 +294,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
         and worker.state is not WorkerState.SHUTDOWN
         and not idle.is_draining(worker)
         and not is_offline(core, worker, now)
-        and now >= worker.overloaded_until
-        and not worker.backlogged
+        and worker.takes_more(now)
     )
 
 

@@ -80,8 +80,7 @@ def host_of(
 
 
 def _is_ready(worker: Worker, now: float) -> bool:
-    takes_more = now >= worker.overloaded_until and not worker.backlogged
-    return probing.is_ready(worker) and takes_more and not worker.broken
+    return probing.is_ready(worker) and worker.takes_more(now) and not worker.broken
 
 
 def _leaving(worker: Worker, ledger: Ledger) -> tuple[Resources, ...]:

@@ -245,8 +245,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
     is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
     is_sound = not worker.broken and not worker.interruption
-    takes_more = now >= worker.overloaded_until and not worker.backlogged
-    if is_up and is_sound and takes_more:
+    if is_up and is_sound and worker.takes_more(now):
         return ""
     facts = (
         ("shutdown", worker.state is WorkerState.SHUTDOWN),

@@ -335,7 +335,7 @@ AT_ONCE = (
         guard="an overloaded instance gets no work for a minute",
         fault=OVERLOAD,
         where="pool.probing:takes_work",
-        old="and now >= worker.overloaded_until",
+        old="and worker.takes_more(now)",
         new="",
     ),
     Mutant(
