@@ -125,14 +125,14 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
     if is_draining(worker):
         _drain(core, worker, now)
     elif worker.state is WorkerState.IDLE and worker.id not in core.awaited:
-        end_at = idle_since(worker) + core.settings.idle_timeout_s
+        end_at = _idle_since(worker) + core.settings.idle_timeout_s
         if now >= end_at:
             _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)
         else:
             core.timers.set(TimerKind.IDLE, worker.id, end_at)
 
 
-def idle_since(worker: Worker) -> float:
+def _idle_since(worker: Worker) -> float:
     """Return since when an idle worker might have been used: not while it rests (see `_pause`)."""
     return max(worker.state_since, worker.overloaded_until)
 
