@@ -8,6 +8,7 @@ from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.queueing.ordering import Order
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
+from pool.attempts import OVERLOAD_PAUSE_S
 from pool.messages import (
     AttemptExited,
     Created,
@@ -23,7 +24,7 @@ from pool.messages import (
     SetTags,
     StartAttempt,
 )
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import IdleBehavior, PoolSettings, Worker, WorkerState
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
@@ -124,8 +125,8 @@ class Upkeep:
         if Trigger.IDLE_TIMEOUT in ended_by:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
-            rests = self._process.now() < worker.overloaded_until + settings.idle_timeout_s - SLACK
-            expect(not rests, "no instance is ended early", f"{worker_id} rested")
+            rested = _rested(worker, settings)
+            expect(not rested, "no instance is ended early", f"{worker_id} rested")
             offline = probing.is_offline(self._pool, worker, self._process.now())
             # Who is at the limit of containers loses a claim for one that comes before.
             waiting = self._process.engine.placing.waiting.values()
@@ -322,3 +323,14 @@ class Upkeep:
         due = max(worker.state_since, worker.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")
+
+
+def _rested(worker: Worker, settings: PoolSettings) -> bool:
+    """Return whether a worker's end was decided while it rested, or before it was idle since.
+
+    What it was refused after that, while its residents were waited for, is no rest.
+    """
+    decided_at, rested_until = worker.state_since, worker.overloaded_until
+    if decided_at < rested_until - OVERLOAD_PAUSE_S - SLACK:
+        return False
+    return decided_at < rested_until + settings.idle_timeout_s - SLACK
