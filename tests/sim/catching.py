@@ -13,7 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sim.options import options_of
+from tests.sim import long_stalls
+from tests.sim.options import SimOptions, options_of
 from tests.sim.planting import Mutant, planted
 from tests.sim.truth import Violation
 from tests.sim.world import World
@@ -39,20 +40,24 @@ def known_seeds() -> dict[str, int]:
 def catch(mutant: Mutant, first: int | None = None) -> Catch | None:
     """Run seeds with the defect until one fails; None when none of 200 does.
 
-    `first` is a seed to begin with, None for none; all 200 are tried in the end.
+    `first` is a seed to begin with, None for none; all 200 are tried in the end. Where only long
+    stalls reach the defect, their few seeds are all.
     """
     before = [] if first is None else [first]
+    options, seeds = options_of, tuple(range(MOST_SEEDS))
+    if mutant.long_stalls:
+        options, seeds = long_stalls.options_with_long_stalls, long_stalls.SEEDS
     with planted(mutant):
-        for seed in (*before, *range(MOST_SEEDS)):
-            by = _caught_by(seed)
+        for seed in (*before, *seeds):
+            by = _caught_by(options(seed))
             if by is not None:
                 return Catch(seed=seed, by=by)
     return None
 
 
-def _caught_by(seed: int) -> str | None:
+def _caught_by(options: SimOptions) -> str | None:
     try:
-        World(options_of(seed)).run()
+        World(options).run()
     except Violation as violation:
         return violation.promise
     except Exception as error:  # noqa: BLE001 - a defect may break anything

@@ -16,6 +16,7 @@ from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_per_instance import PER_INSTANCE_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
+from tests.sim.mutants_standstill import STANDSTILL_MUTANTS
 from tests.sim.mutants_times import TIME_MUTANTS
 from tests.sim.planting import Mutant
 
@@ -69,5 +70,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOB_MUTANTS,
     *PER_INSTANCE_MUTANTS,
     *TIME_MUTANTS,
+    *STANDSTILL_MUTANTS,
     *ELASTIC_MUTANTS,
 )

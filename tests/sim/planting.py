@@ -17,6 +17,7 @@ class Mutant:
 
     `guard` says what the code that is broken is there for, `fault` which trouble reaches it. `old`
     must stand in the function's source exactly once. `also` breaks a second guard that would do.
+    `long_stalls` is whether only runs reach it in which the store is away for minutes.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Mutant:
     old: str
     new: str
     also: Mutant | None = None
+    long_stalls: bool = False
 
 
 @contextlib.contextmanager

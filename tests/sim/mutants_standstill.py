@@ -1,0 +1,68 @@
+"""Planted defects of what is done, and not done, while the store cannot be written for long."""
+
+from __future__ import annotations
+
+from tests.sim.planting import Mutant
+
+_FAULT = "a store that is away for minutes"
+
+
+def _mutant(name: str, guard: str, where: str, old: str, new: str) -> Mutant:
+    return Mutant(
+        name=name, guard=guard, fault=_FAULT, where=where, old=old, new=new, long_stalls=True
+    )
+
+
+STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="a standstill is not told",
+        guard="the pool is told when its commands have waited for 30 s",
+        fault=_FAULT,
+        where="dispatcher.outflow:Outflow.news",
+        old="if held_up == self.held_up:",
+        new="if True:",
+        also=_mutant(
+            "nobody looks for it",
+            "",
+            "dispatcher.outflow:Outflow.next_news",
+            "if self.held_up or not self._batches:",
+            "if True:",
+        ),
+        long_stalls=True,
+    ),
+    _mutant(
+        "a standstill is not noted",
+        "while the store is away nobody is judged, and no signal is decided",
+        "pool.standstill:begin",
+        "core.held_up = True",
+        "pass",
+    ),
+    _mutant(
+        "signals are decided in a standstill",
+        "no signal is decided while it could not be sent",
+        "pool.signals:send_if_wanted",
+        "if core.held_up:",
+        "if False:",
+    ),
+    _mutant(
+        "a standstill is silence",
+        "nobody is judged by silence while no probe goes out",
+        "pool.idle:_overdue",
+        "if core.held_up:",
+        "if False:",
+    ),
+    _mutant(
+        "silence of a standstill counts",
+        "everybody has the whole probe_timeout anew once the store is back",
+        "pool.idle:_overdue",
+        "heard_at = max(worker.last_contact, core.moved_on_at)",
+        "heard_at = worker.last_contact",
+    ),
+    _mutant(
+        "boots of a standstill count",
+        "everybody has the whole boot_timeout anew once the store is back",
+        "pool.idle:_overdue",
+        "max(worker.appeared_at, core.moved_on_at)",
+        "worker.appeared_at",
+    ),
+)
