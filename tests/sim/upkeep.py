@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.queueing.ordering import Order
+from dispatcher.queueing.queue import ClassKey
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
-from pool.attempts import OVERLOAD_PAUSE_S
 from pool.messages import (
     AttemptExited,
     Created,
@@ -23,8 +24,9 @@ from pool.messages import (
     SessionLost,
     SetTags,
     StartAttempt,
+    StartRefused,
 )
-from pool.model import IdleBehavior, PoolSettings, Worker, WorkerState
+from pool.model import IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
@@ -37,6 +39,15 @@ PATIENCE_OF_CREATES_S = 2.0
 
 PATIENCE_S = 60.0
 """How long a call may wait for its turn, holds aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """For whom a class has its last claim on something."""
+
+    key: ClassKey
+    order: Order
+    container_id: str
 
 
 class Upkeep:
@@ -59,7 +70,8 @@ class Upkeep:
         self._listing_at = timeline.now
         self._listing = False
         self._overtaken: tuple[float | None, int] = (None, 0)
-        self._kept: dict[str, list[Order]] = {}
+        self._kept: dict[str, list[_Claim]] = {}
+        self._rested_until: dict[str, float] = {}
         self._created: set[str] = set()
 
     # ---- not too early ----
@@ -125,14 +137,14 @@ class Upkeep:
         if Trigger.IDLE_TIMEOUT in ended_by:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
-            rested = _rested(worker, settings)
+            rested_until = self._rested_until.get(worker_id, worker.overloaded_until)
+            rested = worker.state_since < rested_until + settings.idle_timeout_s - SLACK
             expect(not rested, "no instance is ended early", f"{worker_id} rested")
             offline = probing.is_offline(self._pool, worker, self._process.now())
             # Who is at the limit of containers loses a claim for one that comes before.
             waiting = self._process.engine.placing.waiting.values()
             limited = any(reason.code == "max_containers" for reason in waiting)
-            kept = worker_id in self._kept and not offline and not limited
-            kept = kept and not self._is_overtaken(worker_id)
+            kept = self._is_claimed(worker_id) and not offline and not limited
             awaited = worker_id in self._pool.awaited or kept
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
@@ -152,11 +164,15 @@ class Upkeep:
             self._expect_silence(worker_id)
             self._expect_asked(worker_id, settings.probe_timeout_s)
 
-    def _is_overtaken(self, worker_id: str) -> bool:
-        """Return whether one that comes before all who waited for a worker waits for a quota.
+    def _is_claimed(self, worker_id: str) -> bool:
+        """Return whether somebody who waits has, or inherits, a claim on a worker.
 
-        At once without an event: a hold has ended, or a restart is due.
+        Not if one that comes before all of them waits for a quota: at once without an event, for a
+        hold has ended, a restart is due, or who had the claim starts where a rest has ended.
         """
+        claimants = self._claimants(worker_id)
+        if not claimants:
+            return False
         placing, queue = self._process.engine.placing, self._process.engine.ledger.queue
         next_in_line: list[Order] = []
         for request_class in queue.classes():
@@ -165,20 +181,37 @@ class Upkeep:
             head = request_class.at(claimed)
             if reason is not None and reason.code == "at_quota" and head is not None:
                 next_in_line.append(head[0])
-        return bool(next_in_line) and min(next_in_line) < min(self._kept[worker_id])
+        return not next_in_line or min(next_in_line) >= min(claimants)
 
-    def _claims(self) -> dict[str, list[Order]]:
+    def _claimants(self, worker_id: str) -> list[Order]:
+        """Return who had claims on a worker; of whom has started since, who is next of its class.
+
+        Of each class it is the least important that had one.
+        """
+        engine, found = self._process.engine, []
+        classes = {each.key: each for each in engine.ledger.queue.classes()}
+        for claim in self._kept.get(worker_id, []):
+            if claim.container_id in engine.ledger.queue:
+                found.append(claim.order)
+            elif claim.key in classes:
+                by_slot = engine.placing.roster.fleet.claims.get(claim.key, {})
+                heir = classes[claim.key].at(sum(by_slot.values()))
+                found += [heir[0]] if heir is not None else []
+        return found
+
+    def _claims(self) -> dict[str, list[_Claim]]:
         """Return the least important that each class has a claim for, by the awaited worker."""
         engine = self._process.engine
-        found: dict[str, list[Order]] = {}
+        found: dict[str, list[_Claim]] = {}
         if not self._pool.awaited:
             return found
         for request_class in engine.ledger.queue.classes():
             by_slot = engine.placing.roster.fleet.claims.get(request_class.key, {})
             last = request_class.at(sum(by_slot.values()) - 1) if by_slot else None
             if last is not None:
+                claim = _Claim(key=request_class.key, order=last[0], container_id=last[1])
                 for worker_id in self._pool.awaited.intersection(by_slot):
-                    found.setdefault(worker_id, []).append(last[0])
+                    found.setdefault(worker_id, []).append(claim)
         return found
 
     def _expect_silence(self, worker_id: str) -> None:
@@ -212,6 +245,8 @@ class Upkeep:
                 self._listing = False
             case Created():
                 self._created.add(event.instance.id)
+            case StartRefused():
+                self._note_rest(event.worker_id)
             case ProbeSucceeded():
                 self._contact(event.worker_id, event.began_at)
                 if not event.boot_error:
@@ -233,6 +268,15 @@ class Upkeep:
         container = self._process.engine.ledger.containers.get(container_id)
         new = container is not None and bool(container.pinned_to)
         return new or self._truth.is_resident(attempt_id)
+
+    def _note_rest(self, worker_id: str) -> None:
+        """Note until when a worker rested, if its end is decided: what it refuses now is no rest.
+
+        Only its residents are waited for.
+        """
+        worker = self._pool.workers.get(worker_id)
+        if worker is not None and worker.state is WorkerState.SHUTDOWN:
+            self._rested_until.setdefault(worker_id, worker.overloaded_until)
 
     def _contact(self, worker_id: str, at: float) -> None:
         worker = self._pool.workers.get(worker_id)
@@ -323,14 +367,3 @@ class Upkeep:
         due = max(worker.state_since, worker.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")
-
-
-def _rested(worker: Worker, settings: PoolSettings) -> bool:
-    """Return whether a worker's end was decided while it rested, or before it was idle since.
-
-    What it was refused after that, while its residents were waited for, is no rest.
-    """
-    decided_at, rested_until = worker.state_since, worker.overloaded_until
-    if decided_at < rested_until - OVERLOAD_PAUSE_S - SLACK:
-        return False
-    return decided_at < rested_until + settings.idle_timeout_s - SLACK
