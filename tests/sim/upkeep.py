@@ -7,7 +7,7 @@ from math import inf
 
 from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.queueing.ordering import Order
-from dispatcher.queueing.queue import ClassKey
+from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool import idle, probing, signals
 from pool.messages import (
@@ -177,10 +177,8 @@ class Upkeep:
         next_in_line: list[Order] = []
         for request_class in queue.classes():
             reason = placing.waiting.get(request_class.key)
-            claimed = sum(placing.roster.fleet.claims.get(request_class.key, {}).values())
-            head = request_class.at(claimed)
-            if reason is not None and reason.code == "at_quota" and head is not None:
-                next_in_line.append(head[0])
+            if reason is not None and reason.code == "at_quota":
+                next_in_line += self._first_without_claim(request_class)
         return not next_in_line or min(next_in_line) >= min(claimants)
 
     def _claimants(self, worker_id: str) -> list[Order]:
@@ -194,10 +192,14 @@ class Upkeep:
             if claim.container_id in engine.ledger.queue:
                 found.append(claim.order)
             elif claim.key in classes:
-                by_slot = engine.placing.roster.fleet.claims.get(claim.key, {})
-                heir = classes[claim.key].at(sum(by_slot.values()))
-                found += [heir[0]] if heir is not None else []
+                found += self._first_without_claim(classes[claim.key])
         return found
+
+    def _first_without_claim(self, request_class: RequestClass) -> list[Order]:
+        """Return the first of a class for whom it has no claim, [] when it has one for all."""
+        claims = self._process.engine.placing.roster.fleet.claims.get(request_class.key, {})
+        head = request_class.at(sum(claims.values()))
+        return [head[0]] if head is not None else []
 
     def _claims(self) -> dict[str, list[_Claim]]:
         """Return the least important that each class has a claim for, by the awaited worker."""
