@@ -232,7 +232,7 @@ class Engine:
             self.concurrency.next_rise(),
             self._placers_due(now),
         )
-        return min((due for due in dues if due is not None), default=None)
+        return min([due for due in dues if due is not None], default=None)
 
     def _placers_due(self, now: float) -> float | None:
         """Return when a placer wants a pass; what is overdue is looked at by the next one."""

@@ -51,6 +51,8 @@ class Resources:
 
     def shortages(self, room: Resources) -> list[str]:
         """Return the names of the dimensions in which `room` is too small, in a fixed order."""
+        if self.fits_in(room):
+            return []
         pairs = (
             ("cpus", self.cpu_millis, room.cpu_millis),
             ("memory", self.memory_bytes, room.memory_bytes),

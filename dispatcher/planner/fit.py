@@ -82,6 +82,8 @@ def _gpu_rejections(type_: InstanceType, constraints: Constraints) -> list[str]:
 
 def label_rejections(type_: InstanceType, constraints: Constraints) -> list[str]:
     """Return which wanted labels a type lacks."""
+    if not constraints.labels:
+        return []
     labels = dict(type_.labels)
     return [
         f"label {key}={value} missing"

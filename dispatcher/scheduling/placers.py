@@ -173,8 +173,8 @@ class Placers:
 
     def next_due(self) -> float | None:
         """Return when the first of them wants a pass, None for never."""
-        dues = (placer.next_due() for placer in self._all)
-        return min((due for due in dues if due is not None), default=None)
+        dues = [placer.next_due() for placer in self._all]
+        return min([due for due in dues if due is not None], default=None)
 
     def awaited(self) -> frozenset[str]:
         """Return the workers that somebody waits for."""
