@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dispatcher.elastic_settings import QueuePolicy
 from dispatcher.jobs.model import Job
-from dispatcher.model import Attempt, AttemptOutcome, Container, Placement
+from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerSpec, Placement
 from dispatcher.planner.elastic_model import ElasticMode
 from dispatcher.planner.fit import eligible_types, need
 from drivers.interface import Resources
@@ -35,6 +35,7 @@ class Growth:
         self._ledger = process.engine.ledger
         self._timeline = timeline
         self._since: dict[str, float] = {}
+        self._types: dict[str, tuple[ContainerSpec, tuple[object, ...]]] = {}
 
     def look(self, jobs: list[Job], members: dict[str, list[Container]]) -> None:
         """Look at all jobs after an event."""
@@ -108,7 +109,14 @@ class Growth:
         return asked.fits_in(worker.free)
 
     def _types_of(self, container: Container) -> tuple[object, ...]:
+        """Return the types that would do, reckoned once for what a container asks for."""
         spec = container.spec
+        known = self._types.get(container.id)
+        if known is None or known[0] is not spec:
+            known = self._types[container.id] = (spec, self._reckon_types(spec))
+        return known[1]
+
+    def _reckon_types(self, spec: ContainerSpec) -> tuple[object, ...]:
         return eligible_types(
             list(self._engine.types.values()),
             spec.resources,

@@ -31,6 +31,8 @@ from tests.sim.per_instance_account import ENDED_WITH_ITS_PLACE, PerInstanceAcco
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect
 
+FINAL_STATES = tuple(state for state in ContainerState if state.final)
+
 
 @dataclass(slots=True)
 class Count:
@@ -42,7 +44,7 @@ class Count:
 
     def ended(self) -> bool | None:
         """Return whether all succeeded, None while not all have ended."""
-        if sum(self.states[state] for state in ContainerState if state.final) < self.total:
+        if sum(self.states[state] for state in FINAL_STATES) < self.total:
             return None
         return self.states[ContainerState.SUCCEEDED] == self.total
 

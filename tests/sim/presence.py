@@ -43,4 +43,4 @@ class Presence:
         lag_s = min(LONGEST_LAG_S, self._pool.settings.boot_timeout_s)
         since = self._shown_at.get(worker_id, appeared_at + lag_s)
         lacking = listing is not None and listing.began_at > since
-        expect(lacking, "who is gone is not listed", f"{worker_id}: due at {since}, {listing}")
+        expect(lacking, "who is gone is not listed", worker_id, "due at", since, listing)

@@ -27,8 +27,8 @@ from tests.sim.timeline import Timeline
 HANDLED_AT_ONE_MOMENT = 5_000
 QUIET_EVENTS = (Woken, *NOTHING_TO_PLAN)
 QUIET_AT_MOST = 8
-"""How many events in a row are not looked at that bring probes, repeated destroys or nothing: the
-next one shows what they did."""
+"""How many events in a row are not looked at that bring probes, repeated destroys or nothing, or
+commits of what was looked at when it was decided: the next one shows what they did."""
 
 
 class Crashed(Exception):  # noqa: N818 - it is no error: it is what the run is about
@@ -75,6 +75,7 @@ class DispatcherProcess:
     def __init__(self, engine: Engine, making: Making) -> None:
         self.engine = engine
         self.alive = True
+        self.next_wakeup: float | None = None
         self.calls: VirtualCalls
         self.links: VirtualLinks
         self._making = making
@@ -106,16 +107,20 @@ class DispatcherProcess:
         self._tell_news()
         passes = self.engine.placing.passes
         commands = self.engine.handle(event, self.now())
-        calls_only = all(isinstance(command, Probe | DestroyInstance) for command in commands)
         no_pass = self.engine.placing.passes == passes
-        self._quiet = calls_only and no_pass and isinstance(event, QUIET_EVENTS)
+        self._quiet = (
+            no_pass
+            and isinstance(event, QUIET_EVENTS)
+            and all(isinstance(command, Probe | DestroyInstance) for command in commands)
+        )
         self._execute(commands)
 
-    def _tell_news(self) -> None:
-        """Let the engine know whether its commands wait for the store."""
+    def _tell_news(self) -> bool:
+        """Let the engine know whether its commands wait for the store; return if it was told."""
         news = self._outflow.news(self.now())
         if news is not None:
             self._execute(self.engine.handle(news, self.now()))
+        return news is not None
 
     def _guarded(self, action: Callable[[], None]) -> None:
         self._count()
@@ -125,6 +130,7 @@ class DispatcherProcess:
         except Crashed as crash:
             self._making.crashed(str(crash))
             return
+        self.next_wakeup = self.engine.next_wakeup(self.now())
         self._not_looked_at = self._not_looked_at + 1 if self._quiet else 0
         if self._not_looked_at % QUIET_AT_MOST == 0:
             self._look()
@@ -146,8 +152,8 @@ class DispatcherProcess:
         assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
 
     def _arm(self) -> None:
-        dues = (self.engine.next_wakeup(self.now()), self._outflow.next_news())
-        due = min((due for due in dues if due is not None), default=None)
+        dues = (self.next_wakeup, self._outflow.next_news())
+        due = min([due for due in dues if due is not None], default=None)
         self._armed += 1
         if due is None:
             return
@@ -191,7 +197,7 @@ class DispatcherProcess:
 
     def _move_on(self, ticket: int) -> None:
         self._begin(self._outflow.committed(ticket))
-        self._tell_news()
+        self._quiet = not self._tell_news()
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:

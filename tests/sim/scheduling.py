@@ -206,7 +206,10 @@ class Scheduling:
     def _expect_rises(self) -> None:
         """Expect that a limit that is reached for long does not stay as it is."""
         now, settings = self._timeline.now, self._engine.settings
-        limit = copy.copy(self._engine.concurrency).limit(self._process.now())
+        concurrency = self._engine.concurrency
+        # Asked, it takes in what has passed, if it has a limit of its own: here a copy does.
+        asked = concurrency if concurrency.next_rise() is None else copy.copy(concurrency)
+        limit = asked.limit(self._process.now())
         count = self._count()
         configured = settings.max_containers is not None and limit == settings.max_containers
         if limit is None or configured or count < limit or limit != self._at_limit:
@@ -272,7 +275,7 @@ class Scheduling:
         for key, by_slot in fleet.claims.items():
             count = sum(by_slot.values())
             few = count <= waiting.get(key, 0)
-            expect(few, "nobody claims for more than wait", f"{key}: {by_slot}")
+            expect(few, "nobody claims for more than wait", key, by_slot)
             claimed.update(by_slot)
         claimed.update(self._engine.placers.kept())
         unclaimed = [token for token in self._created if token not in claimed]

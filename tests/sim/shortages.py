@@ -146,6 +146,8 @@ class Shortages:
 
     def _settle_doubts(self) -> None:
         """Note the instances that listings show although their creates left a doubt."""
+        if not self._in_doubt:
+            return
         shown = {worker.token for worker in self._engine.pool.workers.values()}
         for token in sorted(self._in_doubt.keys() & shown):
             self.had(*self._in_doubt.pop(token))
@@ -265,10 +267,12 @@ class Shortages:
             w.id: w.appeared_at for w in workers.values() if w.state is WorkerState.BOOTING
         }
         for worker in workers.values():
+            if worker.proven:
+                continue
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
             by_nothing = worker.id in self._overloaded and not worker.busy_with
             of_no_use = given_up or by_nothing or worker.complaint or worker.verdict
-            if of_no_use and not worker.proven:
+            if of_no_use:
                 self._note_one(worker.id, worker.appeared_at, now)
         self._overloaded.clear()
 

@@ -16,7 +16,7 @@ class WatchedTimers(Timers):
         earliest = self.next_due()
         key = super().pop_due(now)
         early = key is not None and (earliest is None or earliest > now)
-        expect(not early, "deadlines are kept", f"{key} comes at {now}, not {earliest}")
+        expect(not early, "deadlines are kept", key, "comes at", now, "not", earliest)
         return key
 
     def soonest(self, kind: TimerKind, subject: str, due: float) -> None:
@@ -24,10 +24,10 @@ class WatchedTimers(Timers):
         before = self.due(kind, subject)
         super().soonest(kind, subject, due)
         right = self.due(kind, subject) == min(due, inf if before is None else before)
-        expect(right, "deadlines are kept", f"{kind} {subject}: {before}, then {due}")
+        expect(right, "deadlines are kept", kind, subject, before, "then", due)
 
     def clear(self, kind: TimerKind, subject: str) -> None:
         """Forget a deadline, and look that it never comes."""
         super().clear(kind, subject)
         right = self.due(kind, subject) is None
-        expect(right, "deadlines are kept", f"{kind} {subject} is cleared")
+        expect(right, "deadlines are kept", kind, subject, "is cleared")

@@ -132,7 +132,11 @@ class Truth:
         expect(
             used.fits_in(room),
             "no instance is given more than it has",
-            f"{host.machine.id} has {room} and runs {used}",
+            host.machine.id,
+            "has",
+            room,
+            "and runs",
+            used,
         )
 
     def ended(self, host: Host, process: Process, exit_: AttemptExit | None) -> None:
@@ -153,7 +157,7 @@ class Truth:
                 f"{attempt_id} is released while its outcome is not stored",
             )
             kept = stored.log_complete or stored.outcome is AttemptOutcome.LOST
-            expect(kept, "a log is kept until it is complete", f"{stored}")
+            expect(kept, "a log is kept until it is complete", stored)
 
     def forgotten(self, host: Host, attempt_id: str) -> None:
         """Note that a reboot lost what an instance knew of an attempt."""
@@ -193,7 +197,7 @@ class Truth:
             record = self.store.instances.get(change.instance.id)
             pinned = record is not None and record.gone_at is None and record.host_key
             kept = bool(change.instance.host_key) or not pinned
-            expect(kept, "a proven key is kept", f"{record}, then {change.instance}")
+            expect(kept, "a proven key is kept", record, "then", change.instance)
         if not isinstance(change, SaveAttempt) or change.attempt.outcome is None:
             return
         attempt = change.attempt
@@ -209,7 +213,7 @@ class Truth:
         if attempt.outcome is AttemptOutcome.LOST and exit_ is not None:
             there = not self.ran_on[attempt.id].machine.ended and attempt.id not in self.unknown
             known = exit_.kind is not ExitKind.LOST and there
-            expect(not known, "no exit is lost", f"{attempt.id} ended with {exit_} and is lost")
+            expect(not known, "no exit is lost", attempt.id, "is lost, and ended with", exit_)
         refused = attempt.reason is not None and attempt.reason.code == "start_refused"
         meant = attempt.ending is None or attempt.outcome is attempt.ending or refused
         # The jobs' checker looks at those who ended within their time limit and are heard of later.
@@ -221,7 +225,7 @@ class Truth:
             expect(not ours, "outcomes are true", f"{attempt.id} failed, but we ended it")
         if attempt.outcome is AttemptOutcome.SUCCEEDED:
             ok = exit_ is not None and exit_.kind is ExitKind.EXITED and exit_.code == 0
-            expect(ok, "outcomes are true", f"{attempt.id} succeeded, but its exit is {exit_}")
+            expect(ok, "outcomes are true", attempt.id, "succeeded, but its exit is", exit_)
 
     # ---- at the end ----
 

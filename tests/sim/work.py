@@ -92,7 +92,7 @@ class Work:
         complaint = self._complaints.get(worker.id, "")
         refusals = self._refusals.get(worker.id, 0)
         ready = worker.session_up and not complaint and refusals < MOST_REFUSALS
-        expect(ready, "only ready instances get work", f"{worker}: {complaint!r}, {refusals}")
+        expect(ready, "only ready instances get work", worker, complaint, refusals)
         sick = worker.id in self._hosts and self._hosts[worker.id].sick
         expect(not sick, "only ready instances get work", f"{worker.id} fails its boot probe")
         expect(not container.cancel_requested, "what is cancelled does not start", container.id)
@@ -101,9 +101,7 @@ class Work:
             return
         if not self._truth.jobs.elastic.may_die(container):
             refused = container.id in self._refused and not container.spec.retries.most
-            expect(
-                not refused, "what is refused for its own fault is not tried again", container.id
-            )
+            expect(not refused, "what is refused for its own fault is not tried again", container)
             self._expect_may_try(container)
         self._expect_may_share(worker, container)
         if has_own_placer(self._ledger, container):
@@ -130,12 +128,12 @@ class Work:
     def _expect_may_share(self, worker: Worker, container: Container) -> None:
         settings, count = self._engine.settings, worker.busy_with
         alone = settings.placement is not Placement.EXCLUSIVE or count == 1
-        expect(alone, "exclusive instances run one container", f"{worker.id}: {worker.attempts}")
+        expect(alone, "exclusive instances run one container", worker.id, worker.attempts)
         few = count <= settings.max_containers_per_instance
-        expect(few, "max_containers_per_instance", f"{worker.id}: {worker.attempts}")
+        expect(few, "max_containers_per_instance", worker.id, worker.attempts)
         forbidden = container.spec.constraints.preemptible is Preemptible.FORBIDDEN
         allowed = not (forbidden and worker.type.preemptible)
-        expect(allowed, "containers run only where they may", f"{container.id} on {worker.type}")
+        expect(allowed, "containers run only where they may", container.id, "on", worker.type)
 
     # ---- the order of priority ----
 
@@ -340,18 +338,21 @@ class Work:
         elif worker.session_up:
             told = self._complaints.get(worker.id, "")
             expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
-        host = self._hosts.get(worker.id)
-        silent = host is None or not host.up or host.frozen_until > now - LEASE_KNOWN_S
-        silent = silent or self._truth.store.stalled_in_last(LEASE_KNOWN_S)
-        if worker.behavior is IdleBehavior.HOLD and worker.session_up and not silent:
+        held = worker.behavior is IdleBehavior.HOLD and worker.session_up
+        if held and not self._is_silent(self._hosts.get(worker.id)):
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
-            suspended = host is None or host.lease.suspended
+            suspended = self._hosts[worker.id].lease.suspended
             expect(suspended or not known, "a held instance's lease is suspended", worker.id)
         else:
             self._held_since.pop(worker.id, None)
         if worker.verdict and worker.id not in self._judged:
             self._judged.add(worker.id)
             self._expect_fair(worker)
+
+    def _is_silent(self, host: Host | None) -> bool:
+        if host is None or not host.up or host.frozen_until > self._timeline.now - LEASE_KNOWN_S:
+            return True
+        return self._truth.store.stalled_in_last(LEASE_KNOWN_S)
 
     def _expect_fair(self, worker: Worker) -> None:
         """Look at the verdict on a worker as it is given."""
