@@ -10,7 +10,7 @@ import pytest
 from tests.sim.run import collect_seldom
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected_seldom() -> Iterator[None]:
     """Let Python look for cycles as seldom as in `python -m tests.sim.run`."""
     before = gc.get_threshold()
