@@ -23,10 +23,13 @@ from dispatcher.planner import per_instance_model as steps
 from dispatcher.planner.per_instance_match import closed, mismatch
 from dispatcher.planner.per_instance_model import Closed, Host, PerInstanceJob, Plan, Snapshot
 from dispatcher.queueing.holdbacks import Block
+from dispatcher.scheduling.placers import AttemptEnd
 from dispatcher.scheduling.starter import Starter
 from drivers.errors import BugError
 from pool import attempts
 from pool.core import PoolCore
+
+_JOB_OVER = Reason(code="stopped", message="its job has ended")
 
 _Place = tuple[str, str]
 """A job and an instance."""
@@ -239,6 +242,17 @@ def gone(instance_id: str) -> Reason:
     return Reason(code="instance_gone", message=f"its instance {instance_id} is gone")
 
 
+def with_its_job(end: AttemptEnd) -> Reason | None:
+    """Return why a container ended that was cancelled, or whose job is over.
+
+    What its attempt was to make way for before its job ended says nothing of the container.
+    """
+    told = end.reason is not None and end.reason.code in ("stopped", "instance_gone")
+    if told or end.outcome is AttemptOutcome.CANCELLED:
+        return end.reason
+    return _JOB_OVER
+
+
 def ending_for(step: steps.Stop) -> EndingFor:
     """Return for what an attempt ends that a plan stops."""
     match step.cause:
@@ -270,7 +284,7 @@ def _with_cause(step: steps.Wait | steps.Block, container: Container) -> WaitRea
 def _why_not(job: PerInstanceJob | None, host: Host) -> Reason | None:
     """Return why a container that waits for an instance is to end; None where it may wait on."""
     if job is None or job.stopped:
-        return Reason(code="stopped", message="its job has ended")
+        return _JOB_OVER
     why_not = mismatch(host.type, job.spec.constraints)
     if why_not:
         return Reason(code="stopped", message=f"its instance no longer matches: {why_not}")

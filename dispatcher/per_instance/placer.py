@@ -22,7 +22,7 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.per_instance.deeds import Deeds, gone
+from dispatcher.per_instance.deeds import Deeds, gone, with_its_job
 from dispatcher.per_instance.trouble import Restless, trouble
 from dispatcher.per_instance.view import (
     held_back,
@@ -239,7 +239,7 @@ class PerInstancePlacer:
         container = end.container
         is_over = self._ledger.jobs.is_concluded(container.job_id)
         if is_over or end.outcome is AttemptOutcome.CANCELLED:
-            return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
+            return Ruling(state=ContainerState.CANCELLED, reason=with_its_job(end))
         runs_once = self._ledger.jobs.type_of(container.job_id) is JobType.SYSBATCH
         if runs_once and end.outcome is AttemptOutcome.SUCCEEDED:
             return Ruling(state=ContainerState.SUCCEEDED)

@@ -13,7 +13,7 @@ from dispatcher.model import AttemptOutcome, Constraints, Container, Retries, Wa
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
 from drivers.interface import Resources
 from pool.messages import StartAttempt, StartRefused
-from pool.model import IdleBehavior
+from pool.model import IdleBehavior, PoolSettings
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
@@ -280,6 +280,24 @@ def test_a_system_job_whose_starts_are_refused_fails_after_5_more_tries(instance
     said = job.reason.message.replace("5 times", "N times").partition(": ")[0]
     assert f'"{said}: …" (`{job.reason.code}`)' in OPERATIONS.read_text(encoding="utf-8")
     assert rig.of_job("j-1") == []
+
+
+def test_who_was_to_make_way_for_a_revision_ends_with_its_job() -> None:
+    """Seed 20128: it was told to have made way for the revision of a job that had failed."""
+    patient = PoolSettings(idle_timeout_s=3600, term_timeout_s=600)
+    rig = DaemonRig(make_type(1), pool=patient)
+    (where,) = rig.join()
+    rig.deaf = True
+    rig.submit_daemon(daemon())
+    ((first, _),) = rig.starts()
+    rig.revise("j-1", env=(("A", "1"),))
+    rig.silent.add(StartAttempt)
+    rig.join()
+    assert list(tries(rig)) == [1] * 6
+    rig.terminated(where, first)
+    reason = rig.containers[first.rpartition("-")[0]].reason
+    assert reason is not None
+    assert (reason.code, reason.message) == ("stopped", "its job has ended")
 
 
 def test_a_sysbatch_job_whose_starts_are_refused_fails_after_2_more_tries() -> None:
