@@ -86,7 +86,7 @@ class Growth:
 
     def _has_room(self, wanted: list[Container]) -> bool:
         """Return whether all find room on one instance that takes work."""
-        most = self._engine.concurrency.limit(self._process.now())
+        most = self._process.limit()
         spoken_for = self._ledger.placed + self._engine.placers.promised()
         if most is not None and spoken_for + len(wanted) > most:
             return False

@@ -22,7 +22,7 @@ class Ways:
     """Looks at one process: who had a place after the pass before, and was not started."""
 
     def __init__(self, process: DispatcherProcess) -> None:
-        self._now = process.now
+        self._process = process
         self._engine = process.engine
         self._ledger = process.engine.ledger
         self._awaited: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ class Ways:
 
     def leaves_places(self, *, going: int) -> bool:
         """Return whether one more may have a place once so many of those that have one are gone."""
-        most = self._engine.placing.concurrency.limit(self._now())
+        most = self._process.limit()
         return most is None or self._ledger.placed + self._elastic.promised - going < most
 
     def _is_full(self, worker: Worker) -> bool:
@@ -157,7 +157,7 @@ class Ways:
         Who makes way still has one, and so have those that wait for their instance. No more make
         way than places are lacking, but for those on whose instance somebody begins.
         """
-        most = self._engine.placing.concurrency.limit(self._now())
+        most = self._process.limit()
         latest = [c.attempts[-1] for c in needed if c.has_open_attempt]
         begins_on = {a.instance_id for a in latest if a.started_at is None}
         known = (self._ledger.containers[self._ledger.open_attempts[id_]] for id_ in told)

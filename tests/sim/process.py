@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,7 +59,7 @@ class Inspector(Protocol):
 @dataclass(slots=True, kw_only=True)
 class Making:
     """What a process is made of; `step` is called between any two commands and may raise
-    `Crashed`; the engine's own check runs after `check_every` events, and after the first."""
+    `Crashed`; the engine's own check runs at every `check_every`-th look, and the first."""
 
     timeline: Timeline
     store: VirtualStore
@@ -75,7 +76,8 @@ class DispatcherProcess:
     def __init__(self, engine: Engine, making: Making) -> None:
         self.engine = engine
         self.alive = True
-        self.next_wakeup: float | None = None
+        self.due: float | None = None
+        """When the engine next has something to do, as it said after the last event."""
         self.calls: VirtualCalls
         self.links: VirtualLinks
         self._making = making
@@ -90,6 +92,16 @@ class DispatcherProcess:
     def now(self) -> float:
         """Return the time on this process's clock."""
         return self._making.timeline.now + self._making.clock_offset_s
+
+    def limit(self) -> int | None:
+        """Return how many containers may run at once, None for no limit.
+
+        Asked, the engine's own account takes in what has passed; here a copy does, if it has a
+        limit of its own, so that a check leaves the engine as it was.
+        """
+        concurrency = self.engine.concurrency
+        asked = concurrency if concurrency.next_rise() is None else copy.copy(concurrency)
+        return asked.limit(self.now())
 
     def begin(self) -> None:
         """Begin: the engine's first commands."""
@@ -131,7 +143,7 @@ class DispatcherProcess:
         except Crashed as crash:
             self._making.crashed(str(crash))
             return
-        self.next_wakeup = self.engine.next_wakeup(self.now())
+        self.due = self.engine.next_wakeup(self.now())
         self._not_looked_at = self._not_looked_at + 1 if self._quiet else 0
         if self._not_looked_at % QUIET_AT_MOST == 0:
             self._look()
@@ -153,7 +165,7 @@ class DispatcherProcess:
         assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
 
     def _arm(self) -> None:
-        dues = (self.next_wakeup, self._outflow.next_news())
+        dues = (self.due, self._outflow.next_news())
         due = min([due for due in dues if due is not None], default=None)
         self._armed += 1
         if due is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from math import inf
@@ -206,10 +205,7 @@ class Scheduling:
     def _expect_rises(self) -> None:
         """Expect that a limit that is reached for long does not stay as it is."""
         now, settings = self._timeline.now, self._engine.settings
-        concurrency = self._engine.concurrency
-        # Asked, it takes in what has passed, if it has a limit of its own: here a copy does.
-        asked = concurrency if concurrency.next_rise() is None else copy.copy(concurrency)
-        limit = asked.limit(self._process.now())
+        limit = self._process.limit()
         count = self._count()
         configured = settings.max_containers is not None and limit == settings.max_containers
         if limit is None or configured or count < limit or limit != self._at_limit:

@@ -317,7 +317,7 @@ class Upkeep:
                 self._expect_ended(worker)
         self._expect_no_return()
         # What a pass that is due will say of them is not known yet.
-        due = self._process.next_wakeup
+        due = self._process.due
         planned = due is None or due > self._process.now()
         self._kept = self._claims() if planned else {}
         for worker_id in sorted(self._tags_differ_at):
