@@ -22,8 +22,10 @@ from dispatcher.messages import (
     CancelRequested,
     Command,
     Commit,
+    Confirm,
     DeleteLaunch,
     Event,
+    Following,
     InstanceKillRequested,
     JobCancelRequested,
     JobHoldRequested,
@@ -33,7 +35,6 @@ from dispatcher.messages import (
     JobSubmitted,
     Overloaded,
     PriorityRequested,
-    Publication,
     PublishInstance,
     SaveInstance,
     SaveLaunch,
@@ -64,7 +65,6 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     ListingFailed,
-    PoolCommand,
     ProbeFailed,
     TagsFailed,
     TagsSet,
@@ -146,6 +146,7 @@ class Engine:
         self.workflow = Workflow(self.ledger)
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
         self._instance_news: list[PublishInstance] = []
+        self._confirms: list[Confirm] = []
         self._dirty = True
         restoring.restore(recovered, self.records, self.workflow, self.placing)
 
@@ -209,6 +210,8 @@ class Engine:
             case BehaviorRequested() | InstanceKillRequested():
                 self._dirty = True
                 admins.carry_out(self.pool, event, now)
+                if event.asked is not None:
+                    self._confirms.append(Confirm(asked=event.asked))
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
                 settled = self.pool.settled
@@ -293,13 +296,14 @@ class Engine:
         self._elastic.share_cpus()
         self.pool.statistics.begun(self.pool.commands, now)
         self.placing.history.published(self.ledger.published, now)
-        then: list[PoolCommand | Publication] = [*self.pool.commands, *self.ledger.published]
-        then.extend(self._instance_news)
+        then: list[Following] = [*self.pool.commands, *self.ledger.published]
+        then += [*self._instance_news, *self._confirms]
         changes = tuple(self.ledger.changes)
         self.pool.commands.clear()
         self.ledger.published.clear()
         self.ledger.changes.clear()
         self._instance_news.clear()
+        self._confirms.clear()
         return [Commit(changes=changes, then=tuple(then))] if changes else list(then)
 
     def _take_notices(self, now: float) -> None:

@@ -221,14 +221,28 @@ Publication = PublishContainer | PublishJob | PublishInstance | PublishFailedPas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """Tell who waits for it that what came of a request is committed: a restart knows of it.
+
+    `asked` is the number that the request came with; one without (None) is not confirmed.
+    """
+
+    asked: int
+
+
+Following = PoolCommand | Publication | Confirm
+"""What waits for the commits before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """Commit `changes` in one transaction, then (never before) carry out `then`, in order."""
 
     changes: tuple[Change, ...]
-    then: tuple[PoolCommand | Publication, ...] = ()
+    then: tuple[Following, ...] = ()
 
 
-Command = PoolCommand | Commit | Publication
+Command = Following | Commit
 
 # ---- events -------------------------------------------------------------------------------------
 
@@ -309,18 +323,20 @@ class PriorityRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviorRequested:
-    """An admin wants another idle behavior of an instance."""
+    """An admin wants another idle behavior of an instance; `asked` is as in `Confirm`."""
 
     worker_id: str
     behavior: IdleBehavior
+    asked: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceKillRequested:
-    """An admin wants an instance destroyed now, whatever runs on it."""
+    """An admin wants an instance destroyed now, whatever runs on it; `asked` is as in `Confirm`."""
 
     worker_id: str
     reason: str
+    asked: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

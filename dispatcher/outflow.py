@@ -13,12 +13,10 @@ from dispatcher.messages import (
     Change,
     Command,
     Commit,
-    Publication,
+    Following,
 )
 from drivers.errors import BugError
-from pool.messages import HeldUp, MovedOn, PoolCommand, SignalAttempt
-
-Following = PoolCommand | Publication
+from pool.messages import HeldUp, MovedOn, SignalAttempt
 
 HELD_UP_AFTER_S = 30.0
 """How long the oldest commit may take before the engine is told; less counts as no time at all."""

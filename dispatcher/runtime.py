@@ -11,19 +11,24 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
 
 from dispatcher.engine import Engine
 from dispatcher.messages import (
+    BehaviorRequested,
     Change,
     Command,
+    Confirm,
     Event,
+    Following,
+    InstanceKillRequested,
     Publication,
     Woken,
 )
-from dispatcher.outflow import Following, Outflow, Write
+from dispatcher.outflow import Outflow, Write
 from drivers.errors import LongshoreError
 from pool.messages import PoolCommand
 
@@ -70,6 +75,8 @@ class Runtime:
         self._wake = asyncio.Event()
         self._outflow = Outflow()
         self._unpublished: deque[Publication] = deque()
+        self._asked = 0
+        self._confirmed: dict[int, asyncio.Future[None]] = {}
         self._stopping = False
         self.failure: BaseException | None = None
 
@@ -84,6 +91,21 @@ class Runtime:
         """Take in a user's event, on the loop's thread; raises `InboxFull` beyond the limit."""
         self.check_room()
         self._take(event)
+
+    async def ask(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+        """Take in a user's event, and wait until what came of it is committed.
+
+        Raises `InboxFull` beyond the limit; nothing was taken in then. Bound the wait: a store may
+        hang, and after `stop` nothing is confirmed. Who stops waiting takes nothing back.
+        """
+        self._asked += 1
+        asked, confirmed = self._asked, self._loop.create_future()
+        self._confirmed[asked] = confirmed
+        try:
+            self.post_request(replace(event, asked=asked))
+            await confirmed
+        finally:
+            del self._confirmed[asked]
 
     def post_committed(self, event: Event) -> None:
         """Take in what the store holds already, on the loop's thread; it cannot be refused."""
@@ -183,12 +205,19 @@ class Runtime:
         for command in commands:
             if self._stopping:
                 return
-            if isinstance(command, Publication):
+            if isinstance(command, Confirm):
+                self._confirm(command.asked)
+            elif isinstance(command, Publication):
                 if not self._unpublished:
                     self._loop.call_soon(self._publish_some)
                 self._unpublished.append(command)
             else:
                 self._guarded(self._perform, command)
+
+    def _confirm(self, asked: int) -> None:
+        confirmed = self._confirmed.get(asked)
+        if confirmed is not None and not confirmed.done():
+            confirmed.set_result(None)
 
     def _publish_some(self) -> None:
         """Publish what there is, and let others have their turn in between: it may be thousands."""

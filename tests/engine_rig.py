@@ -16,7 +16,9 @@ from dispatcher.jobs.model import Job
 from dispatcher.messages import (
     CancelRequested,
     Command,
+    Confirm,
     Event,
+    Following,
     JobCancelRequested,
     JobHoldRequested,
     JobSubmitted,
@@ -26,7 +28,7 @@ from dispatcher.messages import (
     Woken,
 )
 from dispatcher.model import Container, SchedulerSettings
-from dispatcher.outflow import Following, Outflow, Write
+from dispatcher.outflow import Outflow, Write
 from dispatcher.queries import Recovered
 from drivers.errors import CloudError
 from drivers.interface import TOKEN_TAG, InstanceType
@@ -94,6 +96,7 @@ class Rig(RigStore):
         self.on_instance: dict[str, dict[str, AttemptReport]] = {}
         self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
+        self.confirmed: list[int] = []
         self.silent: set[type[PoolCommand]] = set()
         self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
@@ -273,6 +276,9 @@ class Rig(RigStore):
 
     def _begin(self, commands: list[Following]) -> None:
         for command in commands:
+            if isinstance(command, Confirm):
+                self.confirmed.append(command.asked)
+                continue
             if isinstance(command, Publication):
                 self.published.append(command)
                 continue

@@ -259,17 +259,17 @@ class Backend(Protocol):
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        """Set an instance's idle behavior.
+        """Set an instance's idle behavior; returns once a restart would know of it.
 
         Raises as `instance` does; `Conflict` when it shuts down, `Unavailable` while nothing is
-        taken in.
+        taken in, or when the store takes too long: it may be done all the same.
         """
         ...
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
-        """Destroy an instance now, whatever runs on it.
+        """Destroy an instance now, whatever runs on it; returns once a restart would know of it.
 
-        Raises as `instance` does; `Unavailable` while nothing is taken in.
+        Raises as `instance` does; `Unavailable` as `set_idle_behavior` does.
         """
         ...
 

@@ -279,13 +279,13 @@ class DispatcherBackend:
                 f"cannot be undone; {behavior.value} another one"
             )
         view = self._view(worker)
-        self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        await self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
         return replace(view, idle_behavior=behavior.value)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         """Tell the engine; the answer shows the instance as it was."""
         view = self._view(self._worker(instance_id))
-        self._intake.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        await self._intake.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
         return view
 
     def _view(self, worker: Worker) -> InstanceView:

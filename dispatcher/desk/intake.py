@@ -324,16 +324,23 @@ class Intake:
         else:
             on_refused()
 
-    def steer(self, event: BehaviorRequested | InstanceKillRequested) -> None:
-        """Tell the engine to steer an instance; raises `Unavailable` when nothing is taken in.
+    async def steer(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+        """Tell the engine to steer an instance, and wait until a restart would know of it.
 
-        What follows would wait for the store, and a restart would forget it.
+        Raises `Unavailable` when nothing is taken in, since what follows would wait for the store,
+        or when that is not committed in time: it may be all the same.
         """
         self._expect_store()
         try:
-            self._runtime.post_request(event)
+            async with asyncio.timeout(_WRITE_PATIENCE_S):
+                await self._runtime.ask(event)
         except InboxFull as error:
             raise Unavailable(str(error)) from error
+        except TimeoutError as error:
+            raise Unavailable(
+                "the store takes too long: it is done once that is written, unless the server "
+                "ends before; look at the instance then, and ask again if need be"
+            ) from error
 
     async def request(self, change: Change, event: Event) -> None:
         """Commit a change of what there is; raises `NotFound`, `Conflict`, `Unavailable`."""

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dispatcher.engine import NOTHING_TO_PLAN, Engine
-from dispatcher.messages import Command, Commit, Event, Publication, Woken
-from dispatcher.outflow import Following, Outflow, Write
+from dispatcher.messages import (
+    Command,
+    Commit,
+    Confirm,
+    Event,
+    Following,
+    Publication,
+    Woken,
+)
+from dispatcher.outflow import Outflow, Write
 from pool.messages import (
     CreateInstance,
     DestroyInstance,
@@ -194,7 +202,7 @@ class DispatcherProcess:
             command.then if isinstance(command, Commit) else (command,)
         )
         for each in following:
-            if not isinstance(each, Publication):
+            if not isinstance(each, Publication | Confirm):
                 self._making.inspector.decided(self, each)
 
     def _write(self, write: Write) -> None:
@@ -216,7 +224,7 @@ class DispatcherProcess:
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:
-            if isinstance(command, Publication):
+            if isinstance(command, Publication | Confirm):
                 continue
             self._making.step()
             self._making.inspector.begun(self, command)

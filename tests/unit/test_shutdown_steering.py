@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,8 +63,11 @@ async def test_the_backend_refuses_it_and_says_what_to_do(
         "undone; hold another one"
     )
     assert len(runtime._inbox) == 0
+    running = asyncio.create_task(runtime.run())
     killed = await backend.kill_instance("i-001", "again")
     assert killed.state == "shutdown", "who wants it gone gets what they want"
+    runtime.stop()
+    await running
 
 
 def test_the_command_line_says_so_and_fails(
