@@ -46,6 +46,10 @@ class InboxFull(LongshoreError):  # noqa: N818 - it becomes "try again later"
     """More requests wait than the inbox holds; the caller should try again later."""
 
 
+class Unconfirmed(LongshoreError):  # noqa: N818 - it becomes "ask again"
+    """The engine has ended before what came of a request was committed: it may be all the same."""
+
+
 class Runtime:
     """Runs one engine on one event loop.
 
@@ -95,8 +99,9 @@ class Runtime:
     async def ask(self, event: BehaviorRequested | InstanceKillRequested) -> None:
         """Take in a user's event, and wait until what came of it is committed.
 
-        Raises `InboxFull` beyond the limit; nothing was taken in then. Bound the wait: a store may
-        hang, and after `stop` nothing is confirmed. Who stops waiting takes nothing back.
+        Raises `InboxFull` beyond the limit; nothing was taken in then. Raises `Unconfirmed` when
+        the engine ends meanwhile. Bound the wait: a store may hang. Who stops waiting takes
+        nothing back.
         """
         self._asked += 1
         asked, confirmed = self._asked, self._loop.create_future()
@@ -111,6 +116,11 @@ class Runtime:
         """Take in what the store holds already, on the loop's thread; it cannot be refused."""
         self._take(event)
 
+    @property
+    def held_up(self) -> bool:
+        """Return whether commits have taken so long that the engine was told so."""
+        return self._outflow.held_up
+
     def check_room(self) -> None:
         """Raise `InboxFull` when no further request can be taken now."""
         if len(self._inbox) >= self._inbox_limit or self._stopping:
@@ -122,13 +132,23 @@ class Runtime:
 
     async def run(self) -> None:
         """Run until `stop`; an error that ends it, of our own code or the store's, is raised."""
-        now = self._now()
-        self._execute(self.engine.begin(now), now)
-        while not self._stopping:
-            self._turn()
-            await self._sleep()
+        try:
+            now = self._now()
+            self._execute(self.engine.begin(now), now)
+            while not self._stopping:
+                self._turn()
+                await self._sleep()
+        finally:
+            self._end_asking()
         if self.failure is not None:
             raise self.failure
+
+    def _end_asking(self) -> None:
+        """Take in no more requests, and let nobody wait for what is not confirmed any more."""
+        self._stopping = True
+        for confirmed in self._confirmed.values():
+            if not confirmed.done():
+                confirmed.set_exception(Unconfirmed("the server is stopping"))
 
     def stop(self) -> None:
         """End `run`; what was not begun is found again at start.

@@ -273,13 +273,13 @@ class DispatcherBackend:
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine, unless the instance ends already; the answer shows what was asked."""
         worker = self._worker(instance_id)
-        if worker.state is WorkerState.SHUTDOWN:
-            raise Conflict(
-                f"instance {instance_id} is being shut down ({worker.end_reason}), and that "
-                f"cannot be undone; {behavior.value} another one"
-            )
+        if _is_ending(worker):
+            raise _ends(worker, behavior)
         view = self._view(worker)
         await self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        # What it led to may be its end; but an event before it may have ended the instance, too.
+        if _is_ending(worker) and worker.behavior is not behavior:
+            raise _ends(worker, behavior)
         return replace(view, idle_behavior=behavior.value)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
@@ -351,3 +351,14 @@ class DispatcherBackend:
     def metrics(self) -> bytes:
         """Return the Prometheus text exposition."""
         return self._metrics.exposition(self._now())
+
+
+def _is_ending(worker: Worker) -> bool:
+    return worker.state is WorkerState.SHUTDOWN
+
+
+def _ends(worker: Worker, behavior: IdleBehavior) -> Conflict:
+    return Conflict(
+        f"instance {worker.id} is being shut down ({worker.end_reason}), and that "
+        f"cannot be undone; {behavior.value} another one"
+    )

@@ -18,7 +18,7 @@ from dispatcher.model import Container, ContainerSpec, Dependency
 from dispatcher.planner.fit import impossible
 from dispatcher.queries import Awaited
 from dispatcher.queueing.queue import ClassKey
-from dispatcher.runtime import InboxFull, Runtime
+from dispatcher.runtime import InboxFull, Runtime, Unconfirmed
 from dispatcher.store.errors import (
     AlreadyFinal,
     NoSuchContainer,
@@ -331,15 +331,21 @@ class Intake:
         or when that is not committed in time: it may be all the same.
         """
         self._expect_store()
+        if self._runtime.held_up:
+            raise Unavailable("the store takes too long; nothing was taken in")
         try:
             async with asyncio.timeout(_WRITE_PATIENCE_S):
                 await self._runtime.ask(event)
         except InboxFull as error:
             raise Unavailable(str(error)) from error
+        except Unconfirmed as error:
+            raise Unavailable(
+                f"{error}: this may be done or not; ask again once it is back"
+            ) from error
         except TimeoutError as error:
             raise Unavailable(
-                "the store takes too long: it is done once that is written, unless the server "
-                "ends before; look at the instance then, and ask again if need be"
+                "the store takes too long: this is done once it is written, and forgotten if the "
+                "server ends before; ask again, and the answer comes when it is written"
             ) from error
 
     async def request(self, change: Change, event: Event) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Unavailable
+from dispatcher.api.backend import Conflict, Unavailable
 from dispatcher.desk import intake
 from dispatcher.messages import (
     BehaviorRequested,
@@ -19,7 +19,9 @@ from dispatcher.messages import (
     Confirm,
     InstanceKillRequested,
     SaveInstance,
+    Woken,
 )
+from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
 from pool.model import IdleBehavior
@@ -78,36 +80,101 @@ async def test_what_is_answered_is_on_the_disk(rig: Rig, store: Store, tmp_path:
         assert [each.killed for each in store.recover().instances] == ["too old"]
 
 
+class HangingStore:
+    """Writes of an engine that are done when the test says so."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.writes: list[Future[None]] = []
+        self.runtime = Runtime(
+            engine=rig.engine,
+            now=lambda: rig.now,
+            write=self._write,
+            perform=rig.sent.append,
+            publish=rig.published.append,
+            inbox_limit=100,
+        )
+
+    def _write(self, _changes: Sequence[Change]) -> Future[None]:
+        self.writes.append(Future())
+        return self.writes[-1]
+
+
 async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long(
     rig: Rig, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes: list[Future[None]] = []
-
-    def write(_changes: Sequence[Change]) -> Future[None]:
-        writes.append(Future())
-        return writes[-1]
-
-    runtime = Runtime(
-        engine=rig.engine,
-        now=lambda: rig.now,
-        write=write,
-        perform=rig.sent.append,
-        publish=rig.published.append,
-        inbox_limit=100,
-    )
+    hanging = HangingStore(rig)
+    runtime = hanging.runtime
     backend = backend_with(runtime, rig, store, tmp_path)
     running = asyncio.create_task(runtime.run())
     asking = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.HOLD))
     done, _ = await asyncio.wait([asking], timeout=0.1)
-    assert writes
+    assert hanging.writes
     assert not done, "it is not on the disk yet"
-    for each in writes:
+    for each in hanging.writes:
         each.set_result(None)
     assert (await asking).idle_behavior == "hold"
     monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 0.05)
-    with pytest.raises(Unavailable, match="the store takes too long: it is done once"):
-        await backend.kill_instance("i-001", "too old")
+    with pytest.raises(Unavailable, match="ask again, and the answer comes when it is written"):
+        await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
+    monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 60.0)
+    again = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.DRAIN))
+    done, _ = await asyncio.wait([again], timeout=0.1)
+    (first,) = (each for each in hanging.writes if not each.done())
+    assert not done, "it changes nothing, but what was asked for first is not on the disk yet"
+    first.set_result(None)
+    assert (await again).idle_behavior == "drain"
     runtime.stop()
+    await running
+
+
+async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    hanging = HangingStore(rig)
+    runtime = hanging.runtime
+    backend = backend_with(runtime, rig, store, tmp_path)
+    running = asyncio.create_task(runtime.run())
+    asking = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.HOLD))
+    await asyncio.wait([asking], timeout=0.1)
+    rig.now += HELD_UP_AFTER_S
+    runtime.post(Woken())
+    await asyncio.wait([asking], timeout=0.1)
+    with pytest.raises(Unavailable, match="takes too long; nothing was taken in"):
+        await backend.kill_instance("i-001", "too old")
+    assert rig.engine.pool.workers["i-001"].killed is None
+    for each in hanging.writes:
+        each.set_result(None)
+    assert (await asking).idle_behavior == "hold"
+    runtime.stop()
+    await running
+
+
+async def test_nobody_waits_for_an_engine_that_has_ended(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    hanging = HangingStore(rig)
+    backend = backend_with(hanging.runtime, rig, store, tmp_path)
+    running = asyncio.create_task(hanging.runtime.run())
+    asking = asyncio.create_task(backend.kill_instance("i-001", "too old"))
+    await asyncio.wait([asking], timeout=0.1)
+    hanging.writes[-1].set_exception(OSError("the disk is gone"))
+    with pytest.raises(Unavailable, match="the server is stopping: this may be done or not"):
+        await asyncio.wait_for(asking, 1.0)
+    with pytest.raises(OSError, match="the disk is gone"):
+        await running
     with pytest.raises(Unavailable, match="try again in a moment"):
         await backend.kill_instance("i-001", "too old")
-    await running
+
+
+async def test_what_another_admin_ended_first_is_not_held(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    async with backend_over(rig, store, tmp_path) as backend:
+        killed, held = await asyncio.gather(
+            backend.kill_instance("i-001", "too old"),
+            backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
+            return_exceptions=True,
+        )
+        assert not isinstance(killed, BaseException)
+        assert isinstance(held, Conflict)
+        assert "is being shut down (an admin ended it: too old)" in str(held)
