@@ -51,7 +51,8 @@ class PoolCore:
     with the token of its launch ("" for none); they count as there until the pool is `settled`.
     `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it) and `asked_kills`
     (why admins ended it) are by instance, and outlive its worker for an hour. `awaited` are the
-    workers that a claim waits for, `touched` those of which the planner may see something new.
+    workers that a claim waits for, and those let run again that no pass has looked at since;
+    `touched` those of which the planner may see something new.
     `listing_problem` is why the latest listing failed, "" if it did not. `stillborn` is how many
     instances in a row were of no use, the oldest bought at `stillborn_since`; those from before
     `stillborn_until` add nothing. `held_up` says that what is decided is not done now,

@@ -37,6 +37,9 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
     if worker.behavior is not behavior:
         held = IdleBehavior.HOLD in (worker.behavior, behavior)
         worker.behavior = behavior
+        if behavior is IdleBehavior.RUN:
+            # It may have been idle for long, and is wanted all the same: no pass counted on it.
+            core.awaited |= {worker.id}
         if held and worker.session_up:
             set_lease(core, worker)
         worker.revision += 1
@@ -192,7 +195,10 @@ def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: fl
 
 
 def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
-    """Note which workers somebody waits for: these are not idle for too long."""
+    """Note which workers somebody waits for, as a pass has found: these are not idle for too long.
+
+    One that is let run again counts among them until the next pass.
+    """
     before, core.awaited = core.awaited, worker_ids
     for worker_id in sorted(before - worker_ids):
         worker = core.workers.get(worker_id)

@@ -114,6 +114,7 @@ def test_a_destroy_follows_every_shutdown_in_time_whatever_happens(
             assert not rig.asked(DestroyInstance)
     if worker.state is not WorkerState.SHUTDOWN:
         rig.behave(worker, IdleBehavior.RUN)
+        idle.set_awaited(rig.core, frozenset(), rig.now)
         for attempt_id in sorted(worker.attempts.keys() - worker.resident):
             rig.end(worker, attempt_id)
         rig.advance(rig.core.settings.boot_timeout_s + rig.core.settings.probe_timeout_s)

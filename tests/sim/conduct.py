@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dispatcher.messages import Confirm
 from dispatcher.model import Container, ContainerSpec
 from drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from pool import signals
@@ -41,6 +42,7 @@ from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
 from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.signals import Signals
+from tests.sim.steering import Steering
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
@@ -103,6 +105,7 @@ class Conduct:
         self._foreign = foreign
         self.wanted: dict[str, IdleBehavior] = {}
         self.killed: set[str] = set()
+        self.steering = Steering(truth, hosts, self.wanted)
         self._process: DispatcherProcess | None = None
         self._listings = CallAccount()
         self._changes = CallAccount()
@@ -254,8 +257,11 @@ class Conduct:
 
     # ---- what is begun, and heard ----
 
-    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
-        """Look at a command that begins to be carried out."""
+    def begun(self, process: DispatcherProcess, command: PoolCommand | Confirm) -> None:
+        """Look at a command that begins to be carried out, or at an answer to an admin."""
+        if isinstance(command, Confirm):
+            self.steering.confirmed(process, command.asked)
+            return
         self._elastic.begun(command)
         self._upkeep.begun(command)
         if isinstance(command, CreateInstance):

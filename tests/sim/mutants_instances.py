@@ -238,6 +238,24 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         new="pass",
     ),
     Mutant(
+        name="admins are answered before anything is stored",
+        guard="who steers an instance is answered once a restart knows of it",
+        fault="crashes, admins who hold instances",
+        where="dispatcher.engine:Engine._commands",
+        old="return [Commit(changes=changes, then=tuple(then))] if changes else list(then)",
+        new="confirms = [each for each in then if isinstance(each, Confirm)]\n"
+        "        return [*confirms, Commit(changes=changes, then=tuple(then))] "
+        "if changes else list(then)",
+    ),
+    Mutant(
+        name="who is let run again is idled out unasked",
+        guard="an instance that is let run again is idled out only after a pass has looked at it",
+        fault="admins who hold instances",
+        where="pool.idle:set_behavior",
+        old="core.awaited |= {worker.id}",
+        new="pass",
+    ),
+    Mutant(
         name="busy instances are unwanted",
         guard="only an idle instance gives its place in the quota",
         fault="quotas that are used up",

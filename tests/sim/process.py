@@ -55,8 +55,8 @@ class Inspector(Protocol):
         """Look at a command as the engine decided it."""
         ...
 
-    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
-        """Look at a command that begins to be carried out."""
+    def begun(self, process: DispatcherProcess, command: PoolCommand | Confirm) -> None:
+        """Look at a command that begins to be carried out, or at an answer to an admin."""
         ...
 
     def heard(self, process: DispatcherProcess, event: PoolEvent) -> None:
@@ -224,11 +224,14 @@ class DispatcherProcess:
 
     def _begin(self, commands: Sequence[Following]) -> None:
         for command in commands:
-            if isinstance(command, Publication | Confirm):
+            if isinstance(command, Publication):
                 continue
-            self._making.step()
+            if not isinstance(command, Confirm):
+                self._making.step()
             self._making.inspector.begun(self, command)
             match command:
+                case Confirm():
+                    pass
                 case ListInstances() | CreateInstance() | DestroyInstance() | SetTags():
                     self.calls.begin(command)
                 case Probe():

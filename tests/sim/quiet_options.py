@@ -25,6 +25,9 @@ CROWDED = 0.05
 FREQUENT = 0.03
 """The share of runs, among those left, in each of which one thing is frequent that is seldom."""
 
+QUEUED = 0.02
+"""The share of runs, among those left, in which batch work waits for quotas of some types."""
+
 
 def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) -> SimOptions:
     """Return a run in which users ask that; now and then, one in which little else happens."""
@@ -41,6 +44,8 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
     if often.falls(FREQUENT) and demand.limited < 0.5:
         kinds = (with_sharers, with_givers, with_shoppers)
         return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
+    if Dice(options.seed, "quotas of groups").falls(QUEUED) and demand.limited < 0.5:
+        return with_queues(_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
 
 
@@ -179,3 +184,23 @@ def with_shoppers(calm: SimOptions) -> SimOptions:
         hosts=HostFaults(deaf=0.3, slow_deaths=0.5),
         dispatcher=DispatcherFaults(crashes_every_s=20.0, longest_down_s=3.0),
     )
+
+
+def with_queues(calm: SimOptions) -> SimOptions:
+    """Return a run in which batch work of changing priority waits for the quotas of two groups."""
+    demand = Demand(
+        containers=24,
+        longest_run_s=40.0,
+        priorities_every_s=4.0,
+        behaviors_every_s=20.0,
+        kills_every_s=60.0,
+    )
+    cloud = msgspec.structs.replace(
+        calm.cloud,
+        quota_groups={"p1": "small", "p2": "small", "p2s": "small", "p4": "big"},
+        group_quotas={"small": 2, "small/spot": 1, "big": 1},
+    )
+    scheduler = SchedulerSettings(max_instances=8, max_price_factor=3.0)
+    pool = msgspec.structs.replace(calm.pool, quota_hold_s=30.0)
+    calm = replace(calm, safety_s=200.0, cloud=cloud, pool=pool)
+    return replace(calm, demand=demand, scheduler=scheduler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from dispatcher.messages import BehaviorRequested, Event
 from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey, RequestClass
@@ -18,7 +19,6 @@ from pool.messages import (
     ListingFailed,
     ListInstances,
     PoolCommand,
-    PoolEvent,
     Probe,
     ProbeSucceeded,
     SessionLost,
@@ -36,6 +36,9 @@ from tests.sim.truth import Truth, expect
 SLACK = 1e-6
 PATIENCE_OF_CREATES_S = 2.0
 """How long creates may have waited when a listing is asked for that goes before them."""
+
+PASS_WITHIN_S = 10.0
+"""How long it may take until a pass comes once one is wanted."""
 
 PATIENCE_S = 60.0
 """How long a call may wait for its turn, holds aside."""
@@ -73,6 +76,7 @@ class Upkeep:
         self._kept: dict[str, list[_Claim]] = {}
         self._rested_until: dict[str, float] = {}
         self._created: set[str] = set()
+        self._let_run_at: dict[str, tuple[int, float]] = {}
 
     # ---- not too early ----
 
@@ -140,6 +144,8 @@ class Upkeep:
             rested_until = self._rested_until.get(worker_id, worker.overloaded_until)
             rested = worker.state_since < rested_until + settings.idle_timeout_s - SLACK
             expect(not rested, "no instance is ended early", f"{worker_id} rested")
+            asked = self._unasked_since(worker_id) == inf
+            expect(asked, "nobody waits for what is idled out", f"{worker_id}: no pass was asked")
             offline = probing.is_offline(self._pool, worker, self._process.now())
             # Who is at the limit of containers loses a claim for one that comes before.
             waiting = self._process.engine.placing.waiting.values()
@@ -236,7 +242,7 @@ class Upkeep:
 
     # ---- what is heard ----
 
-    def heard(self, event: PoolEvent) -> None:
+    def heard(self, event: Event) -> None:
         """Look at an event before the engine gets it."""
         now = self._timeline.now
         match event:
@@ -249,6 +255,8 @@ class Upkeep:
                 self._created.add(event.instance.id)
             case StartRefused():
                 self._note_rest(event.worker_id)
+            case BehaviorRequested():
+                self._let_run(event.worker_id, event.behavior)
             case ProbeSucceeded():
                 self._contact(event.worker_id, event.began_at)
                 if not event.boot_error:
@@ -256,13 +264,16 @@ class Upkeep:
             case SessionLost():
                 self._contact(event.worker_id, event.last_contact)
             case AttemptExited():
-                attempt = self._pool.attempts.get(event.attempt_id)
-                worker = self._pool.workers.get(event.worker_id)
-                busy = worker is not None and event.attempt_id in worker.attempts
-                if busy and attempt is not None and not self._is_resident(attempt.id):
-                    self._busy_at[event.worker_id] = now
+                self._note_exit(event, now)
             case _:
                 pass
+
+    def _note_exit(self, event: AttemptExited, now: float) -> None:
+        attempt = self._pool.attempts.get(event.attempt_id)
+        worker = self._pool.workers.get(event.worker_id)
+        busy = worker is not None and event.attempt_id in worker.attempts
+        if busy and attempt is not None and not self._is_resident(attempt.id):
+            self._busy_at[event.worker_id] = now
 
     def _is_resident(self, attempt_id: str) -> bool:
         """Return whether an attempt is one that keeps no instance busy."""
@@ -270,6 +281,17 @@ class Upkeep:
         container = self._process.engine.ledger.containers.get(container_id)
         new = container is not None and bool(container.pinned_to)
         return new or self._truth.is_resident(attempt_id)
+
+    def _let_run(self, worker_id: str, behavior: IdleBehavior) -> None:
+        """Note before which pass a worker is let run again."""
+        worker = self._pool.workers.get(worker_id)
+        if worker is not None and behavior is IdleBehavior.RUN and worker.behavior is not behavior:
+            self._let_run_at[worker_id] = self._process.engine.placing.passes, self._process.now()
+
+    def _unasked_since(self, worker_id: str) -> float:
+        """Return since when a worker that is let run again waits for a pass, never for inf."""
+        passes, since = self._let_run_at.get(worker_id, (-1, inf))
+        return since if passes == self._process.engine.placing.passes else inf
 
     def _note_rest(self, worker_id: str) -> None:
         """Note until when a worker rested, if its end is decided: what it refuses now is no rest.
@@ -365,7 +387,8 @@ class Upkeep:
             expect(now <= due, "no instance boots for ever", f"{worker.id}")
         if worker.state is not WorkerState.IDLE or worker.unreleased:
             return
-        kept = worker.id in self._pool.awaited
+        unasked = now > self._unasked_since(worker.id) + PASS_WITHIN_S
+        kept = worker.id in self._pool.awaited and not unasked
         due = max(worker.state_since, worker.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")

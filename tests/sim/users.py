@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dispatcher.messages import (
-    BehaviorRequested,
     CancelRequested,
     Event,
     InsertContainers,
-    InstanceKillRequested,
     PriorityRequested,
     RequestCancel,
     RequestPriority,
@@ -289,10 +287,10 @@ class Users:
         process = self._process()
         if process is not None:
             self._conduct.wanted[worker_id] = behavior
-            process.post(BehaviorRequested(worker_id=worker_id, behavior=behavior))
+            process.post(self._conduct.steering.behavior(worker_id, behavior))
 
     def _kill(self) -> None:
         process, worker_id = self._process(), self._any_worker()
         if process is not None and worker_id:
             self._conduct.killed.add(worker_id)
-            process.post(InstanceKillRequested(worker_id=worker_id, reason="by chance"))
+            process.post(self._conduct.steering.kill(worker_id, "by chance"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dispatcher.engine import Engine
+from dispatcher.messages import Confirm
 from drivers.interface import InstanceType
 from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from drivers.simulated.parameters import SimulatedFaults
@@ -225,8 +226,8 @@ class World:
         self._note(command)
         self.conduct.decided(process, command)
 
-    def begun(self, process: DispatcherProcess, command: PoolCommand) -> None:
-        """Look at a command that begins."""
+    def begun(self, process: DispatcherProcess, command: PoolCommand | Confirm) -> None:
+        """Look at a command that begins, or at an answer to an admin."""
         self.counts[type(command).__name__] += 1
         self.conduct.begun(process, command)
 

@@ -100,6 +100,17 @@ def test_hold_overrides_the_timeouts_of_booting_probing_and_idling() -> None:
     assert set(rig.worker_states().values()) == {"shutdown"}
 
 
+def test_who_waits_for_an_instance_that_is_held_has_it_when_it_is_let_run_again() -> None:
+    rig = rig_of(instances=1)
+    held = rig.boot("t1", longshore_idle_behavior="hold")
+    rig.advance(5)
+    rig.submit(make_container(1))
+    rig.advance(1000)
+    assert (rig.states(), rig.worker_states()) == ({"c-1": "queued"}, {held: "idle"})
+    rig.behave(held, IdleBehavior.RUN)
+    assert (rig.states(), rig.worker_states()) == ({"c-1": "running"}, {held: "running"})
+
+
 def test_hold_overrides_the_quota_and_a_type_that_is_not_configured() -> None:
     rig = rig_of(1, 2)
     held = rig.boot("t1", longshore_idle_behavior="hold")
