@@ -35,6 +35,7 @@ from pool.messages import PoolCommand
 log = structlog.get_logger(__name__)
 
 _PUBLISHED_AT_ONCE = 100
+_MOST_ASKING = 1_000
 
 WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
 Publish = Callable[[Publication], None]
@@ -99,10 +100,12 @@ class Runtime:
     async def ask(self, event: BehaviorRequested | InstanceKillRequested) -> None:
         """Take in a user's event, and wait until what came of it is committed.
 
-        Raises `InboxFull` beyond the limit; nothing was taken in then. Raises `Unconfirmed` when
-        the engine ends meanwhile. Bound the wait: a store may hang. Who stops waiting takes
-        nothing back.
+        Raises `InboxFull` beyond the limits, of the inbox and of 1,000 who wait; nothing was taken
+        in then. Raises `Unconfirmed` when the engine ends meanwhile. Bound the wait: a store may
+        hang. Who stops waiting takes nothing back.
         """
+        if len(self._confirmed) >= _MOST_ASKING:
+            raise InboxFull(f"{len(self._confirmed)} requests wait; try again in a moment")
         self._asked += 1
         asked, confirmed = self._asked, self._loop.create_future()
         self._confirmed[asked] = confirmed
@@ -116,14 +119,11 @@ class Runtime:
         """Take in what the store holds already, on the loop's thread; it cannot be refused."""
         self._take(event)
 
-    @property
-    def held_up(self) -> bool:
-        """Return whether commits have taken so long that the engine was told so."""
-        return self._outflow.held_up
-
     def check_room(self) -> None:
         """Raise `InboxFull` when no further request can be taken now."""
-        if len(self._inbox) >= self._inbox_limit or self._stopping:
+        if self._stopping:
+            raise InboxFull("the server is stopping; ask again once it is back")
+        if len(self._inbox) >= self._inbox_limit:
             raise InboxFull(f"{len(self._inbox)} events wait; try again in a moment")
 
     def _take(self, event: Event) -> None:

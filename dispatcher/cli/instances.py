@@ -85,12 +85,10 @@ def _behavior_command(name: str, explained: str) -> None:
         )
         seen = view(answer, InstanceView)
         why = _drained_because(seen)
-        click.echo(
-            output.safe(
-                f"{seen.id} is set to {seen.idle_behavior or name}"
-                + (f", and drains all the same ({why}): hold it to keep it" if why else "")
-            )
-        )
+        besides = f", and drains all the same ({why}): hold it to keep it" if why else ""
+        if seen.state == "shutdown":
+            besides = ", and is being shut down: nothing keeps it"
+        click.echo(output.safe(f"{seen.id} is set to {seen.idle_behavior or name}{besides}"))
 
 
 _behavior_command("run", "Let instance ID work again, and end when it is idle for long.")

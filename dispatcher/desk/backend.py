@@ -271,21 +271,26 @@ class DispatcherBackend:
         return leak_report(self._engine, self._now(), store_problem=self._store.problem)
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        """Tell the engine, unless the instance ends already; the answer shows what was asked."""
+        """Tell the engine, unless the instance ends already; the answer shows what came of it."""
         worker = self._worker(instance_id)
         if _is_ending(worker):
             raise _ends(worker, behavior)
-        view = self._view(worker)
         await self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
-        # What it led to may be its end; but an event before it may have ended the instance, too.
-        if _is_ending(worker) and worker.behavior is not behavior:
+        # An event before it may have ended the instance. To run or to drain may lead to its end.
+        worker = self._worker(instance_id)
+        may_end = behavior is not IdleBehavior.HOLD and worker.behavior is behavior
+        if _is_ending(worker) and not may_end:
             raise _ends(worker, behavior)
-        return replace(view, idle_behavior=behavior.value)
+        return replace(self._view(worker), idle_behavior=behavior.value)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         """Tell the engine; the answer shows the instance as it was."""
-        view = self._view(self._worker(instance_id))
+        worker = self._worker(instance_id)
+        view = self._view(worker)
         await self._intake.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        if worker.killed is None:
+            # An event before it took the instance away: nothing was noted that would outlast that.
+            self._worker(instance_id)
         return view
 
     def _view(self, worker: Worker) -> InstanceView:

@@ -331,8 +331,11 @@ class Intake:
         or when that is not committed in time: it may be all the same.
         """
         self._expect_store()
-        if self._runtime.held_up:
-            raise Unavailable("the store takes too long; nothing was taken in")
+        if self._engine.pool.held_up:
+            raise Unavailable(
+                "the store takes too long; this was not taken in, and what was asked for before "
+                "is done once that is written"
+            )
         try:
             async with asyncio.timeout(_WRITE_PATIENCE_S):
                 await self._runtime.ask(event)
@@ -343,9 +346,10 @@ class Intake:
                 f"{error}: this may be done or not; ask again once it is back"
             ) from error
         except TimeoutError as error:
+            why = self._store.problem or "the store takes too long"
             raise Unavailable(
-                "the store takes too long: this is done once it is written, and forgotten if the "
-                "server ends before; ask again, and the answer comes when it is written"
+                f"{why}: this was taken in. It is done once it is written, and forgotten if the "
+                "server ends before; ask again once the store works"
             ) from error
 
     async def request(self, change: Change, event: Event) -> None:

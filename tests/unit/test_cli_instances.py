@@ -103,6 +103,11 @@ async def test_an_instance_of_a_type_that_is_gone_has_its_price_and_is_said_to_d
             )
             assert await asyncio.to_thread(main, ["instance", "hold", "i-001"]) == 0
             assert capsys.readouterr().out == "i-001 is set to hold\n"
+            rig.exit("c-1-1")
+            assert await asyncio.to_thread(main, ["instance", "drain", "i-001"]) == 0
+            assert capsys.readouterr().out == (
+                "i-001 is set to drain, and is being shut down: nothing keeps it\n"
+            )
 
 
 def test_long_errors_are_cut_off_in_tables() -> None:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict, Unavailable
+from dispatcher.api.backend import Conflict, NotFound, Unavailable
 from dispatcher.desk import intake
 from dispatcher.messages import (
     BehaviorRequested,
@@ -22,8 +23,9 @@ from dispatcher.messages import (
     Woken,
 )
 from dispatcher.outflow import HELD_UP_AFTER_S
-from dispatcher.runtime import Runtime
+from dispatcher.runtime import Runtime, WriteChanges
 from dispatcher.store.store import Store
+from pool.messages import Listed, SessionLost
 from pool.model import IdleBehavior
 from tests.backend_rig import backend_over, backend_with, store_in
 from tests.engine_rig import Rig
@@ -80,19 +82,31 @@ async def test_what_is_answered_is_on_the_disk(rig: Rig, store: Store, tmp_path:
         assert [each.killed for each in store.recover().instances] == ["too old"]
 
 
+def runtime_of(rig: Rig, write: WriteChanges) -> Runtime:
+    """Return what runs the engine of a rig over a store of the test's own."""
+    return Runtime(
+        engine=rig.engine,
+        now=lambda: rig.now,
+        write=write,
+        perform=rig.sent.append,
+        publish=rig.published.append,
+        inbox_limit=100_000,
+    )
+
+
+def written(_changes: Sequence[Change]) -> Future[None]:
+    """Write changes at once, to nowhere."""
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
+
+
 class HangingStore:
     """Writes of an engine that are done when the test says so."""
 
     def __init__(self, rig: Rig) -> None:
         self.writes: list[Future[None]] = []
-        self.runtime = Runtime(
-            engine=rig.engine,
-            now=lambda: rig.now,
-            write=self._write,
-            perform=rig.sent.append,
-            publish=rig.published.append,
-            inbox_limit=100,
-        )
+        self.runtime = runtime_of(rig, self._write)
 
     def _write(self, _changes: Sequence[Change]) -> Future[None]:
         self.writes.append(Future())
@@ -114,7 +128,7 @@ async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long
         each.set_result(None)
     assert (await asking).idle_behavior == "hold"
     monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 0.05)
-    with pytest.raises(Unavailable, match="ask again, and the answer comes when it is written"):
+    with pytest.raises(Unavailable, match="takes too long: this was taken in"):
         await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
     monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 60.0)
     again = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.DRAIN))
@@ -139,7 +153,7 @@ async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
     rig.now += HELD_UP_AFTER_S
     runtime.post(Woken())
     await asyncio.wait([asking], timeout=0.1)
-    with pytest.raises(Unavailable, match="takes too long; nothing was taken in"):
+    with pytest.raises(Unavailable, match="takes too long; this was not taken in"):
         await backend.kill_instance("i-001", "too old")
     assert rig.engine.pool.workers["i-001"].killed is None
     for each in hanging.writes:
@@ -162,14 +176,36 @@ async def test_nobody_waits_for_an_engine_that_has_ended(
         await asyncio.wait_for(asking, 1.0)
     with pytest.raises(OSError, match="the disk is gone"):
         await running
-    with pytest.raises(Unavailable, match="try again in a moment"):
+    with pytest.raises(Unavailable, match="the server is stopping; ask again once it is back"):
         await backend.kill_instance("i-001", "too old")
 
 
-async def test_what_another_admin_ended_first_is_not_held(
+async def test_no_more_wait_for_an_answer_than_a_thousand(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
+    runtime = HangingStore(rig).runtime
+    backend = backend_with(runtime, rig, store, tmp_path)
+    running = asyncio.create_task(runtime.run())
+    turns = cycle((IdleBehavior.HOLD, IdleBehavior.RUN))
+    asking = [
+        asyncio.create_task(backend.set_idle_behavior("i-001", next(turns))) for _ in range(1_000)
+    ]
+    done, _ = await asyncio.wait(asking, timeout=0.1)
+    assert not done
+    with pytest.raises(Unavailable, match="1000 requests wait; try again in a moment"):
+        await backend.kill_instance("i-001", "too old")
+    runtime.stop()
+    await running
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(each) for each in answers} == {Unavailable}
+
+
+@pytest.mark.parametrize("before", [IdleBehavior.RUN, IdleBehavior.HOLD])
+async def test_what_another_admin_ended_first_is_not_held(
+    rig: Rig, store: Store, tmp_path: Path, before: IdleBehavior
+) -> None:
     async with backend_over(rig, store, tmp_path) as backend:
+        await backend.set_idle_behavior("i-001", before)
         killed, held = await asyncio.gather(
             backend.kill_instance("i-001", "too old"),
             backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
@@ -178,3 +214,34 @@ async def test_what_another_admin_ended_first_is_not_held(
         assert not isinstance(killed, BaseException)
         assert isinstance(held, Conflict)
         assert "is being shut down (an admin ended it: too old)" in str(held)
+
+
+async def test_what_is_gone_before_it_is_steered_is_not_said_to_be(
+    rig: Rig, store: Store, tmp_path: Path
+) -> None:
+    runtime = runtime_of(rig, written)
+    backend = backend_with(runtime, rig, store, tmp_path)
+    rig.advance(600)
+    running = asyncio.create_task(runtime.run())
+    await asyncio.wait([running], timeout=0.05)
+    for event in (
+        SessionLost(worker_id="i-001", last_contact=0.0, reason="reset"),
+        Listed(op_id=rig.engine.pool.listing_op, began_at=rig.now, instances=()),
+    ):
+        runtime.post(event)
+    steering = asyncio.gather(
+        backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
+        backend.kill_instance("i-001", "too old"),
+        return_exceptions=True,
+    )
+    for answer in await steering:
+        assert isinstance(answer, NotFound), answer
+    runtime.stop()
+    await running
+
+
+async def test_the_answer_tells_what_came_of_it(rig: Rig, store: Store, tmp_path: Path) -> None:
+    rig.exit("c-1-1")
+    async with backend_over(rig, store, tmp_path) as backend:
+        drained = await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
+    assert (drained.idle_behavior, drained.state) == ("drain", "shutdown")
