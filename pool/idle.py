@@ -38,7 +38,7 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
         held = IdleBehavior.HOLD in (worker.behavior, behavior)
         worker.behavior = behavior
         if behavior is IdleBehavior.RUN:
-            # It may have been idle for long, and is wanted all the same: no pass counted on it.
+            # No pass could use it while it was idle: the next says whether anybody waits for it.
             core.awaited |= {worker.id}
         if held and worker.session_up:
             set_lease(core, worker)

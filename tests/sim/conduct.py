@@ -105,7 +105,7 @@ class Conduct:
         self._foreign = foreign
         self.wanted: dict[str, IdleBehavior] = {}
         self.killed: set[str] = set()
-        self.steering = Steering(truth, hosts, self.wanted)
+        self.steering = Steering(truth)
         self._process: DispatcherProcess | None = None
         self._listings = CallAccount()
         self._changes = CallAccount()

@@ -226,8 +226,8 @@ PROMISES: dict[str, str] = {
     "no session with what is shut down": "no session stays with what is being destroyed",
     "no busy instance is idled out": "what is idled out, or unwanted, runs nothing",
     "drain waits for what runs": "what is drained runs nothing that may still end",
-    "what is answered is stored": "who steers an instance is answered once the store, or the "
-    "instance's tags, tell a restart of it",
+    "what is answered is stored": "who steers an instance is answered once the store tells "
+    "a restart of it",
     "nobody waits for what is idled out": "no container has its place on what is idled out, and "
     "what is let run again is idled out only after a pass",
     "logs are waited for": "what is idled out or drained had probe_timeout_s for its logs",

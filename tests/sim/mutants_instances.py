@@ -256,6 +256,14 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         new="pass",
     ),
     Mutant(
+        name="no pass is made for who is let run again",
+        guard="a pass looks soon at an instance that is let run again",
+        fault="admins who hold instances",
+        where="dispatcher.engine:Engine.handle",
+        old="self._dirty = True\n                admins.carry_out",
+        new="admins.carry_out",
+    ),
+    Mutant(
         name="busy instances are unwanted",
         guard="only an idle instance gives its place in the quota",
         fault="quotas that are used up",

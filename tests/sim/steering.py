@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from drivers.interface import IDLE_BEHAVIOR_TAG
 from pool.model import IdleBehavior, WorkerState
-from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import Truth, expect
 
 
 class Steering:
-    """Numbers what admins ask; `wanted` is the latest of each instance that nothing overrode."""
+    """Numbers what admins ask, and looks at the store when they are answered."""
 
-    def __init__(
-        self, truth: Truth, hosts: dict[str, Host], wanted: dict[str, IdleBehavior]
-    ) -> None:
+    def __init__(self, truth: Truth) -> None:
         self._stored = truth.store.instances
-        self._hosts = hosts
-        self._wanted = wanted
         self._asked: list[BehaviorRequested | InstanceKillRequested] = []
 
     def behavior(self, worker_id: str, behavior: IdleBehavior) -> BehaviorRequested:
@@ -44,11 +38,8 @@ class Steering:
         stored = self._stored.get(event.worker_id)
         if isinstance(event, InstanceKillRequested):
             known = stored is not None and stored.killed is not None
+        elif worker.state is WorkerState.SHUTDOWN:
+            return
         else:
-            latest = self._wanted.get(event.worker_id) is event.behavior
-            if not latest or worker.state is WorkerState.SHUTDOWN:
-                return
-            host = self._hosts.get(event.worker_id)
-            tag = host.machine.tags.get(IDLE_BEHAVIOR_TAG) if host is not None else None
-            known = event.behavior.value in (stored.behavior if stored is not None else "", tag)
+            known = stored is not None and stored.behavior == event.behavior.value
         expect(known, "what is answered is stored", f"{event}: {stored}")
