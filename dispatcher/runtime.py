@@ -92,11 +92,6 @@ class Runtime:
         except RuntimeError:
             log.debug("event after the loop closed", event_kind=type(event).__name__)
 
-    def post_request(self, event: Event) -> None:
-        """Take in a user's event, on the loop's thread; raises `InboxFull` beyond the limit."""
-        self.check_room()
-        self._take(event)
-
     async def ask(self, event: BehaviorRequested | InstanceKillRequested) -> None:
         """Take in a user's event, and wait until what came of it is committed.
 
@@ -104,13 +99,14 @@ class Runtime:
         in then. Raises `Unconfirmed` when the engine ends meanwhile. Bound the wait: a store may
         hang. Who stops waiting takes nothing back.
         """
+        self.check_room()
         if len(self._confirmed) >= _MOST_ASKING:
             raise InboxFull(f"{len(self._confirmed)} requests wait; try again in a moment")
         self._asked += 1
         asked, confirmed = self._asked, self._loop.create_future()
         self._confirmed[asked] = confirmed
         try:
-            self.post_request(replace(event, asked=asked))
+            self._take(replace(event, asked=asked))
             await confirmed
         finally:
             del self._confirmed[asked]

@@ -261,8 +261,9 @@ class Backend(Protocol):
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Set an instance's idle behavior; returns once a restart would know of it.
 
-        Raises as `instance` does; `Conflict` when it shuts down, `Unavailable` while nothing is
-        taken in, or when the store takes too long: it may be done all the same.
+        Raises as `instance` does; `Conflict` when it shuts down, but for what that wish led to;
+        `Unavailable` while nothing is taken in, or when the store takes too long: it may be done
+        all the same.
         """
         ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from dispatcher.api.backend import (
@@ -281,7 +280,7 @@ class DispatcherBackend:
         may_end = behavior is not IdleBehavior.HOLD and worker.behavior is behavior
         if _is_ending(worker) and not may_end:
             raise _ends(worker, behavior)
-        return replace(self._view(worker), idle_behavior=behavior.value)
+        return self._view(worker)
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         """Tell the engine; the answer shows the instance as it was."""

@@ -97,7 +97,7 @@ async def test_twenty_submissions_in_one_wake_up_make_one_pass() -> None:
     task = await begin(world)
     passes = world.engine.placing.passes
     for number in range(20):
-        world.runtime.post_request(Submitted(containers=(make_container(number),)))
+        world.runtime.post_committed(Submitted(containers=(make_container(number),)))
     await turns()
     assert world.engine.placing.passes == passes + 1
     for _, future in world.writes:
@@ -166,9 +166,10 @@ async def test_it_is_stopping_before_a_line_of_the_log_says_so(
 async def test_a_full_inbox_refuses_requests_but_takes_the_pools_events() -> None:
     world = World(inbox_limit=2)
     for number in (1, 2):
-        world.runtime.post_request(Submitted(containers=(make_container(number),)))
+        world.runtime.check_room()
+        world.runtime.post_committed(Submitted(containers=(make_container(number),)))
     with pytest.raises(InboxFull):
-        world.runtime.post_request(Submitted(containers=(make_container(3),)))
+        world.runtime.check_room()
     world.runtime.post(Listed(op_id=1, began_at=100.0, instances=()))
     await turns()
     task = asyncio.create_task(world.runtime.run())
