@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("dispatcher", "pool", "drivers")
 FOLDERS = (*PRODUCT, "tests", "tools", "benchmarks")
 
-MAX_MODULE_LINES = 399
+MAX_MODULE_LINES = 1199
 MAX_FUNCTION_LINES = 69
 
 BANNED_NAMES = frozenset({"utils", "util", "common", "helpers", "misc", "shared", "stuff"})
