@@ -16,6 +16,7 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import (
+    REBOOTED,
     AttemptExit,
     AttemptOrder,
     AttemptPhase,
@@ -81,7 +82,9 @@ def place(
         worker.last_busy = now
         worker.last_container = order.container_id
         core.timers.clear(TimerKind.IDLE, worker.id)
-    core.commands.append(StartAttempt(op_id=op_id, worker_id=worker.id, order=order))
+    core.commands.append(
+        StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.boot_id)
+    )
 
 
 def expect(core: PoolCore, attempt: PoolAttempt) -> None:
@@ -117,7 +120,9 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     overloaded = event.code == "overloaded"
     known = worker is not None and now < worker.overloaded_until and overloaded
-    if worker is not None and not refused and not known:
+    # That it has booted anew is no fault of the instance's either: its probe tells of that.
+    blamed = not refused and event.code != REBOOTED
+    if worker is not None and blamed and not known:
         worker.strikes += 1
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:

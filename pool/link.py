@@ -28,7 +28,7 @@ from pool.link_model import (
     StartResult,
     StartVerdict,
 )
-from pool.model import AttemptOrder, ProbeReport
+from pool.model import REBOOTED, AttemptOrder, ProbeReport
 from pool.session import Session, SessionSettings
 from pool.session_requests import RequestFailed
 from pool.session_wire import (
@@ -127,9 +127,12 @@ class WorkerLink:
             report = listed if greeted is None else greeted
             return LinkReady(host_key=connection.host_key, report=report, boot_error=boot_error)
 
-    def start(self, order: AttemptOrder, on_result: Callable[[StartResult], None]) -> None:
-        """Start an attempt; `on_result` is called exactly once.
+    def start(
+        self, order: AttemptOrder, boot_id: str, on_result: Callable[[StartResult], None]
+    ) -> None:
+        """Start an attempt in the boot that it is meant for; `on_result` is called exactly once.
 
+        Where the instance has booted anew it is refused as "rebooted": no session outlives a boot.
         It is called from the session's reader thread, or at once from this one when there is no
         session or the order cannot be sent. Never blocks.
         """
@@ -140,6 +143,11 @@ class WorkerLink:
         session = self._session
         if session is None:
             on_result(StartResult(verdict=StartVerdict.UNKNOWN, message="there is no session"))
+            return
+        if session.hello.boot_id != boot_id:
+            message = "the instance has booted anew since the start was decided"
+            refused = StartVerdict.REFUSED
+            on_result(StartResult(verdict=refused, code=REBOOTED, message=message))
             return
         self._feed.expect(order)
         session.request("start", {"attempt": order_fields(order)}, on_reply)

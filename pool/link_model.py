@@ -46,7 +46,8 @@ class StartResult:
     """What came of a start, and why it was not STARTED.
 
     `code` is the runner's word for a refusal ("invalid", "too_large", "spawn", "spool", "engine",
-    "epoch", "system"), also of an order that cannot be sent at all; "" for other verdicts.
+    "epoch", "system"), also of an order that cannot be sent at all, and "rebooted" where it was not
+    asked; "" for other verdicts.
     """
 
     verdict: StartVerdict

@@ -80,11 +80,16 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt:
-    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`."""
+    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`.
+
+    `boot_id` is the boot of the instance that it is meant for: in another it is refused as
+    "rebooted", since what that needs there has not been probed.
+    """
 
     op_id: int
     worker_id: str
     order: AttemptOrder
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,9 @@ MOST_NAME = 128
 # All that an instance knows of comes in one line (`pool.session_wire`), what waits there too.
 MOST_UNRELEASED = 1000
 
+# The code of a start that is refused since its instance has booted anew (see `StartAttempt`).
+REBOOTED = "rebooted"
+
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
@@ -177,11 +180,12 @@ class Worker:
     for never; `proven` says that an attempt was seen to run there, `stillborn` that it turned out
     to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
     became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
-    that a probe got past the proof of its key; `killed` is the reason of the admin who ended it, ""
-    for none, and None where nobody did; `destroy_failures` counts the destroy calls in a row that
-    failed, `destroy_error` is what the last of them said. In shutdown it has a session for as long
-    as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
-    before that.
+    that a probe got past the proof of its key; `boot_id` is the boot whose probe has passed, "" for
+    none yet, `boots_since` when it appeared, or was found to have booted anew; `killed` is the
+    reason of the admin who ended it, "" for none, and None where nobody did; `destroy_failures`
+    counts the destroy calls in a row that failed, `destroy_error` is what the last of them said. In
+    shutdown it has a session for as long as its residents are waited for; `destroyed_at` is when
+    its destroy was asked for then, 0.0 before that.
     """
 
     id: str
@@ -207,6 +211,8 @@ class Worker:
     stillborn: bool = False
     launched_here: bool = False
     reached: bool = False
+    boot_id: str = ""
+    boots_since: float = 0.0
     revision: int = 0
     probe_op: int = 0
     probe_failures: int = 0

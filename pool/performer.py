@@ -218,7 +218,7 @@ class Performer:
 
         link, reports = found
         reports.allow((attempt_id,))
-        link.start(command.order, on_result)
+        link.start(command.order, command.boot_id, on_result)
 
     def last_contact(self, worker_id: str) -> float:
         """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""

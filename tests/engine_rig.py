@@ -94,6 +94,8 @@ class Rig(RigStore):
         self.now = 1000.0
         self.cloud: dict[str, InstanceSeen] = {}
         self.on_instance: dict[str, dict[str, AttemptReport]] = {}
+        self.boot_id = "b"
+        self.boot_error = ""
         self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
         self.confirmed: list[int] = []
@@ -354,8 +356,9 @@ class Rig(RigStore):
                 began_at=self.now,
                 host_key="ssh-ed25519 AAAA",
                 report=ProbeReport(
-                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id="b"
+                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id=self.boot_id
                 ),
+                boot_error=self.boot_error if command.boot else "",
             )
         )
 

@@ -108,6 +108,7 @@ class Host:
     clock_jump_s: float = 0.0
     dead: bool = False
     boots: int = 1
+    probed_boot: str = ""
     frozen_until: float = 0.0
     broken: str = ""
     interruption: str = ""
@@ -119,6 +120,11 @@ class Host:
     def key(self) -> str:
         """Return its host key."""
         return f"ssh-ed25519 {self.machine.id}-{self.rekeyed}"
+
+    @property
+    def boot_id(self) -> str:
+        """Return the name of its present boot."""
+        return f"{self.machine.id}-{self.boots}"
 
     @property
     def up(self) -> bool:
@@ -134,7 +140,7 @@ class Host:
         reports = [self.processes[key].report() for key in sorted(self.processes)]
         return ProbeReport(
             attempts=tuple(reports),
-            boot_id=f"{self.machine.id}-{self.boots}",
+            boot_id=self.boot_id,
             engine="process",
             broken=self.broken,
         )

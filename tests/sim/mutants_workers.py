@@ -50,8 +50,16 @@ STARTS = (
         guard="refusals for a fault of the request are not the instance's",
         fault="starts that are refused",
         where="pool.attempts:on_refused",
-        old="if worker is not None and not refused and",
-        new="if worker is not None and",
+        old="blamed = not refused and ",
+        new="blamed = ",
+    ),
+    Mutant(
+        name="a new boot is not probed",
+        guard="nothing starts in a boot of an instance before its boot probe has passed",
+        fault="an instance that reboots",
+        where="pool.probing:_settle",
+        old="worker.state in _READY and worker.boot_id != boot_id",
+        new="False",
     ),
     Mutant(
         name="unknown and never asked",
@@ -248,7 +256,7 @@ PROBES = (
         guard="an instance gets work only once its boot probe succeeds",
         fault="instances that never pass the boot probe",
         where="pool.probing:_send_probe",
-        old="boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)",
+        old="boot=worker.state not in _READY",
         new="boot=False",
     ),
     Mutant(

@@ -81,6 +81,8 @@ class VirtualProbe:
             if not self._command.look_anyway:
                 self._fail("boot", self._boot_error)
                 return
+        elif self._command.boot:
+            host.probed_boot = host.boot_id
         if not host.machine.fate.has_runner:
             self._fail("deploy", "no python3")
         else:

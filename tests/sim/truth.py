@@ -91,6 +91,12 @@ class Truth:
             "what has ended never runs again",
             f"{container.id} is {container.state.value} and starts again",
         )
+        expect(
+            host.probed_boot == host.boot_id,
+            "nothing starts before the boot probe has passed",
+            f"{order.attempt_id} starts in {host.boot_id}, the boot probe passed in",
+            host.probed_boot or "none",
+        )
         self.jobs.started(order, host.timeline.now)
         if container.pinned_to:
             self._expect_alone(order.attempt_id, container)
