@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle, interruption, signals, stillborn
+from pool import idle, interruption, signals, stillborn, trials
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -53,11 +53,12 @@ def place(
     now: float,
     *,
     grace_s: float | None = None,
+    user: str = "",
 ) -> None:
     """Put an attempt on a ready worker and ask for its start (the caller journals it first).
 
-    `grace_s` is what it gets between TERM and KILL, None for what all get. One whose order says
-    `resident` leaves the worker as idle or as busy as it is.
+    `user` is whose container it is. `grace_s` is what it gets between TERM and KILL, None for what
+    all get. One whose order says `resident` leaves the worker as idle or as busy as it is.
     """
     if order.attempt_id in core.attempts:
         raise BugError(f"attempt {order.attempt_id} is placed twice")
@@ -68,6 +69,9 @@ def place(
         worker_id=worker.id,
         resources=resources,
         phase=AttemptPhase.STARTING,
+        container_id=order.container_id,
+        user=user,
+        contained=bool(order.image),
         start_op=op_id,
         settled_op=op_id,
         grace_s=grace_s,
@@ -282,6 +286,8 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     if worker is not None:
         if how.kind in _RAN:
             stillborn.prove(core, worker, now)
+        if not attempt.stray and not attempt.kill_wanted and not worker.interruption:
+            trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
 
 

@@ -21,6 +21,7 @@ class ProbeStage(StrEnum):
     BOOT = "boot"
     DEPLOY = "deploy"
     LIST = "list"
+    TRIAL = "trial"
     ATTACH = "attach"
 
 
@@ -87,9 +88,11 @@ class LinkSettings:
 class LinkReady:
     """A worker that is reached: its proven key ("TYPE BASE64"), and what runs on it.
 
-    `boot_error` says why the boot probe failed, "" when it did not or was not asked for.
+    `boot_error` says why the boot probe failed, "" when it did not or was not asked for,
+    `trial_error` why the engine's trial did, None when none was asked for.
     """
 
     host_key: str
     report: ProbeReport
     boot_error: str = ""
+    trial_error: str | None = None

@@ -51,6 +51,15 @@ class ExitKind(Enum):
     LOST = "lost"
 
 
+class Fault(Enum):
+    """Whose fault it is that an engine could not run an attempt."""
+
+    REQUEST = "request"
+    """An image that is unknown or forbidden, a program that is not in it: it fails anywhere."""
+    INSTANCE = "instance"
+    """The engine or the machine: another instance may well run it."""
+
+
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `pool` section of the configuration; all durations in seconds."""
 
@@ -100,6 +109,7 @@ class AttemptExit:
 
     `code` is 128+n after signal n, None when nothing ever ran or its end was not recorded; times
     are seconds since the epoch on the instance's clock; sizes are those of the complete streams.
+    `fault` is for an `ENGINE_FAILURE` alone.
     """
 
     kind: ExitKind
@@ -109,6 +119,7 @@ class AttemptExit:
     finished_at: float = 0.0
     stdout_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
     stderr_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
+    fault: Fault = Fault.INSTANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +217,13 @@ class Worker:
     listed: bool = False
     untagged: bool = False
     strikes: int = 0
+    #: Who ended there without having run, through no fault of their own, since one of their kind
+    #: last ran: the user of each and whether it has an image, by container (`pool.trials`).
+    swallowed: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    #: Whether it gets no work until the next probe has tried whether its engine works.
+    on_trial: bool = False
+    #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
+    acquitted: dict[str, float] = field(default_factory=dict)
     overloaded_until: float = 0.0
     proven: bool = False
     stillborn: bool = False
@@ -256,8 +274,8 @@ class Worker:
         return len(self.unreleased) > MOST_UNRELEASED
 
     def takes_more(self, now: float) -> bool:
-        """Return whether it neither rests after an overload nor has a backlog."""
-        return now >= self.overloaded_until and not self.backlogged
+        """Return whether it neither rests after an overload, nor is on trial, nor has a backlog."""
+        return now >= self.overloaded_until and not self.on_trial and not self.backlogged
 
 
 class AttemptPhase(Enum):
@@ -278,6 +296,8 @@ class PoolAttempt:
     later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
+    `container_id` and `user` are whose it is, "" where that is not known; `contained` says that it
+    runs from an image.
     `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
     belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
     `dismissed`, told to end, before its instance is destroyed.
@@ -288,6 +308,9 @@ class PoolAttempt:
     worker_id: str
     resources: Resources
     phase: AttemptPhase
+    container_id: str = ""
+    user: str = ""
+    contained: bool = False
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False

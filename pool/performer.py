@@ -139,6 +139,7 @@ class Performer:
                 secret=command.secret,
                 boot=command.boot,
                 look_anyway=command.look_anyway,
+                trial=command.trial,
                 verify=lambda key: self._verify(command.worker_id, key),
             )
         except Exception as error:
@@ -171,6 +172,7 @@ class Performer:
                 host_key=ready.host_key,
                 report=ready.report,
                 boot_error=ready.boot_error,
+                trial_error=ready.trial_error,
             )
         )
 

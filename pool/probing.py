@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import attempts, idle, stillborn
+from pool import attempts, idle, stillborn, trials
 from pool.core import PoolCore
 from pool.delays import doubled_s
 from pool.messages import (
@@ -74,6 +74,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             host_key=worker.host_key,
             secret=worker.secret,
             boot=worker.state not in _READY,
+            trial=worker.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
             suspend_lease=worker.behavior is IdleBehavior.HOLD,
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
@@ -111,6 +112,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         # Later on it is heartbeats that say so, and they may be ahead of a list.
         _hear_complaint(core, worker, event.report.broken, now)
     _find_missing(core, worker, event, now)
+    trials.judge(core, worker, event, now)
     if event.boot_error:
         _await_boot(core, worker, now)
     else:

@@ -90,6 +90,7 @@ class ProbeOutcome(Enum):
     BOOT = "boot"
     DEPLOY = "deploy"
     LIST = "list"
+    TRIAL = "trial"
     ATTACH = "attach"
     OTHER = "other"
     DISCARDED = "discarded"

@@ -117,6 +117,7 @@ class VirtualProbe:
             host_key=host.key,
             report=host.report(),
             boot_error=self._boot_error,
+            trial_error=self._trial_error(host),
         )
         # From here on it has all that it needs, and only what it tells may be late.
         link.cut_probe = None
@@ -125,6 +126,11 @@ class VirtualProbe:
         self._around.timeline.after(
             self._around.dice.between(0, longest_s), lambda: self._end(event)
         )
+
+    def _trial_error(self, host: Host) -> str | None:
+        if not self._command.trial:
+            return None
+        return "the storage is broken" if host.swallows else ""
 
     def _fail(self, stage: str, message: str) -> None:
         self._end(
