@@ -262,3 +262,24 @@ def test_a_session_that_ends_while_a_probe_lists_is_not_trusted(
     go_on.set()
     wait_until(lambda: len(recorder.losses) == 1, "the loss")
     assert attempts_of(probe(link, host)) == []
+
+
+@pytest.mark.parametrize(("run_as", "problem"), [("", ""), ("no-such-user", "no-such-user")])
+def test_a_probe_tells_what_the_runners_trial_of_its_engine_found(
+    host: SshdHost, make: Make, run_as: str, problem: str
+) -> None:
+    engine = json.dumps({"name": "process", "run_as": run_as})
+    link = make(bundle=build_runner(), engine_json=engine)
+    assert probe(link, host).trial_error is None, "it was not asked for"
+    for _ in range(2):
+        ready = link.probe(
+            address=host.address,
+            host_key=host.host_key,
+            secret="",
+            boot=False,
+            verify=unknown,
+            trial=True,
+        )
+        assert ready.trial_error is not None
+        assert problem in ready.trial_error
+        assert bool(ready.trial_error) is bool(problem)

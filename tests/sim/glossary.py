@@ -139,7 +139,7 @@ PROMISES: dict[str, str] = {
     # ---- where work goes
     "nothing starts before the boot probe has passed": "what a boot sets up is proven before "
     "anything starts in it, also when an instance has booted anew",
-    "an instance that runs nothing takes few": "an instance that ends at once what is started there "
+    "an instance that runs nothing takes few": "an instance that ends at once what starts there "
     "is given three, and what is under way beside them, until its engine is tried",
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
