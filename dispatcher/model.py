@@ -208,6 +208,12 @@ EVICTED = "preempted"
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
 
+SUPERVISOR_LOST = "supervisor_lost"
+"""The code of what was lost on an instance that is there: nobody knows how it ended."""
+
+ENGINE_FAILURE = "engine_failure"
+"""The code of what its engine could not run: failed by the request's fault, else lost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason(Reason):

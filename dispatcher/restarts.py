@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dispatcher.model import (
+    ENGINE_FAILURE,
     INTERRUPTED,
+    SUPERVISOR_LOST,
     Attempt,
     AttemptOutcome,
     Container,
@@ -20,6 +22,8 @@ from pool.delays import doubled_s
 _SHORTEST_DELAY_S = 1.0
 _INTERRUPTION_FIRST_S = 1.0
 _INTERRUPTION_MOST_S = 60.0
+_LOSS_FIRST_S = 1.0
+_LOSS_MOST_S = 60.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -41,6 +45,11 @@ class Tries:
         """How many were refused by instances that were overloaded."""
         self.interruptions = 0
         """How many of the latest in a row ended since the cloud took an instance."""
+        self.losses = 0
+        """How many of the latest in a row were lost, or not run, on an instance that is there.
+
+        Nobody knows whose fault that is: it must not use up its tries within a moment.
+        """
         for attempt in attempts:
             self.take_in(attempt)
 
@@ -61,12 +70,14 @@ class Tries:
         self.overloads += _is_overload(attempt)
         interrupted = attempt.reason is not None and attempt.reason.code == INTERRUPTED
         self.interruptions = self.interruptions + 1 if interrupted else 0
+        self.losses = self.losses + 1 if _is_loss(attempt) else 0
         self._last = attempt
 
     def due(self) -> float | None:
         """Return when it is started again after the latest attempt; see `restart_due`."""
         last = self._last
-        if last is not None and (_is_overload(last) or self.interruptions > 1):
+        waits = self.interruptions > 1 or self.losses > 0
+        if last is not None and (_is_overload(last) or waits):
             return (last.finished_at or last.created_at) + self.longest_delay_s()
         if last is None or last.outcome is not AttemptOutcome.FAILED:
             return None
@@ -79,6 +90,8 @@ class Tries:
         """Return for how many seconds it is held back at most after its latest attempt."""
         if self.interruptions:
             return doubled_s(_INTERRUPTION_FIRST_S, self.interruptions - 2, _INTERRUPTION_MOST_S)
+        if self.losses:
+            return doubled_s(_LOSS_FIRST_S, self.losses - 1, _LOSS_MOST_S)
         if self._last is not None and _is_overload(self._last):
             return doubled_s(_OVERLOAD_FIRST_S, self.overloads - 1, _OVERLOAD_MOST_S)
         return _restart_delay_s(self._retries.delay_s)
@@ -95,6 +108,9 @@ class Tries:
             return WaitReason(code="restart_delay", message=message, until=due)
         if why is not None and why.code == INTERRUPTED:
             message = f"it is started again at {moment(due)}: {why.message}, as before"
+            return WaitReason(code="restart_delay", message=message, until=due)
+        if why is not None and last.outcome is AttemptOutcome.LOST:
+            message = f"it is started again at {moment(due)}, elsewhere if it can be: {why.message}"
             return WaitReason(code="restart_delay", message=message, until=due)
         if why is not None and why.code == "exit_code":
             what = f"exited with {last.exit_code}"
@@ -165,6 +181,17 @@ def _is_overload(attempt: Attempt) -> bool:
     )
 
 
+def _is_loss(attempt: Attempt) -> bool:
+    reason = attempt.reason
+    lost = attempt.outcome is AttemptOutcome.LOST and reason is not None
+    return lost and reason is not None and reason.code in (SUPERVISOR_LOST, ENGINE_FAILURE)
+
+
+def avoided(container: Container) -> frozenset[str]:
+    """Return the instances on which a container was lost or not run: others are tried first."""
+    return frozenset(attempt.instance_id for attempt in container.attempts if _is_loss(attempt))
+
+
 def final_reason(container: Container, reason: Reason | None) -> Reason | None:
     """Return why a container has failed for good, with the number of its failures if it may retry.
 
@@ -186,7 +213,8 @@ def runs_again_if_lost(container: Container) -> bool:
     What never started has lost nothing, and is tried again even where the user wants no retry.
     """
     last = container.attempts[-1]
-    never_started = last.reason is not None and last.reason.code == "never_started"
+    codes = ("never_started", ENGINE_FAILURE)
+    never_started = last.reason is not None and last.reason.code in codes
     return container.spec.retry_lost or never_started or _is_overload(last)
 
 

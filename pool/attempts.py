@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle, interruption, signals, stillborn
+from pool import idle, interruption, signals, stillborn, trials
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -16,6 +16,7 @@ from pool.messages import (
     StartUnknown,
 )
 from pool.model import (
+    REBOOTED,
     AttemptExit,
     AttemptOrder,
     AttemptPhase,
@@ -52,11 +53,12 @@ def place(
     now: float,
     *,
     grace_s: float | None = None,
+    user: str = "",
 ) -> None:
     """Put an attempt on a ready worker and ask for its start (the caller journals it first).
 
-    `grace_s` is what it gets between TERM and KILL, None for what all get. One whose order says
-    `resident` leaves the worker as idle or as busy as it is.
+    `user` is whose container it is. `grace_s` is what it gets between TERM and KILL, None for what
+    all get. One whose order says `resident` leaves the worker as idle or as busy as it is.
     """
     if order.attempt_id in core.attempts:
         raise BugError(f"attempt {order.attempt_id} is placed twice")
@@ -67,6 +69,9 @@ def place(
         worker_id=worker.id,
         resources=resources,
         phase=AttemptPhase.STARTING,
+        container_id=order.container_id,
+        user=user,
+        contained=bool(order.image),
         start_op=op_id,
         settled_op=op_id,
         grace_s=grace_s,
@@ -81,7 +86,9 @@ def place(
         worker.last_busy = now
         worker.last_container = order.container_id
         core.timers.clear(TimerKind.IDLE, worker.id)
-    core.commands.append(StartAttempt(op_id=op_id, worker_id=worker.id, order=order))
+    core.commands.append(
+        StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.boot_id)
+    )
 
 
 def expect(core: PoolCore, attempt: PoolAttempt) -> None:
@@ -117,7 +124,9 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     overloaded = event.code == "overloaded"
     known = worker is not None and now < worker.overloaded_until and overloaded
-    if worker is not None and not refused and not known:
+    # That it has booted anew is no fault of the instance's either: its probe tells of that.
+    blamed = not refused and event.code != REBOOTED
+    if worker is not None and blamed and not known:
         worker.strikes += 1
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
@@ -277,6 +286,8 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     if worker is not None:
         if how.kind in _RAN:
             stillborn.prove(core, worker, now)
+        if not attempt.stray and not attempt.kill_wanted and not worker.interruption:
+            trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
 
 

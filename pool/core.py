@@ -163,6 +163,7 @@ class PoolCore:
             appeared_at=now,
             listed_at=now,
             state_since=now,
+            boots_since=now,
             address=seen.address,
             host_key=self.pinned_keys.get(seen.id, ""),
             free=type_.allocatable,

@@ -150,7 +150,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     settings = core.settings
     heard_at = max(worker.last_contact, core.moved_on_at)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
-        end_at = max(worker.appeared_at, core.moved_on_at) + settings.boot_timeout_s
+        end_at = max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s
         if is_draining(worker):
             # What was found there may end, as long as the instance is heard of (see `_drain`).
             if worker.session_up:

@@ -28,7 +28,7 @@ from pool.link_model import (
     StartResult,
     StartVerdict,
 )
-from pool.model import AttemptOrder, ProbeReport
+from pool.model import REBOOTED, AttemptOrder, ProbeReport
 from pool.session import Session, SessionSettings
 from pool.session_requests import RequestFailed
 from pool.session_wire import (
@@ -39,6 +39,7 @@ from pool.session_wire import (
     Push,
     Reply,
     decode_listing,
+    decode_trial,
     order_fields,
 )
 from pool.ssh import SshConnection
@@ -91,12 +92,14 @@ class WorkerLink:
         boot: bool,
         verify: Callable[[str], HostKeyVerdict],
         look_anyway: bool = False,
+        trial: bool = False,
     ) -> LinkReady:
         """Reach the worker, prove its key, list what runs there, and attach a session.
 
         A live connection and session are used again. `host_key` is the pinned key or "", `secret`
         what an unpinned host must prove to know, and `boot` asks for the boot probe; with
-        `look_anyway` its failure is told in the answer and does not end the probe. `verify` is the
+        `look_anyway` its failure is told in the answer and does not end the probe. `trial` asks
+        whether the engine works there, which is told in the answer too. `verify` is the
         driver's word on a key; when it raises a `CloudError`, that counts as UNKNOWN. With a pinned
         key, the secret is deleted on the host. Blocks; one probe runs at a time.
 
@@ -114,6 +117,7 @@ class WorkerLink:
                 if boot:
                     boot_error = self._boot(connection, may_fail=look_anyway)
                 listed = self._list(connection, void_secret=bool(host_key))
+                trial_error = self._try_engine(connection) if trial else None
                 greeted = self._attach(connection)
             except ProbeStageError as error:
                 # A live session has heartbeats, which know better than one command that is late.
@@ -125,11 +129,19 @@ class WorkerLink:
                     raise ProbeStageError(ProbeStage.BOOT, what) from error
                 raise
             report = listed if greeted is None else greeted
-            return LinkReady(host_key=connection.host_key, report=report, boot_error=boot_error)
+            return LinkReady(
+                host_key=connection.host_key,
+                report=report,
+                boot_error=boot_error,
+                trial_error=trial_error,
+            )
 
-    def start(self, order: AttemptOrder, on_result: Callable[[StartResult], None]) -> None:
-        """Start an attempt; `on_result` is called exactly once.
+    def start(
+        self, order: AttemptOrder, boot_id: str, on_result: Callable[[StartResult], None]
+    ) -> None:
+        """Start an attempt in the boot that it is meant for; `on_result` is called exactly once.
 
+        Where the instance has booted anew it is refused as "rebooted": no session outlives a boot.
         It is called from the session's reader thread, or at once from this one when there is no
         session or the order cannot be sent. Never blocks.
         """
@@ -140,6 +152,11 @@ class WorkerLink:
         session = self._session
         if session is None:
             on_result(StartResult(verdict=StartVerdict.UNKNOWN, message="there is no session"))
+            return
+        if session.hello.boot_id != boot_id:
+            message = "the instance has booted anew since the start was decided"
+            refused = StartVerdict.REFUSED
+            on_result(StartResult(verdict=refused, code=REBOOTED, message=message))
             return
         self._feed.expect(order)
         session.request("start", {"attempt": order_fields(order)}, on_reply)
@@ -278,6 +295,32 @@ class WorkerLink:
             output_limit_bytes=MAX_LINE_BYTES,
             void_secret=void_secret,
         )
+
+    def _try_engine(self, connection: SshConnection) -> str:
+        """Let the runner try its engine; return why it does not work, "" when it does.
+
+        The list before went over the same connection: an instance that answers that, and not this
+        in time, has an engine that hangs. What is lost with the connection fails the attach.
+        """
+        timeout_s = self._settings.command_timeout_s
+        bound_s = max(1, round(_FAR_SHARE * timeout_s))
+        try:
+            output = run_runner(
+                connection,
+                self._settings.bundle,
+                ("trial", *self._runner_arguments(), "--timeout-s", str(bound_s)),
+                deadline_s=timeout_s,
+                output_limit_bytes=MAX_LINE_BYTES,
+            )
+            return decode_trial(output or b"").problem
+        except CommandFailed as error:
+            return f"the runner's trial of its engine failed: {error}"
+        except Unreachable as error:
+            if not connection.alive:
+                raise ProbeStageError(ProbeStage.TRIAL, str(error)) from error
+            return f"the engine does not answer: {error}"
+        except MalformedMessageError as error:
+            raise ProbeStageError(ProbeStage.TRIAL, str(error)) from error
 
     def _deploy(self, connection: SshConnection) -> None:
         timeout_s = self._settings.command_timeout_s

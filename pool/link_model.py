@@ -21,6 +21,7 @@ class ProbeStage(StrEnum):
     BOOT = "boot"
     DEPLOY = "deploy"
     LIST = "list"
+    TRIAL = "trial"
     ATTACH = "attach"
 
 
@@ -46,7 +47,8 @@ class StartResult:
     """What came of a start, and why it was not STARTED.
 
     `code` is the runner's word for a refusal ("invalid", "too_large", "spawn", "spool", "engine",
-    "epoch", "system"), also of an order that cannot be sent at all; "" for other verdicts.
+    "epoch", "system"), also of an order that cannot be sent at all, and "rebooted" where it was not
+    asked; "" for other verdicts.
     """
 
     verdict: StartVerdict
@@ -86,9 +88,11 @@ class LinkSettings:
 class LinkReady:
     """A worker that is reached: its proven key ("TYPE BASE64"), and what runs on it.
 
-    `boot_error` says why the boot probe failed, "" when it did not or was not asked for.
+    `boot_error` says why the boot probe failed, "" when it did not or was not asked for,
+    `trial_error` why the engine's trial did, None when none was asked for.
     """
 
     host_key: str
     report: ProbeReport
     boot_error: str = ""
+    trial_error: str | None = None

@@ -55,7 +55,8 @@ class Probe:
 
     `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know;
     `expected` are the attempts that may be there: the logs of no others are kept. `look_anyway`
-    asks for what runs there even when the boot probe fails; `suspend_lease` keeps the instance
+    asks for what runs there even when the boot probe fails; `trial` asks the runner to try its
+    engine (`pool.trials`); `suspend_lease` keeps the instance
     from powering itself off while nobody contacts it.
     """
 
@@ -66,6 +67,7 @@ class Probe:
     host_key: str
     secret: str = field(repr=False)
     boot: bool
+    trial: bool = False
     look_anyway: bool = False
     suspend_lease: bool = False
     expected: tuple[str, ...] = ()
@@ -80,11 +82,16 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt:
-    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`."""
+    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`.
+
+    `boot_id` is the boot of the instance that it is meant for: in another it is refused as
+    "rebooted", since what that needs there has not been probed.
+    """
 
     op_id: int
     worker_id: str
     order: AttemptOrder
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +228,8 @@ class ProbeSucceeded:
     """The worker answers; `host_key` is the proven key ("TYPE BASE64").
 
     It is ready, unless `boot_error` says why the boot probe failed ("": it passed, or was not
-    asked for); what the report shows counts either way.
+    asked for); what the report shows counts either way. `trial_error` is why its engine's trial
+    failed, "" when that passed, None when none was asked for.
     """
 
     op_id: int
@@ -231,6 +239,7 @@ class ProbeSucceeded:
     host_key: str
     report: ProbeReport
     boot_error: str = ""
+    trial_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

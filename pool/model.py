@@ -18,6 +18,9 @@ MOST_NAME = 128
 # All that an instance knows of comes in one line (`pool.session_wire`), what waits there too.
 MOST_UNRELEASED = 1000
 
+# The code of a start that is refused since its instance has booted anew (see `StartAttempt`).
+REBOOTED = "rebooted"
+
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
@@ -46,6 +49,15 @@ class ExitKind(Enum):
     OUT_OF_MEMORY = "out_of_memory"
     ENGINE_FAILURE = "engine_failure"
     LOST = "lost"
+
+
+class Fault(Enum):
+    """Whose fault it is that an engine could not run an attempt."""
+
+    REQUEST = "request"
+    """An image that is unknown or forbidden, a program that is not in it: it fails anywhere."""
+    INSTANCE = "instance"
+    """The engine or the machine: another instance may well run it."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +109,7 @@ class AttemptExit:
 
     `code` is 128+n after signal n, None when nothing ever ran or its end was not recorded; times
     are seconds since the epoch on the instance's clock; sizes are those of the complete streams.
+    `fault` is for an `ENGINE_FAILURE` alone.
     """
 
     kind: ExitKind
@@ -106,6 +119,7 @@ class AttemptExit:
     finished_at: float = 0.0
     stdout_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
     stderr_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
+    fault: Fault = Fault.INSTANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +191,12 @@ class Worker:
     for never; `proven` says that an attempt was seen to run there, `stillborn` that it turned out
     to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
     became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
-    that a probe got past the proof of its key; `killed` is the reason of the admin who ended it, ""
-    for none, and None where nobody did; `destroy_failures` counts the destroy calls in a row that
-    failed, `destroy_error` is what the last of them said. In shutdown it has a session for as long
-    as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
-    before that.
+    that a probe got past the proof of its key; `boot_id` is the boot whose probe has passed, "" for
+    none yet, `boots_since` when it appeared, or was found to have booted anew; `killed` is the
+    reason of the admin who ended it, "" for none, and None where nobody did; `destroy_failures`
+    counts the destroy calls in a row that failed, `destroy_error` is what the last of them said. In
+    shutdown it has a session for as long as its residents are waited for; `destroyed_at` is when
+    its destroy was asked for then, 0.0 before that.
     """
 
     id: str
@@ -202,11 +217,20 @@ class Worker:
     listed: bool = False
     untagged: bool = False
     strikes: int = 0
+    #: Who ended there without having run, through no fault of their own, since one of their kind
+    #: last ran: the user of each and whether it has an image, by container (`pool.trials`).
+    swallowed: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    #: Whether it gets no work until the next probe has tried whether its engine works.
+    on_trial: bool = False
+    #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
+    acquitted: dict[str, float] = field(default_factory=dict)
     overloaded_until: float = 0.0
     proven: bool = False
     stillborn: bool = False
     launched_here: bool = False
     reached: bool = False
+    boot_id: str = ""
+    boots_since: float = 0.0
     revision: int = 0
     probe_op: int = 0
     probe_failures: int = 0
@@ -250,8 +274,8 @@ class Worker:
         return len(self.unreleased) > MOST_UNRELEASED
 
     def takes_more(self, now: float) -> bool:
-        """Return whether it neither rests after an overload nor has a backlog."""
-        return now >= self.overloaded_until and not self.backlogged
+        """Return whether it neither rests after an overload, nor is on trial, nor has a backlog."""
+        return now >= self.overloaded_until and not self.on_trial and not self.backlogged
 
 
 class AttemptPhase(Enum):
@@ -272,6 +296,8 @@ class PoolAttempt:
     later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
+    `container_id` and `user` are whose it is, "" where that is not known; `contained` says that it
+    runs from an image.
     `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
     belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
     `dismissed`, told to end, before its instance is destroyed.
@@ -282,6 +308,9 @@ class PoolAttempt:
     worker_id: str
     resources: Resources
     phase: AttemptPhase
+    container_id: str = ""
+    user: str = ""
+    contained: bool = False
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False

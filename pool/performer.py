@@ -139,6 +139,7 @@ class Performer:
                 secret=command.secret,
                 boot=command.boot,
                 look_anyway=command.look_anyway,
+                trial=command.trial,
                 verify=lambda key: self._verify(command.worker_id, key),
             )
         except Exception as error:
@@ -171,6 +172,7 @@ class Performer:
                 host_key=ready.host_key,
                 report=ready.report,
                 boot_error=ready.boot_error,
+                trial_error=ready.trial_error,
             )
         )
 
@@ -218,7 +220,7 @@ class Performer:
 
         link, reports = found
         reports.allow((attempt_id,))
-        link.start(command.order, on_result)
+        link.start(command.order, command.boot_id, on_result)
 
     def last_contact(self, worker_id: str) -> float:
         """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""

@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import attempts, idle, stillborn
+from pool import attempts, idle, stillborn, trials
 from pool.core import PoolCore
 from pool.delays import doubled_s
 from pool.messages import (
@@ -26,6 +26,7 @@ _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
 _MOST_STRANGERS = 500
 _FLAP_S = 30.0
 _FLAP_FIRST_WAIT_S = 0.5
+_READY = frozenset({WorkerState.IDLE, WorkerState.RUNNING})
 
 
 def ensure(core: PoolCore, worker: Worker, now: float) -> None:
@@ -72,7 +73,8 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             address=worker.address,
             host_key=worker.host_key,
             secret=worker.secret,
-            boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING),
+            boot=worker.state not in _READY,
+            trial=worker.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
             suspend_lease=worker.behavior is IdleBehavior.HOLD,
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
@@ -92,7 +94,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     if not current:
         idle.set_lease(core, worker)  # an admin may have held it since the probe was sent
     reattached = not worker.session_up
-    was_up = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+    was_up = worker.state in _READY
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
@@ -110,10 +112,11 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         # Later on it is heartbeats that say so, and they may be ahead of a list.
         _hear_complaint(core, worker, event.report.broken, now)
     _find_missing(core, worker, event, now)
+    trials.judge(core, worker, event, now)
     if event.boot_error:
         _await_boot(core, worker, now)
     else:
-        _settle(core, worker, now)
+        _settle(core, worker, event.report.boot_id, now)
     if reattached and was_up:
         core.note_changed(worker, "its session is up again")
     if reattached:
@@ -205,9 +208,12 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
     idle.review(core, worker, now)
 
 
-def _settle(core: PoolCore, worker: Worker, now: float) -> None:
-    """Move the worker to what the probe showed."""
+def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
+    """Move the worker to what the probe showed; `boot_id` is the boot that it was made in."""
     if worker.state is WorkerState.SHUTDOWN:
+        return
+    if worker.state in _READY and worker.boot_id != boot_id:
+        _boot_anew(core, worker, now)
         return
     if worker.busy_with:
         core.move(worker, Trigger.READY_BUSY, now)
@@ -216,6 +222,19 @@ def _settle(core: PoolCore, worker: Worker, now: float) -> None:
         core.move(worker, Trigger.LAST_EXIT, now)
     else:
         core.move(worker, Trigger.READY_EMPTY, now)
+    # Who is not ready was probed for its boot, too (see `_send_probe`).
+    worker.boot_id = boot_id
+    idle.review(core, worker, now)
+
+
+def _boot_anew(core: PoolCore, worker: Worker, now: float) -> None:
+    """Take a worker that was ready for one that is not: what its boot set up may be missing now.
+
+    It gets no work before its boot probe has passed for this boot, and has its whole boot time.
+    """
+    worker.boots_since = now
+    core.move(worker, Trigger.REBOOTED, now)
+    core.timers.soonest(TimerKind.PROBE, worker.id, now)
     idle.review(core, worker, now)
 
 
@@ -314,4 +333,4 @@ def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
 
 def is_ready(worker: Worker) -> bool:
     """Return whether an attempt can be started on a worker at once."""
-    return worker.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+    return worker.session_up and worker.state in _READY

@@ -103,11 +103,20 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     broken: Words = ""
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What `runner trial` prints; `problem` is why its engine does not work, "" when it does."""
+
+    protocol: int
+    cluster: str
+    problem: Words
+
+
 Push = Exited | LogChunk | Heartbeat | Interruption
 Message = Hello | Refused | Reply | Exited | LogChunk | Heartbeat | Interruption
 
 _MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _LISTINGS: Final = msgspec.json.Decoder(Listing)
+_TRIALS: Final = msgspec.json.Decoder(Trial)
 
 
 def decode_message(line: bytes) -> Message:
@@ -136,6 +145,14 @@ def decode_listing(output: bytes, cluster: str) -> Listing:
             f"a listing of cluster {listing.cluster!r} instead of {cluster!r}"
         )
     return listing
+
+
+def decode_trial(output: bytes) -> Trial:
+    """Return what `runner trial` printed; raises `MalformedMessageError` with what is wrong."""
+    try:
+        return _TRIALS.decode(output)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessageError(f"a malformed trial ({error}): {output[:200]!r}") from error
 
 
 def encode_line(fields: Mapping[str, object]) -> bytes:

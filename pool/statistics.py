@@ -90,6 +90,7 @@ class ProbeOutcome(Enum):
     BOOT = "boot"
     DEPLOY = "deploy"
     LIST = "list"
+    TRIAL = "trial"
     ATTACH = "attach"
     OTHER = "other"
     DISCARDED = "discarded"
@@ -177,9 +178,10 @@ class Statistics:
     ) -> None:
         """Count a move of a worker to `state`; call it while the worker is what it was before.
 
-        No row of the table leads back to a worker that is not ready, so that a boot ends once.
+        A boot ends once: what follows when an instance that was ready boots anew is no other.
         """
-        if worker.state in _NOT_READY and state not in _NOT_READY:
+        was_ready = bool(worker.boot_id)
+        if worker.state in _NOT_READY and state not in _NOT_READY and not was_ready:
             self._count_boot(worker, state, trigger, now)
         if isinstance(state, Removed):
             self.disappeared[worker.state] += 1

@@ -1,6 +1,8 @@
 """The worker's state machine: one table, and the only function that reads it.
 
-Source of the rows: the worker pool of Arvados' dispatcher, as described in the design's semantics.
+Source of the rows: the worker pool of Arvados' dispatcher, as described in the design's semantics;
+but for REBOOTED: what a boot sets up (drivers, disks) is proven for that boot only, and a worker
+that has booted anew is as one that was found and not probed yet.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ class Trigger(Enum):
     CREATED = "its create call returned"
     READY_EMPTY = "its probes succeeded and nothing runs there"
     READY_BUSY = "its probes succeeded and something runs there"
+    REBOOTED = "it has booted anew, so that its boot is to be probed again"
     PLACED = "an attempt was placed on it"
     PLACED_RESIDENT = "an attempt that belongs to it was placed on it"
     LAST_EXIT = "its last attempt's exit is known"
@@ -69,6 +72,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.PLACED_RESIDENT: _I,
         Trigger.READY_EMPTY: _I,
         Trigger.READY_BUSY: _R,
+        Trigger.REBOOTED: _U,
         Trigger.PROBE_TIMEOUT: _S,
         Trigger.IDLE_TIMEOUT: _S,
         Trigger.UNWANTED: _S,
@@ -80,6 +84,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.PLACED: _R,
         Trigger.PLACED_RESIDENT: _R,
         Trigger.READY_BUSY: _R,
+        Trigger.REBOOTED: _U,
         Trigger.LAST_EXIT: _I,
         Trigger.PROBE_TIMEOUT: _S,
         Trigger.DRAINED: _S,

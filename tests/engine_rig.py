@@ -62,6 +62,7 @@ from pool.model import (
     AttemptExit,
     AttemptReport,
     ExitKind,
+    Fault,
     InstanceSeen,
     PoolSettings,
     ProbeReport,
@@ -94,6 +95,9 @@ class Rig(RigStore):
         self.now = 1000.0
         self.cloud: dict[str, InstanceSeen] = {}
         self.on_instance: dict[str, dict[str, AttemptReport]] = {}
+        self.boot_id = "b"
+        self.boot_error = ""
+        self.trial_error = ""
         self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
         self.confirmed: list[int] = []
@@ -199,10 +203,16 @@ class Rig(RigStore):
         self.containers[container_id] = replace(stored, priority=priority)
         self.send(PriorityRequested(container_id=container_id, priority=priority))
 
-    def exit(self, attempt_id: str, code: int = 0, kind: ExitKind = ExitKind.EXITED) -> None:
+    def exit(
+        self,
+        attempt_id: str,
+        code: int = 0,
+        kind: ExitKind = ExitKind.EXITED,
+        fault: Fault = Fault.REQUEST,
+    ) -> None:
         """Let an attempt end on its instance, its exit be pushed and its log be complete."""
         worker_id = self.attempts[attempt_id].instance_id
-        how = AttemptExit(kind=kind, code=code)
+        how = AttemptExit(kind=kind, code=code, fault=fault)
         report = AttemptReport(attempt_id=attempt_id, container_id="", exit=how)
         self.on_instance[worker_id][attempt_id] = report
         self.send(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
@@ -354,8 +364,10 @@ class Rig(RigStore):
                 began_at=self.now,
                 host_key="ssh-ed25519 AAAA",
                 report=ProbeReport(
-                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id="b"
+                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id=self.boot_id
                 ),
+                boot_error=self.boot_error if command.boot else "",
+                trial_error=self.trial_error if command.trial else None,
             )
         )
 

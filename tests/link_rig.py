@@ -124,9 +124,15 @@ def order(attempt_id: str, *command: str, image: str = "") -> AttemptOrder:
     )
 
 
+def boot_of(link: WorkerLink) -> str:
+    """Return the boot in which the link's session was attached, "" when there is none."""
+    session = link._session
+    return "" if session is None else session.hello.boot_id
+
+
 def start(link: WorkerLink, wanted: AttemptOrder) -> StartResult:
     """Start an attempt and return what came of it."""
     results: list[StartResult] = []
-    link.start(wanted, results.append)
+    link.start(wanted, boot_of(link), results.append)
     wait_until(lambda: bool(results), "the result of a start")
     return results[0]

@@ -68,6 +68,7 @@ class PoolRig:
         self.now = 1000.0
         self.silent: set[type[PoolCommand]] = set()
         self.cloud: dict[str, InstanceSeen] = {}
+        self.boot_id = "b"
         self.on_instance: dict[str, set[str]] = {}
         self.sent: list[PoolCommand] = []
         self.told: list[Notice] = []
@@ -155,7 +156,7 @@ class PoolRig:
             revision=command.revision,
             began_at=self.now,
             host_key="ssh-ed25519 AAAA",
-            report=ProbeReport(attempts=reports, boot_id="b"),
+            report=ProbeReport(attempts=reports, boot_id=self.boot_id),
             boot_error=boot_error,
         )
 

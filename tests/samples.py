@@ -22,7 +22,7 @@ def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> 
 
 
 def make_container(
-    number: int, *, cpus: float = 1, priority: int = 500, **more: object
+    number: int, *, cpus: float = 1, priority: int = 500, image: str = "", **more: object
 ) -> Container:
     """Return container number N asking 1 GiB per cpu."""
     resources = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
@@ -30,7 +30,7 @@ def make_container(
     assert isinstance(constraints, Constraints)
     spec = ContainerSpec(
         name=f"n{number}",
-        image="",
+        image=image,
         command=("true",),
         env=(),
         resources=resources,

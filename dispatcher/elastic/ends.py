@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.elastic.jobs import Key, ran_s
-from dispatcher.model import INTERRUPTED, AttemptOutcome, ContainerState, Reason
+from dispatcher.model import ENGINE_FAILURE, INTERRUPTED, AttemptOutcome, ContainerState, Reason
 from dispatcher.planner.elastic_fates import End, Ending, Fate
 from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 
@@ -42,9 +42,9 @@ def _ending(end: AttemptEnd) -> Ending:
         return Ending.START_REFUSED
     if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
         return Ending.STOPPED
-    if code == "engine_failure":
+    if code == ENGINE_FAILURE and end.outcome is AttemptOutcome.FAILED:
         return Ending.START_REFUSED
-    if end.never_ran or code == INTERRUPTED:
+    if end.never_ran or code in (INTERRUPTED, ENGINE_FAILURE):
         # What the cloud takes back, with a word, is nobody's loss.
         return Ending.START_FAILED
     return Ending.LOST if end.outcome is AttemptOutcome.LOST else Ending.EXITED

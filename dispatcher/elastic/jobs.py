@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from dispatcher.jobs.book import Conclusion
 from dispatcher.jobs.model import Job, JobState
 from dispatcher.jobs.terms import ElasticTerms
-from dispatcher.model import INTERRUPTED, Attempt, AttemptOutcome, Container, Reason
+from dispatcher.model import (
+    INTERRUPTED,
+    SUPERVISOR_LOST,
+    Attempt,
+    AttemptOutcome,
+    Container,
+    Reason,
+)
 from dispatcher.planner.elastic_fates import deaths_after, delay_s
 from dispatcher.planner.elastic_model import (
     Component,
@@ -253,7 +260,7 @@ def _losses(needed: Iterable[Container]) -> int:
         for attempt in container.attempts
         if attempt.outcome is AttemptOutcome.LOST
         and attempt.reason is not None
-        and attempt.reason.code == "lost"
+        and attempt.reason.code in ("lost", SUPERVISOR_LOST)
     }
     return len(lost)
 

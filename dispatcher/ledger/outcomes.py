@@ -6,7 +6,9 @@ from typing import assert_never
 
 from dispatcher.ledger.endings import reason_of
 from dispatcher.model import (
+    ENGINE_FAILURE,
     INTERRUPTED,
+    SUPERVISOR_LOST,
     Attempt,
     AttemptOutcome,
     Container,
@@ -14,7 +16,7 @@ from dispatcher.model import (
     Reason,
     resources_of,
 )
-from pool.model import AttemptExit, ExitKind
+from pool.model import AttemptExit, ExitKind, Fault
 from pool.notices import AttemptLost, AttemptMissing
 
 FINAL_STATE_AFTER = {
@@ -36,14 +38,16 @@ def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, 
             return AttemptOutcome.SUCCEEDED, None
         case ExitKind.LOST:
             message = how.message or "its supervisor is gone without an exit record"
-            return AttemptOutcome.LOST, Reason(code="lost", message=message)
+            return AttemptOutcome.LOST, Reason(code=SUPERVISOR_LOST, message=message)
         case ExitKind.OUT_OF_MEMORY:
             asked = resources_of(container, container.attempts[-1]).memory_bytes
             message = f"it took more than the {asked} bytes of memory that it asked for"
             return AttemptOutcome.FAILED, Reason(code="out_of_memory", message=message)
         case ExitKind.ENGINE_FAILURE:
             message = how.message or "the container engine could not run it"
-            return AttemptOutcome.FAILED, Reason(code="engine_failure", message=message)
+            mine = how.fault is Fault.REQUEST
+            outcome = AttemptOutcome.FAILED if mine else AttemptOutcome.LOST
+            return outcome, Reason(code=ENGINE_FAILURE, message=message)
         case ExitKind.EXITED:
             message = how.message or f"it exited with {how.code}"
             return AttemptOutcome.FAILED, Reason(code="exit_code", message=message)

@@ -62,12 +62,23 @@ class _Pass:
         if line.key.supervisor and self.supervisors_left == 0:
             return self._wait(line, reasons.SUPERVISORS)
         # Room that comes free meanwhile is for the higher ones of the class, which need it too.
-        slot = self.best(line) if not line.demanded else None
+        slot = self._best_for(container_id, line) if not line.demanded else None
         if line.kept and (slot is None or slot.kind is not SlotKind.READY):
             return self._give_what_is_kept(order, line)
         if slot is not None:
             return self._give(order, container_id, line, slot)
         return self._demand(order, container_id, line)
+
+    def _best_for(self, container_id: str, line: Line) -> Slot | None:
+        """Return the best slot with room for a container, where it has not been lost if any is."""
+        fleet = self.view.fleet
+        avoided = self.view.avoided(container_id) & fleet.slots.keys()
+        if avoided:
+            with fleet.without(avoided):
+                elsewhere = self.best(line)
+            if elsewhere is not None:
+                return elsewhere
+        return self.best(line)
 
     def best(self, line: Line) -> Slot | None:
         """Return the best slot with room for one of a class, of those that its account may pay."""

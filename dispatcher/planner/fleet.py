@@ -7,8 +7,9 @@ since it last looked: its cost grows with the changes, not with the number of in
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dispatcher.planner.room import Rules, Slot, SlotKey, SlotKind
@@ -118,6 +119,18 @@ class Fleet:
             self._claimed.setdefault(slot.id, {}).update(claimed)
         self.remove(old_id)
         self.put(slot)
+
+    @contextlib.contextmanager
+    def without(self, slot_ids: Collection[str]) -> Iterator[None]:
+        """Find none of these slots meanwhile; nothing may be put, taken or given meanwhile."""
+        hidden = [self.slots[slot_id] for slot_id in sorted(slot_ids)]
+        for slot in hidden:
+            self._leave(slot)
+        try:
+            yield
+        finally:
+            for slot in hidden:
+                self._enter(slot)
 
     def take(self, slot: Slot, need: Resources, number: int = 1) -> None:
         """Take room on a slot for some equal requests."""

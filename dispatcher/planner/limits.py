@@ -107,13 +107,22 @@ class Limits:
     quotas: tuple[QuotaBound, ...] = ()
 
 
+def avoids_none(_container_id: str) -> frozenset[str]:
+    """Return no instance: the container may be placed on each."""
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a pass decides from. It fills the fleet with what it decides, and nothing else."""
+    """What a pass decides from. It fills the fleet with what it decides, and nothing else.
+
+    `avoided` tells on which instances a container is not to be placed while others have room.
+    """
 
     classes: Sequence[RequestClass]
     fleet: Fleet
     limits: Limits
+    avoided: Callable[[str], frozenset[str]] = avoids_none
 
 
 @dataclass(slots=True, kw_only=True)

@@ -230,6 +230,7 @@ CAUSES: Mapping[str, str] = {
     "offline": "have lost contact",
     "booting": "are not ready yet",
     "overloaded": "say that too much runs there",
+    "on_trial": "have their container engine tried, since nothing that was started there ran",
     "backlogged": "have too many logs that cannot be kept here yet",
     "exhausted": "are full",
     "kept": "have room that is kept for daemons or elastic jobs",
@@ -256,6 +257,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
         ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
         ("offline", offline),
         ("overloaded", now < worker.overloaded_until),
+        ("on_trial", worker.on_trial),
         ("backlogged", worker.backlogged),
     )
     return next((cause for cause, is_so in facts if is_so), "")

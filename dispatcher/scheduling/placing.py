@@ -16,6 +16,7 @@ from dispatcher.planner.batch import plan
 from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queueing.queue import ClassKey, RequestClass
+from dispatcher.restarts import avoided
 from dispatcher.scheduling.concurrency import Concurrency
 from dispatcher.scheduling.create_limits import create_limits
 from dispatcher.scheduling.evictions import Evictions
@@ -226,7 +227,16 @@ class Placing:
         return self._view(classes, self._budget(classes), now)
 
     def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> View:
-        return View(classes=classes, fleet=self.roster.fleet, limits=self._limits(budget, now))
+        return View(
+            classes=classes,
+            fleet=self.roster.fleet,
+            limits=self._limits(budget, now),
+            avoided=self._avoided,
+        )
+
+    def _avoided(self, container_id: str) -> frozenset[str]:
+        container = self.ledger.containers.get(container_id)  # None: it is only thought of
+        return avoided(container) if container is not None else frozenset()
 
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
         if self.spend is None:

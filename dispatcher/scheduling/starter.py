@@ -48,5 +48,6 @@ class Starter:
             memory_bytes=need.memory_bytes,
             resident=bool(container.pinned_to),
         )
-        attempts.place(self._pool, worker, order, need, now, grace_s=spec.grace_period_s)
+        grace_s, user = spec.grace_period_s, container.user
+        attempts.place(self._pool, worker, order, need, now, grace_s=grace_s, user=user)
         return attempt

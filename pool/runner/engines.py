@@ -115,22 +115,23 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
 
 def _choose(config: EngineConfig, spool: Spool) -> Engine:
     if config.name == "process":
-        return _try_process(config, spool)
+        return try_process(config, spool)
     if config.name != "auto":
         return _try_container_engine(config, config.name, spool)
     for name in ("podman", "docker"):
         engine = _try_container_engine(config, name, spool)
         if not engine.problem:
-            bare = _try_process(config, spool)
+            bare = try_process(config, spool)
             if bare.problem:
                 return engine
             return bare._replace(
                 name=name, prefix=engine.prefix, arguments=engine.arguments, imageless=True
             )
-    return _try_process(config, spool)
+    return try_process(config, spool)
 
 
-def _try_process(config: EngineConfig, spool: Spool) -> Engine:
+def try_process(config: EngineConfig, spool: Spool) -> Engine:
+    """Return the process engine as it works here; it has a `problem` when it does not."""
     engine = Engine("process", hierarchy=_hierarchy(), work=spool.places.work)
     missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
     if missing:

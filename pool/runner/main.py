@@ -1,4 +1,7 @@
-"""The commands of the runner: `attach` serves a session, `list` prints what it would say."""
+"""The commands of the runner: `attach` serves a session, `list` prints what it would say.
+
+`trial` prints whether the engine works.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import signal
 import sys
 from typing import Any
 
-from pool.runner import engines, handshake, launch, watching, wire
+from pool.runner import engines, handshake, launch, trial, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
@@ -26,9 +29,10 @@ def main(program: str, arguments: list[str]) -> int:
     message is on standard error.
     """
     parser = argparse.ArgumentParser(prog="runner")
-    parser.add_argument("command", choices=("attach", "list"))
+    parser.add_argument("command", choices=("attach", "list", "trial"))
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--engine-json", default="{}")
+    parser.add_argument("--timeout-s", type=int, default=trial.TIMEOUT_S)
     given = parser.parse_args(arguments)
     try:
         config = engines.parse_config(given.engine_json)
@@ -37,6 +41,8 @@ def main(program: str, arguments: list[str]) -> int:
         engine = engines.choose(config, spool)
         if given.command == "list":
             return _list(given.cluster, spool, engine)
+        if given.command == "trial":
+            return _try(given.cluster, trial.problem(config, engine, spool, given.timeout_s))
         return _attach(given.cluster, spool, engine, _sha256(program))
     except (EngineConfigError, SpoolError) as error:
         sys.stderr.write(f"runner: {error}\n")
@@ -65,6 +71,12 @@ def _list(cluster: str, spool: Spool, engine: Engine) -> int:
     sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
     sys.stdout.flush()
     _leave_watcher(spool, launcher)
+    return 0
+
+
+def _try(cluster: str, problem: str) -> int:
+    answer = {"protocol": wire.PROTOCOL, "cluster": cluster, "problem": problem}
+    sys.stdout.buffer.write(wire.encode(answer))
     return 0
 
 

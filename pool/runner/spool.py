@@ -18,6 +18,7 @@ import time
 from typing import Any, Iterable, NamedTuple
 
 from pool.runner import machine
+from pool.runner.engine_faults import is_of_the_request
 from pool.runner.kept import stream_bytes
 from pool.runner.wire import NAME
 
@@ -298,6 +299,7 @@ class Spool:
             "kind": ended.kind,
             "code": ended.code,
             "message": self._message(attempt.attempt_id, ended),
+            "fault": self._fault(attempt.attempt_id, ended),
             "started_at": started_at,
             "finished_at": ended.finished_at,
             "stdout_bytes": self._stream_bytes(attempt.attempt_id, "stdout"),
@@ -306,6 +308,13 @@ class Spool:
 
     def _stream_bytes(self, attempt_id: str, stream: str) -> int:
         return stream_bytes(self.log(attempt_id, stream), self.kept(attempt_id, stream))
+
+    def _fault(self, attempt_id: str, ended: Ended) -> str:
+        """Return whose fault an engine failure is; of other ends nobody asks."""
+        if ended.kind != "engine_failure":
+            return "instance"
+        said = last_text(self.log(attempt_id, "stderr"))
+        return "request" if is_of_the_request(ended.code, said) else "instance"
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
@@ -337,15 +346,19 @@ def keep_instance(live: Iterable[Attempt]) -> bool:
     return any(not attempt.resident for attempt in live)
 
 
-def last_words(path: str) -> str:
-    """Return the last line of a file that is not blank, cut to what a message may hold."""
+def last_text(path: str) -> str:
+    """Return the end of a file, some lines of it; "" when there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * MESSAGE_CHARACTERS))
-            lines = file.read().decode("utf-8", "replace").split("\n")
+            return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-    said = [line.strip() for line in lines if line.strip()]
+
+
+def last_words(path: str) -> str:
+    """Return the last line of a file that is not blank, cut to what a message may hold."""
+    said = [line.strip() for line in last_text(path).split("\n") if line.strip()]
     return said[-1][:MESSAGE_CHARACTERS] if said else ""
 
 

@@ -21,6 +21,7 @@ from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_tex
 from tests.link_rig import (
     Recorder,
     ScriptBundle,
+    boot_of,
     link_settings,
     make_link,
     order,
@@ -333,6 +334,17 @@ def test_what_ended_meanwhile_is_told_after_the_next_attach(
     wait_until(lambda: recorder.complete == ["a1", "a1"], "the repetition until the release")
 
 
+def test_a_start_that_is_meant_for_another_boot_is_refused_and_never_sent(
+    host: SshdHost, make: Make
+) -> None:
+    link = make()
+    probe(link, host)
+    results: list[StartResult] = []
+    link.start(order("a1", "true"), "boot-0", results.append)
+    assert [(each.verdict, each.code) for each in results] == [(StartVerdict.REFUSED, "rebooted")]
+    assert start(link, order("a1", "true")).verdict is StartVerdict.STARTED
+
+
 def test_starts_in_flight_become_unknown_when_the_session_dies(
     host: SshdHost, make: Make, recorder: Recorder
 ) -> None:
@@ -340,7 +352,11 @@ def test_starts_in_flight_become_unknown_when_the_session_dies(
     probe(link, host)
     results: list[StartVerdict] = []
     for number in range(10):
-        link.start(order(f"a{number}", "true"), lambda result: results.append(result.verdict))
+        link.start(
+            order(f"a{number}", "true"),
+            boot_of(link),
+            lambda result: results.append(result.verdict),
+        )
     host.kill_sessions()
     wait_until(lambda: bool(recorder.losses), "the loss")
     assert results == [StartVerdict.UNKNOWN] * 10
@@ -376,7 +392,7 @@ def test_a_frozen_host_is_lost_by_its_heartbeats(
     os.kill(frozen, signal.SIGSTOP)
     for number in range(40):
         # Far more than the sockets hold, so that the writer is stuck when the loss is noticed.
-        link.start(order(f"a{number}", "true", "x" * 400_000), lambda _: None)
+        link.start(order(f"a{number}", "true", "x" * 400_000), boot_of(link), lambda _: None)
     wait_until(lambda: bool(recorder.losses), "the loss")
     os.kill(frozen, signal.SIGKILL)
     assert probe(link, host).report.boot_id == "boot-1"

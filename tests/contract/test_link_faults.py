@@ -22,7 +22,7 @@ from pool.link import WorkerLink
 from pool.link_model import LinkReady, ProbeStage, ProbeStageError, StartVerdict
 from pool.runner.spool import places
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
-from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
+from tests.link_rig import Recorder, boot_of, link_settings, make_link, order, start, unknown
 from tests.sshd_host import SshdHost, children_of, wait_until
 
 pytestmark = pytest.mark.real
@@ -138,7 +138,9 @@ def test_an_order_in_a_frozen_session_is_never_carried_out_after_it_is_told_miss
     frozen += attached_pids(host)
     os.kill(frozen[0], signal.SIGSTOP)
     results: list[StartVerdict] = []
-    link.start(order("a1", "touch", str(ran)), lambda result: results.append(result.verdict))
+    link.start(
+        order("a1", "touch", str(ran)), boot_of(link), lambda result: results.append(result.verdict)
+    )
     wait_until(lambda: bytes_to_read(frozen[0]) > 0, "the order in its input")
     host.kill_sessions()
     wait_until(lambda: bool(recorder.losses), "the loss")
@@ -218,7 +220,7 @@ def test_a_probe_right_behind_an_unknown_start_waits_for_the_old_session_to_end(
         told.set()
         go_on.wait(60)
 
-    link.start(order("a1", "true"), on_result)
+    link.start(order("a1", "true"), boot_of(link), on_result)
     assert told.wait(60)
     readies: list[LinkReady] = []
     thread = threading.Thread(target=lambda: readies.append(probe(link, host)))
@@ -246,7 +248,7 @@ def test_a_session_that_ends_while_a_probe_lists_is_not_trusted(
         # Read by this thread behind the list: the session ends now, but nobody has heard yet.
         if armed.is_set() and threading.current_thread() is prober:
             armed.clear()
-            link.start(order("a1", "true"), on_result)
+            link.start(order("a1", "true"), boot_of(link), on_result)
             link.cut()
             assert told.wait(60)
         return 1.0
@@ -260,3 +262,24 @@ def test_a_session_that_ends_while_a_probe_lists_is_not_trusted(
     go_on.set()
     wait_until(lambda: len(recorder.losses) == 1, "the loss")
     assert attempts_of(probe(link, host)) == []
+
+
+@pytest.mark.parametrize(("run_as", "problem"), [("", ""), ("no-such-user", "no-such-user")])
+def test_a_probe_tells_what_the_runners_trial_of_its_engine_found(
+    host: SshdHost, make: Make, run_as: str, problem: str
+) -> None:
+    engine = json.dumps({"name": "process", "run_as": run_as})
+    link = make(bundle=build_runner(), engine_json=engine)
+    assert probe(link, host).trial_error is None, "it was not asked for"
+    for _ in range(2):
+        ready = link.probe(
+            address=host.address,
+            host_key=host.host_key,
+            secret="",
+            boot=False,
+            verify=unknown,
+            trial=True,
+        )
+        assert ready.trial_error is not None
+        assert problem in ready.trial_error
+        assert bool(ready.trial_error) is bool(problem)

@@ -135,6 +135,7 @@ class Growth:
             and not idle.is_draining(worker)
             and not worker.broken
             and self._process.now() >= worker.overloaded_until
+            and not worker.on_trial
             and not claimed
         )
 

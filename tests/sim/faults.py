@@ -26,7 +26,7 @@ class HostFaults:
     start, some have `wrong_clocks`; `partitions` cut a session and silence the instance at once.
 
     Some starts are refused since the instance is `overloaded`. `lost_limits` go down with their
-    session.
+    session. `swallowing` instances end at once what is started there, and run nothing.
     """
 
     drops_every_s: float = 0.0
@@ -58,6 +58,7 @@ class HostFaults:
     partitions_every_s: float = 0.0
     overloaded: float = 0.0
     lost_limits: float = 0.0
+    swallowing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,10 @@ PROMISES: dict[str, str] = {
     # ---- elastic jobs
     **ELASTIC_PROMISES,
     # ---- where work goes
+    "nothing starts before the boot probe has passed": "what a boot sets up is proven before "
+    "anything starts in it, also when an instance has booted anew",
+    "an instance that runs nothing takes few": "an instance that ends at once what starts there "
+    "is given three, and what is under way beside them, until its engine is tried",
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
     "what is taken back gets no work": "no start goes where the cloud has said that it takes the "
@@ -282,6 +286,7 @@ FAULTS: dict[str, str] = {
     "immortal": "share of processes that survive KILL too",
     "lost_supervisors": "share of processes whose supervisor is gone without an exit",
     "late_exits": "share of exits that are recorded a while after the process is gone",
+    "swallowing": "share of instances that end at once what is started there, and run nothing",
     "sick_boots": "share of instances that never pass the boot probe",
     "broken_boots": "share of instances that say from the first that they are broken",
     "reboots_every_s": "mean time between reboots, after which an instance knows nothing",

@@ -14,6 +14,7 @@ from tests.sim.timeline import Dice, Timeline
 
 SIGNAL_CODES = {"TERM": 143, "KILL": 137}
 START_S = 0.003
+SWALLOWED_S = 0.01
 LONGEST_DEATH_S = 8.0
 LEASE_TICK_S = 1.0
 
@@ -105,9 +106,11 @@ class Host:
     lease: Lease
     sick: bool = False
     refuses: bool = False
+    swallows: bool = False
     clock_jump_s: float = 0.0
     dead: bool = False
     boots: int = 1
+    probed_boot: str = ""
     frozen_until: float = 0.0
     broken: str = ""
     interruption: str = ""
@@ -119,6 +122,11 @@ class Host:
     def key(self) -> str:
         """Return its host key."""
         return f"ssh-ed25519 {self.machine.id}-{self.rekeyed}"
+
+    @property
+    def boot_id(self) -> str:
+        """Return the name of its present boot."""
+        return f"{self.machine.id}-{self.boots}"
 
     @property
     def up(self) -> bool:
@@ -134,7 +142,7 @@ class Host:
         reports = [self.processes[key].report() for key in sorted(self.processes)]
         return ProbeReport(
             attempts=tuple(reports),
-            boot_id=f"{self.machine.id}-{self.boots}",
+            boot_id=self.boot_id,
             engine="process",
             broken=self.broken,
         )
@@ -190,7 +198,11 @@ class Host:
         self.processes[order.attempt_id] = process
         self.watcher.started(self, order)
         exit_ = AttemptExit(kind=ExitKind.EXITED, code=code)
-        if self.dice.falls(self.faults.lost_supervisors):
+        if self.swallows:
+            lost = self.dice.falls(0.5)
+            kind, run_s = ExitKind.LOST if lost else ExitKind.ENGINE_FAILURE, SWALLOWED_S
+            exit_ = AttemptExit(kind=kind, code=None if lost else 125)
+        elif self.dice.falls(self.faults.lost_supervisors):
             run_s, exit_ = run_s * self.dice.random(), AttemptExit(kind=ExitKind.LOST, code=None)
         began = self.timeline.now
         self.timeline.after(run_s, lambda: self._finish(process, exit_, began))

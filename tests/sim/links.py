@@ -24,7 +24,7 @@ from pool.messages import (
     StartUnknown,
     UpdateLimits,
 )
-from pool.model import AttemptReport
+from pool.model import REBOOTED, AttemptReport
 from tests.sim.faults import HostFaults
 from tests.sim.hosts import Host
 from tests.sim.timeline import Dice, Timeline
@@ -116,6 +116,9 @@ class VirtualSession:
     def _start_there(self, command: StartAttempt) -> None:
         around, order = self._around, command.order
         known = order.attempt_id in self.host.processes
+        if command.boot_id != self.host.boot_id:
+            self._answer(command, lambda: self._refused(command, REBOOTED))
+            return
         if not known and (self.host.refuses or around.dice.falls(around.faults.refused)):
             ours = not self.host.refuses and around.dice.falls(0.5)
             code = "invalid" if ours else "system"

@@ -98,7 +98,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance never reached in time is shut down",
         fault="instances that never boot",
         where="pool.idle:_overdue",
-        old="max(worker.appeared_at, core.moved_on_at) + settings.boot_timeout_s",
+        old="max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s",
         new="worker.appeared_at + 1e9",
     ),
     Mutant(
@@ -106,7 +106,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance has boot_timeout to boot",
         fault="slow boots",
         where="pool.idle:_overdue",
-        old="max(worker.appeared_at, core.moved_on_at) + settings.boot_timeout_s",
+        old="max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s",
         new="worker.appeared_at + settings.boot_timeout_s / 2",
     ),
     Mutant(

@@ -34,8 +34,8 @@ INTERRUPTION_MUTANTS = (
         guard="whose instances are taken back one after the other waits",
         fault="instances that are taken back again and again",
         where="dispatcher.restarts:Tries.due",
-        old="or self.interruptions > 1",
-        new="or False",
+        old="self.interruptions > 1 or",
+        new="",
     ),
     Mutant(
         name="interruptions never wait longer",

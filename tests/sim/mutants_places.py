@@ -116,7 +116,7 @@ ROOM = (
         guard="nothing is started where no probe has succeeded",
         fault="instances that boot",
         where="pool.probing:is_ready",
-        old="and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)",
+        old="and worker.state in _READY",
         new="",
     ),
     Mutant(

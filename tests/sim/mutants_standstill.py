@@ -62,7 +62,7 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         "boots of a standstill count",
         "everybody has the whole boot_timeout anew once the store is back",
         "pool.idle:_overdue",
-        "max(worker.appeared_at, core.moved_on_at)",
-        "worker.appeared_at",
+        "max(worker.boots_since, core.moved_on_at)",
+        "worker.boots_since",
     ),
 )

@@ -110,6 +110,9 @@ def options_of(seed: int) -> SimOptions:
         cloud = msgspec.structs.replace(options.cloud, faults=faults)
         options = replace(options, cloud=cloud)
     options = _taking_back(options, Dice(seed, "interrupted options"))
+    if (swallowing := Dice(seed, "swallowing options")).falls(0.1):
+        share = swallowing.between(0.1, 0.5)
+        options = replace(options, hosts=replace(options.hosts, swallowing=share))
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)

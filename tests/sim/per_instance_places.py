@@ -144,6 +144,7 @@ class Places:
             and worker.behavior is IdleBehavior.RUN
             and not idle.is_draining(worker)
             and self._process.now() >= worker.overloaded_until
+            and not worker.on_trial
             # A process that is being ended may be of an earlier attempt.
             and not any(a.stray for a in self._pool.attempts_on(worker.id))
         )

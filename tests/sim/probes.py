@@ -81,6 +81,8 @@ class VirtualProbe:
             if not self._command.look_anyway:
                 self._fail("boot", self._boot_error)
                 return
+        elif self._command.boot:
+            host.probed_boot = host.boot_id
         if not host.machine.fate.has_runner:
             self._fail("deploy", "no python3")
         else:
@@ -115,6 +117,7 @@ class VirtualProbe:
             host_key=host.key,
             report=host.report(),
             boot_error=self._boot_error,
+            trial_error=self._trial_error(host),
         )
         # From here on it has all that it needs, and only what it tells may be late.
         link.cut_probe = None
@@ -123,6 +126,11 @@ class VirtualProbe:
         self._around.timeline.after(
             self._around.dice.between(0, longest_s), lambda: self._end(event)
         )
+
+    def _trial_error(self, host: Host) -> str | None:
+        if not self._command.trial:
+            return None
+        return "the storage is broken" if host.swallows else ""
 
     def _fail(self, stage: str, message: str) -> None:
         self._end(

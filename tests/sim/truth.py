@@ -11,6 +11,7 @@ from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
 from dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
 from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
+from pool.trials import ENDS_BEFORE_TRIAL
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.store import VirtualStore
 
@@ -56,6 +57,9 @@ class Truth:
         self._forward_at = 0.0
         self.busy_s = 0.0
         self._since: dict[str, float] = {}
+        self.dispatchers = 0
+        self._swallowed: dict[str, set[str]] = {}
+        self._most_at_once: dict[str, int] = {}
 
     def came_forward(self, now: float) -> None:
         """Note that something was brought about."""
@@ -91,14 +95,42 @@ class Truth:
             "what has ended never runs again",
             f"{container.id} is {container.state.value} and starts again",
         )
+        expect(
+            host.probed_boot == host.boot_id,
+            "nothing starts before the boot probe has passed",
+            f"{order.attempt_id} starts in {host.boot_id}, the boot probe passed in",
+            host.probed_boot or "none",
+        )
         self.jobs.started(order, host.timeline.now)
         if container.pinned_to:
             self._expect_alone(order.attempt_id, container)
         self.live[order.attempt_id] = host
         self.ran_on[order.attempt_id] = host
         self._since[order.attempt_id] = host.timeline.now
+        if host.swallows:
+            self._expect_few_swallowed(order.attempt_id, host)
         self.came_forward(host.timeline.now)
         self._expect_room(host)
+
+    def _expect_few_swallowed(self, attempt_id: str, host: Host) -> None:
+        """Expect that an instance that runs nothing is soon given nothing.
+
+        Three must end so, what was under way beside them may, and a dispatcher that is new knows
+        nothing of those before. Residents end there as often as they may.
+        """
+        if self.is_resident(attempt_id):
+            return
+        there = sum(where is host for where in self.live.values())
+        most = max(self._most_at_once.get(host.machine.id, 0), there)
+        self._most_at_once[host.machine.id] = most
+        swallowed = self._swallowed.setdefault(host.machine.id, set())
+        swallowed.add(attempt_id.rpartition("-")[0])
+        bound = (ENDS_BEFORE_TRIAL + most) * self.dispatchers
+        expect(
+            len(swallowed) <= bound,
+            "an instance that runs nothing takes few",
+            f"{host.machine.id} got {len(swallowed)}, of which {most} at once",
+        )
 
     def _expect_alone(self, attempt_id: str, container: Container) -> None:
         """Expect that a per-instance job runs nothing else on an instance where it starts."""
@@ -212,7 +244,7 @@ class Truth:
         exit_ = self.exits.get(attempt.id)
         if attempt.outcome is AttemptOutcome.LOST and exit_ is not None:
             there = not self.ran_on[attempt.id].machine.ended and attempt.id not in self.unknown
-            known = exit_.kind is not ExitKind.LOST and there
+            known = exit_.kind not in (ExitKind.LOST, ExitKind.ENGINE_FAILURE) and there
             expect(not known, "no exit is lost", attempt.id, "is lost, and ended with", exit_)
         refused = attempt.reason is not None and attempt.reason.code == "start_refused"
         meant = attempt.ending is None or attempt.outcome is attempt.ending or refused

@@ -383,7 +383,7 @@ class Upkeep:
             due = max(worker.last_contact, moved_on_at) + settings.probe_timeout_s
             expect(now <= due, "no silent instance is kept", f"{worker.id}")
         elif not ready and not draining:
-            due = max(worker.appeared_at, moved_on_at) + settings.boot_timeout_s
+            due = max(worker.boots_since, moved_on_at) + settings.boot_timeout_s
             expect(now <= due, "no instance boots for ever", f"{worker.id}")
         if worker.state is not WorkerState.IDLE or worker.unreleased:
             return

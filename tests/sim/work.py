@@ -26,7 +26,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import AttemptPhase, IdleBehavior, Worker, WorkerState
+from pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
 from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
@@ -43,6 +43,7 @@ LOGS_COME_S = 60.0
 LEASE_KNOWN_S = 10.0
 """How long a session is up until what was said of the lease has arrived for sure."""
 
+NEVER_RAN = ("never_started", "engine_failure")
 GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
 FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
 
@@ -117,11 +118,12 @@ class Work:
         lost = [a for a in found if a.reason is None or a.reason.code != "overloaded"]
         if has_own_placer(self._ledger, container):
             # A start that never came about is tried again as often as it takes.
-            lost = [a for a in lost if a.reason is None or a.reason.code != "never_started"]
+            lost = [a for a in lost if a.reason is None or a.reason.code not in NEVER_RAN]
         most = self._engine.settings.max_lost_attempts
         expect(len(lost) < most, "what is lost too often fails", f"{container.id}: {len(lost)}")
         truth = self._truth
-        ran = [a.id for a in lost if a.id in truth.ran_on and a.id not in truth.unknown]
+        began = [a for a in lost if a.id in truth.ran_on and a.id not in truth.unknown]
+        ran = [a.id for a in began if a.reason is None or a.reason.code not in NEVER_RAN]
         allowed = container.spec.retry_lost or not ran
         expect(allowed, "what may not be tried again is not", f"{container.id}: {ran}")
 
@@ -264,6 +266,8 @@ class Work:
         if event.code in FAULTS_OF_THE_REQUEST:
             self._refused.add(event.attempt_id.rpartition("-")[0])
             return
+        if event.code == REBOOTED:
+            return
         worker = self._pool.workers.get(event.worker_id)
         paused = worker is not None and self._process.now() < worker.overloaded_until
         # What was under way to an instance that is overloaded counts once.
@@ -392,6 +396,7 @@ class Work:
                 and worker.behavior is IdleBehavior.RUN
                 and worker.session_up
                 and self._process.now() >= worker.overloaded_until
+                and not worker.on_trial
                 and not worker.unreleased
                 and worker.id not in self._engine.placers.awaited()
                 and (not closed or worker.type.name in closed)

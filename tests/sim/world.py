@@ -151,6 +151,7 @@ class World:
         process.links = VirtualLinks(self._surroundings(process))
         self.process = process
         self.counts["starts of the dispatcher"] += 1
+        self.truth.dispatchers += 1
         process.begin()
 
     def _number(self) -> int:
@@ -258,6 +259,8 @@ class World:
             refuses=dice.falls(self._host_faults.refusing),
             broken="born so" if dice.falls(self._host_faults.broken_boots) else "",
         )
+        if self._host_faults.swallowing:
+            host.swallows = dice.falls(self._host_faults.swallowing)
         if dice.falls(self._host_faults.wrong_clocks):
             host.clock_jump_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
         self.hosts[machine.id] = host

@@ -54,6 +54,7 @@ def test_an_instance_cannot_take_the_name_of_an_attempt_to_come() -> None:
     rig.on_instance["i-001"]["c-2-2"] = AttemptReport(attempt_id="c-2-2", container_id="c-2")
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
     rig.exit("c-2-1", 0, ExitKind.LOST)
+    rig.advance(1)
     assert last_commands(rig, StartAttempt)[-1].order.attempt_id == "c-2-2"
     assert rig.states()["c-2"] == "running"
 

@@ -98,6 +98,7 @@ def test_a_supervisor_without_an_exit_record_is_lost_and_tried_again_up_to_the_l
     rig.submit(make_container(1))
     for number in (1, 2):
         rig.exit(f"c-1-{number}", 0, ExitKind.LOST)
+        rig.advance(number)
         assert rig.states() == {"c-1": "running"}
     rig.exit("c-1-3", 0, ExitKind.LOST)
     assert rig.states() == {"c-1": "failed"}

@@ -326,6 +326,7 @@ def test_what_was_preempted_once_is_judged_by_its_exit_the_next_time() -> None:
         rig.exit(f"c-1-{number}", 143)
         rig.set_priority("c-1", 500)
     rig.exit("c-1-4", 0, ExitKind.LOST)
+    rig.advance(1)
     assert rig.states() == {"c-1": "running"}, "being preempted uses up no lost attempt"
     rig.exit("c-1-5", 0)
     assert rig.states() == {"c-1": "succeeded"}

@@ -72,7 +72,7 @@ def test_limits_are_sent_behind_the_start_that_they_are_for_and_in_their_order(
                 command=("true",),
                 cpu_millis=cpu_millis,
             )
-            rig.performer.perform(StartAttempt(op_id=2, worker_id="i-1", order=order))
+            rig.performer.perform(StartAttempt(op_id=2, worker_id="i-1", order=order, boot_id="b"))
             rig.performer.perform(limits(f"a-{number}", 2 * cpu_millis))
             rig.performer.perform(limits("a-1", 300 + number))
         assert [said(far.hear()) for _ in range(6)] == [

@@ -161,7 +161,7 @@ def test_a_worker_that_cannot_be_reached_fails_its_probe_and_starts_there_are_un
     assert event.message.startswith("127.0.0.1:1: "), "the stage is told once, by itself"
     order = AttemptOrder(attempt_id="c-1-1", container_id="c-1", image="", command=("true",))
     for worker_id in ("i-1", "i-never-probed"):
-        rig.performer.perform(StartAttempt(op_id=5, worker_id=worker_id, order=order))
+        rig.performer.perform(StartAttempt(op_id=5, worker_id=worker_id, order=order, boot_id="b"))
         assert isinstance(rig.outcome(), StartUnknown)
 
 

@@ -183,7 +183,7 @@ def test_a_container_has_begun_with_its_first_attempt_and_costs_the_sum_of_all()
     began_at = rig.now
     rig.advance(3600)
     rig.exit("c-1-1", 0, ExitKind.LOST)
-    rig.advance(3600)
+    rig.advance(3601)
     rig.exit("c-1-2")
     container = rig.containers["c-1"]
     assert container.started_at == began_at

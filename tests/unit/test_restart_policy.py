@@ -185,11 +185,14 @@ def test_a_start_that_is_refused_for_the_request_counts_as_a_failure() -> None:
     assert reason.message == "no such engine; that was attempt 2 of 2"
 
 
-def test_lost_attempts_do_not_count_as_retries_and_are_tried_again_at_once() -> None:
+def test_lost_attempts_do_not_count_as_retries_and_are_tried_again_after_a_second() -> None:
     rig = rig_with(retrying(most=1))
     rig.exit("c-1-1", 0, ExitKind.LOST)
+    rig.advance(1)
     rig.exit("c-1-2", 1)
     rig.exit("c-1-3", 0, ExitKind.LOST)
+    assert len(started(rig)) == 3, "it must not use up its tries within a moment"
+    rig.advance(1)
     assert started(rig)[-1] == "c-1-4"
     rig.exit("c-1-4", 1)
     reason = rig.containers["c-1"].reason

@@ -141,6 +141,8 @@ def test_when_the_later_attempt_ends_its_container_waits_for_the_earlier_process
     rig.exit("c-1-2", 0, ExitKind.LOST)
     assert rig.attempts["c-1-2"].instance_id == other
     assert started(rig) == ["c-1-1", "c-1-2"]
+    rig.advance(1)
+    assert started(rig) == ["c-1-1", "c-1-2"]
     end_process(rig)
     assert started(rig) == ["c-1-1", "c-1-2", "c-1-3"]
 

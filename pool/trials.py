@@ -1,0 +1,80 @@
+"""Instances that swallow what is started there: its end comes at once, and nothing has run.
+
+An instance whose storage or container engine is broken is idle again within milliseconds, and so
+the best place for whoever waits: it would take a whole queue, and use up everybody's tries. Only it
+can tell whether it is broken or the requests are, so nothing is concluded from ends alone:
+
+- *What counts*: an attempt that ended as `lost` or by a fault of the engine's, neither told to end
+  nor interrupted, and not by a fault of the request's own, which the runner tells apart (`Fault`).
+  Each container counts once, however often it is tried there. Whoever was seen to run, by an exit,
+  ends the count of its kind: with an image, or without.
+- *At three* the instance gets no work until a probe has let its runner try the engine: with a
+  container of the runner's own, in which there is no image and no word of a user's.
+- *A trial that fails* condemns the instance: it drains, with the reason. *One that passes* ends the
+  count, and for a while what is swallowed of the same users' counts for nothing there: their
+  requests were at fault in a way that the runner does not know, and must not keep others waiting.
+
+Doubts: what was under way on the instance by the third end is swallowed too. It is tried again
+elsewhere and later (`dispatcher.restarts`), and no container fails for good by one instance.
+"""
+
+from __future__ import annotations
+
+from pool import idle, stillborn
+from pool.core import PoolCore
+from pool.messages import ProbeSucceeded
+from pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Worker
+from pool.timers import TimerKind
+
+ENDS_BEFORE_TRIAL = 3
+ACQUITTED_S = 600.0
+
+
+def note_end(
+    core: PoolCore, worker: Worker, attempt: PoolAttempt, how: AttemptExit, now: float
+) -> None:
+    """Count an end that came without a word to end, if nothing ran; else end the count."""
+    match how.kind:
+        case ExitKind.EXITED | ExitKind.OUT_OF_MEMORY:
+            _seen_to_run(worker, attempt)
+            return
+        case ExitKind.ENGINE_FAILURE if how.fault is Fault.REQUEST:
+            return
+        case ExitKind.ENGINE_FAILURE | ExitKind.LOST:
+            pass
+    if worker.on_trial or now < worker.acquitted.get(attempt.user, now):
+        return
+    worker.swallowed[attempt.container_id] = (attempt.user, attempt.contained)
+    worker.last_error = f"{attempt.id} ended without having run: {how.message or how.kind.value}"
+    if len(worker.swallowed) >= ENDS_BEFORE_TRIAL:
+        worker.on_trial = True
+        worker.revision += 1
+        core.touch(worker.id)
+        core.timers.soonest(TimerKind.PROBE, worker.id, now)
+        core.note_changed(worker, f"its engine is tried: {worker.last_error}")
+
+
+def _seen_to_run(worker: Worker, attempt: PoolAttempt) -> None:
+    others = {c: of for c, of in worker.swallowed.items() if of[1] is not attempt.contained}
+    worker.swallowed = others
+
+
+def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> None:
+    """Take in what a probe found of the engine, if it tried it."""
+    if not worker.on_trial:
+        return
+    if event.trial_error is None:
+        # It was on its way before: the next one tries the engine.
+        core.timers.soonest(TimerKind.PROBE, worker.id, now)
+        return
+    worker.on_trial = False
+    core.touch(worker.id)
+    swallowed, worker.swallowed = worker.swallowed, {}
+    if event.trial_error:
+        what = f"{len(swallowed)} containers could not run there: {event.trial_error}"
+        idle.condemn(core, worker, what)
+        stillborn.note(core, worker, what, now)
+        return
+    for user in sorted({user for user, _ in swallowed.values()}):
+        worker.acquitted[user] = now + ACQUITTED_S
+    core.note_changed(worker, "its engine works: it takes work again")

@@ -1,0 +1,163 @@
+"""An instance that swallows what starts there: its engine is tried, and others take its work."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.messages import PublishInstance
+from dispatcher.model import SchedulerSettings
+from pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
+from pool.model import ExitKind, Fault, PoolSettings
+from pool.trials import ACQUITTED_S
+from tests.engine_rig import Rig, last_commands
+from tests.samples import make_container, make_type
+
+LONG = PoolSettings(idle_timeout_s=100_000)
+HOLE = "i-001"
+ENDS = pytest.mark.parametrize("kind", [ExitKind.ENGINE_FAILURE, ExitKind.LOST])
+
+
+def fleet_of(instances: int) -> Rig:
+    """Return a rig with so many idle instances of one cpu, and no room for more."""
+    rig = Rig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=instances))
+    for number in range(1, instances + 1):
+        rig.submit(make_container(number, image="busybox"))
+    for number in range(1, instances + 1):
+        rig.exit(f"c-{number}-1")
+    assert set(rig.worker_states().values()) == {"idle"}
+    return rig
+
+
+def swallow(rig: Rig, kind: ExitKind) -> list[str]:
+    """Let the instance swallow whatever starts there by now; return the attempts' ids."""
+    there = sorted(
+        attempt_id
+        for attempt_id, attempt in rig.attempts.items()
+        if attempt.instance_id == HOLE and attempt.outcome is None
+    )
+    for attempt_id in there:
+        rig.exit(attempt_id, 125, kind, Fault.INSTANCE)
+    return there
+
+
+@ENDS
+def test_a_broken_instance_takes_three_and_its_failed_trial_drains_it(kind: ExitKind) -> None:
+    rig = fleet_of(4)
+    rig.trial_error = "podman: no space left on device"
+    for number in range(11, 111):
+        rig.submit(make_container(number, image="busybox"))
+    swallowed: list[str] = []
+    for _ in range(400):
+        swallowed += swallow(rig, kind)
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.instance_id != HOLE and attempt.outcome is None:
+                rig.exit(attempt_id)
+        rig.advance(0.25)
+    assert len({each.rpartition("-")[0] for each in swallowed}) == len(swallowed) == 3
+    assert all(rig.containers[f"c-{n}"].state.value == "succeeded" for n in range(11, 111))
+    assert [each.instance_id for each in last_commands(rig, DestroyInstance)][:1] == [HOLE]
+    told = [each.reason for each in rig.published if isinstance(each, PublishInstance)]
+    assert any("no space left" in reason for reason in told)
+
+
+@ENDS
+def test_who_was_swallowed_is_tried_elsewhere_and_later(kind: ExitKind) -> None:
+    rig = fleet_of(2)
+    rig.submit(make_container(11, image="busybox"))
+    first = rig.attempts["c-11-1"].instance_id
+    rig.exit("c-11-1", 125, kind, Fault.INSTANCE)
+    rig.advance(2)
+    assert rig.attempts["c-11-2"].instance_id != first
+    rig.exit("c-11-2", 125, kind, Fault.INSTANCE)
+    waited = rig.containers["c-11"]
+    assert waited.state.value == "queued"
+    assert "c-11-3" not in rig.attempts, "the more often, the later"
+    rig.advance(5)
+    assert "c-11-3" in rig.attempts
+
+
+def test_where_there_is_no_other_it_is_tried_on_the_same_one() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    rig.exit("c-11-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    rig.advance(2)
+    assert rig.attempts["c-11-2"].instance_id == HOLE
+
+
+def test_a_trial_that_passes_lets_it_work_on_and_the_users_are_believed_no_more() -> None:
+    rig = fleet_of(1)
+    for number in (11, 12, 13, 14, 15, 16):
+        rig.submit(make_container(number, image="busybox"))
+    for number in (11, 12, 13, 14, 15):
+        rig.exit(f"c-{number}-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    assert [probe.trial for probe in last_commands(rig, Probe)].count(True) == 1
+    assert rig.worker_states() == {HOLE: "running"}, "c-16 runs there"
+    assert not last_commands(rig, DestroyInstance)
+    rig.advance(ACQUITTED_S + 1)
+    assert rig.engine.pool.workers[HOLE].swallowed == {}
+
+
+def test_nothing_starts_there_while_its_engine_is_tried() -> None:
+    rig = fleet_of(1)
+    for number in (11, 12, 13, 14):
+        rig.submit(make_container(number, image="busybox"))
+    rig.silent.add(Probe)
+    for number in (11, 12, 13):
+        rig.exit(f"c-{number}-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    probe = last_commands(rig, Probe)[-1]
+    assert probe.trial
+    assert "c-14-1" not in rig.attempts
+    rig.send(
+        ProbeFailed(
+            op_id=probe.op_id,
+            worker_id=HOLE,
+            revision=probe.revision,
+            stage="trial",
+            message="the connection was lost",
+        )
+    )
+    rig.silent.clear()
+    rig.advance(15)
+    assert "c-14-1" in rig.attempts, "what decided nothing is asked again"
+
+
+def test_a_hundred_of_an_unknown_image_drain_nothing_and_fail_by_themselves() -> None:
+    rig = fleet_of(2)
+    for number in range(11, 111):
+        rig.submit(make_container(number, image="nosuch"))
+    for _ in range(200):
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.outcome is None:
+                rig.exit(attempt_id, 125, ExitKind.ENGINE_FAILURE, Fault.REQUEST)
+    assert all(rig.containers[f"c-{n}"].state.value == "failed" for n in range(11, 111))
+    assert not any(probe.trial for probe in last_commands(rig, Probe))
+    assert not last_commands(rig, DestroyInstance)
+    assert all(len(rig.containers[f"c-{n}"].attempts) == 1 for n in range(11, 111))
+
+
+def test_one_container_alone_is_no_proof_and_who_ran_ends_the_count_of_its_kind() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    for number in (1, 2, 3, 4):
+        rig.exit(f"c-11-{number}", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+        rig.advance(70)
+    worker = rig.engine.pool.workers[HOLE]
+    assert (list(worker.swallowed), worker.on_trial) == (["c-11"], False)
+    rig.exit("c-11-5", 0)
+    assert worker.swallowed == {}
+    rig.submit(make_container(12, image="busybox"))
+    rig.exit("c-12-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    rig.submit(make_container(13))
+    rig.exit("c-13-1", 0)
+    assert list(worker.swallowed) == ["c-12"], "that a process runs says nothing of images"
+
+
+def test_what_was_told_to_end_counts_for_nothing() -> None:
+    rig = fleet_of(1)
+    for number in (11, 12, 13, 14):
+        rig.submit(make_container(number, image="busybox"))
+        rig.cancel(f"c-{number}")
+        rig.exit(f"c-{number}-1", 125, ExitKind.LOST, Fault.INSTANCE)
+    assert rig.engine.pool.workers[HOLE].swallowed == {}
+    assert not any(each.trial for each in last_commands(rig, Probe))
+    assert last_commands(rig, StartAttempt)
