@@ -1,13 +1,23 @@
-"""How much memory the specification of a container takes, for the limit of what may be queued."""
+"""How much memory the specification of a container takes, for the limit of what may be queued.
+
+Text costs what the interpreter says: one letter takes some sixty bytes as a string of its own, and
+one beyond Latin makes each of its string's letters take four. Whoever may choose what is queued may
+choose the dearest, so letters alone are no measure. The rest is measured (see the test).
+"""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
 
 from dispatcher.model import ContainerSpec
 
 _CONTAINER_BYTES = 1024
 _SPEC_BYTES = 1024
-_ENTRY_BYTES = 100
-"""What Python takes for a short string and its place, beside the letters."""
+_PLACE_BYTES = 8
+_PAIR_BYTES = sys.getsizeof(("", "")) + _PLACE_BYTES
+_ROUNDED_BYTES = 16
+"""What the allocator may add to each string."""
 _DEPENDENCY_BYTES = 200
 """What one thing that is waited for takes, with its name's place."""
 
@@ -48,11 +58,16 @@ def own_bytes(spec: ContainerSpec) -> int:
 
 def spec_bytes(spec: ContainerSpec) -> int:
     """Return about how much memory a specification takes."""
-    texts = sum(map(len, spec.command)) + len(spec.image) + len(spec.name)
     wanted = spec.constraints
     labels = (*spec.env, *spec.labels, *wanted.labels)
-    pairs = sum(_ENTRY_BYTES + len(name) + len(value) for name, value in labels)
+    pairs = sum(_PAIR_BYTES + _text_bytes(pair) for pair in labels)
     names = (*wanted.instance_types, *(name for name, _ in spec.resources.custom))
-    named = sum(_ENTRY_BYTES + len(name) for name in names)
-    awaited = sum(_DEPENDENCY_BYTES + len(each.of) for each in spec.after)
+    named = len(names) * _PAIR_BYTES + _text_bytes(names)
+    awaited = len(spec.after) * _DEPENDENCY_BYTES + _text_bytes(each.of for each in spec.after)
+    texts = _text_bytes((*spec.command, spec.image, spec.name))
     return _SPEC_BYTES + texts + pairs + named + awaited
+
+
+def _text_bytes(texts: Iterable[str]) -> int:
+    """Return how much memory strings take, each with its place in a tuple."""
+    return sum(sys.getsizeof(text) + _ROUNDED_BYTES + _PLACE_BYTES for text in texts)

@@ -98,7 +98,8 @@ class Intake:
         ledger, limits = self._engine.ledger, self._limits
         if len(ledger.containers) + containers > limits.queued_containers:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
-        if ledger.memory.total_bytes + size_bytes > limits.queued_bytes:
+        taken_bytes = ledger.memory.total_bytes + ledger.jobs.templates_bytes
+        if taken_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
 
     def expect_room_for_lasting_job(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dispatcher.jobs.model import Job, JobState, JobType, Tally, nodes_of, task_node
 from dispatcher.model import Container, ContainerState, Reason
+from dispatcher.spec_size import spec_bytes
 from drivers.errors import BugError
 
 
@@ -57,10 +58,15 @@ class _Live:
 
 
 class JobBook:
-    """All unfinished jobs by id; `ended` counts those that have ended since the start, by state."""
+    """All unfinished jobs by id; `ended` counts those that have ended since the start, by state.
+
+    `templates_bytes` is about how much memory the specifications take of jobs whose runs are jobs:
+    no container has these (see `spec_size`).
+    """
 
     def __init__(self) -> None:
         self.ended: Counter[JobState] = Counter()
+        self.templates_bytes = 0
         self._live: dict[str, _Live] = {}
         self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
@@ -84,6 +90,7 @@ class JobBook:
             exit_code=job.exit_code,
             conclusion=CANCELLED if job.cancel_requested else None,
         )
+        self.templates_bytes += _template_bytes(job)
         self._changed.setdefault(job.id, False)
         if job.parent:
             self._runs.setdefault(job.parent, set()).add(job.id)
@@ -243,7 +250,9 @@ class JobBook:
     def _replace(self, job_id: str, deed: str, **changed: object) -> None:
         live = self._live.get(job_id)
         if live is not None:
+            before = _template_bytes(live.job)
             live.job = replace(live.job, **changed)  # type: ignore[arg-type]  # fields of Job
+            self.templates_bytes += _template_bytes(live.job) - before
             self._changed[job_id] = True
             self._deeds[job_id] = deed
 
@@ -267,6 +276,7 @@ class JobBook:
 
     def _forget(self, job: Job) -> None:
         del self._live[job.id]
+        self.templates_bytes -= _template_bytes(job)
         runs = self._runs.get(job.parent, set())
         runs.discard(job.id)
         if not runs:
@@ -328,6 +338,10 @@ class JobBook:
     def _window(self, container: Container) -> _Window | None:
         live = self._live.get(container.job_id)
         return None if live is None else live.windows.get(container.task)
+
+
+def _template_bytes(job: Job) -> int:
+    return sum(spec_bytes(task.spec) for task in job.tasks) if job.is_template else 0
 
 
 def _as_it_is(live: _Live) -> Job:
