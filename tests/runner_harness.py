@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -352,6 +353,38 @@ def environments() -> Iterator[tuple[int, list[str]]]:
             with contextlib.suppress(OSError):
                 text = (entry / "environ").read_bytes().decode("utf-8", "replace")
                 yield int(entry.name), text.split("\0")
+
+
+class Onlooker:
+    """Reads the arguments of every process, over and over, as any user of the machine may.
+
+    What ran already when it began to look is left out, so that each look is quick.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._known = set(_process_ids())
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(DEADLINE_S)
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            for pid in _process_ids():
+                if pid not in self._known:
+                    with contextlib.suppress(OSError):  # it has just ended
+                        self.seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def _process_ids() -> list[str]:
+    return [path.name for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
 def stat_fields(pid: int) -> list[str]:

@@ -132,9 +132,8 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
 
 def _try_process(config: EngineConfig, spool: Spool) -> Engine:
     engine = Engine("process", hierarchy=_hierarchy(), work=spool.places.work)
-    missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
-    if missing:
-        return engine._replace(problem=f"process: {missing[0]} is not installed")
+    if not machine.find_program("setsid"):
+        return engine._replace(problem="process: setsid is not installed")
     return _as_user(engine, config.run_as, spool) if config.run_as else engine
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import NamedTuple
 
 from pool.runner import cgroups, machine, scripts
@@ -21,11 +22,10 @@ from pool.runner.wire import Order, Refusal
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
-MAX_ODD_NAMES = 1_000
 FILE_LINE_BYTES = 65_000  # the engines refuse a file with a line of 64 KiB
 
-# What a shell may neither drop, change nor interpret goes past it: as a plain variable go only
-# names that mean nothing to dash, bash and busybox while they prepare the exec.
+# What a shell may neither drop, change nor interpret goes past it (`scripts.STEP`): as a plain
+# variable go only names that mean nothing to a shell while it prepares the exec.
 PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 SHELL_NAME = re.compile(
     rb"_|_ls_.*|LC_.*|BASH.*|COMP.*|OPT(ARG|ERR|IND)|IFS|(OLD)?PWD|PPID|E?UID|SHELLOPTS|SHLVL"
@@ -69,6 +69,9 @@ class Recipe(NamedTuple):
         env.update(self._own_variables(order))
         given = _past_the_shell(env)
         given[b"_ls_work"] = work.encode()
+        given[b"_ls_uid"], given[b"_ls_gid"] = b"%d" % self.engine.uid, b"%d" % self.engine.gid
+        given[b"_ls_step"] = scripts.STEP.encode()
+        given[b"_ls_python"] = (sys.executable or machine.find_program("python3")).encode()
         if self.engine.drop:
             given[b"_ls_enter"] = scripts.ENTER.encode()
         script = scripts.for_process(self.engine.drop).encode()
@@ -132,19 +135,11 @@ def container_name(attempt_id: str) -> str:
 def _past_the_shell(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Return variables that carry `env` through a shell to its exec, whatever the names are."""
     given = {}
-    plain = odd = 0
-    for name in sorted(env):
-        if PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name):
-            given[b"_ls_e%d" % plain] = name + b"=" + env[name]
-            plain += 1
-        else:
-            given[b"_ls_o%d" % odd] = name + b"=" + env[name]
-            odd += 1
-    if odd > MAX_ODD_NAMES:
-        raise Refusal("too_large", f"more than {MAX_ODD_NAMES} names that no shell can export")
-    given[b"_ls_plain"] = b"%d" % plain
-    given[b"_ls_odd"] = b"%d" % odd
-    given[b"_ls_env"] = machine.find_program("env").encode() if odd else b""
+    for index, name in enumerate(sorted(env)):
+        given[b"_ls_e%d" % index] = name + b"=" + env[name]
+    plain = all(PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name) for name in env)
+    given[b"_ls_count"] = b"%d" % len(env)
+    given[b"_ls_plain"] = b"1" if plain else b""
     return given
 
 

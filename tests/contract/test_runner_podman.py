@@ -15,7 +15,7 @@ import pytest
 from pool.runner import cgroups
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
-from tests.runner_harness import Attached, Runner, alive, eventually
+from tests.runner_harness import Attached, Onlooker, Runner, alive, eventually
 
 MIB = 2**20
 # Names of containers are the machine's: another run of these tests may be under way on it.
@@ -130,11 +130,16 @@ def test_values_in_the_environment_are_nobody_elses_to_read(
     podman: str, runner: Runner, session: Attached
 ) -> None:
     values = {"ONE": "hush-hush", "XTABLES_LIBDIR": "hush\nhush", "HOME": "/hush"}
+    names = ["TERM", "PS1", "PWD", "IFS", "BASH_ENV", "HISTFILE", "COMP_LINE", "LC_ALL", "a.b"]
     gate = "mkfifo /tmp/gate; echo up; read line </tmp/gate"
-    session.start(A, "sh", "-c", gate, image=IMAGE, env=values)
-    session.until(lambda: session.log(A) == b"up\n")
-    seen = command_lines()
+    with Onlooker() as onlooker:
+        session.start(
+            A, "sh", "-c", gate, image=IMAGE, env={**dict.fromkeys(names, "hush"), **values}
+        )
+        session.until(lambda: session.log(A) == b"up\n")
+        seen = command_lines() + sorted(onlooker.seen)
     assert any(A.encode() in each for each in seen), "the client is among them"
+    assert any(b"runc" in each for each in onlooker.seen), "whom the client calls is, too"
     assert not [each for each in seen if b"hush" in each]
     client = Path(f"/proc/{runner.job(A)}")
     assert b"--secret" in client.joinpath("cmdline").read_bytes().split(b"\0")
