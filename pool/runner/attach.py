@@ -112,10 +112,12 @@ class Session:
                 burial_at = now + BURIAL_INTERVAL_S
             growth.tick(now)
             self._retry_kills()
+            leaving_at = self._launcher.tick(now)
             self._fill(selector)
             watched_at = watch.tick(now)
             due = [heartbeat_at]
             due += [] if watched_at is None else [watched_at]
+            due += [] if leaving_at is None else [leaving_at]
             due += [burial_at] if self._live else []
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []

@@ -187,6 +187,8 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
     binary = machine.find_program(config.binary or name, path)
     if not binary:
         return engine._replace(problem=f"{name}: {config.binary or name} is not installed")
+    if not machine.find_program("timeout"):
+        return engine._replace(problem=f"{name}: timeout is not installed")
     if cgroups.problem():
         return engine._replace(problem=f"{name}: {cgroups.problem()}")
     # The limits sit on control groups of ours, which only this manager takes as a parent.
@@ -212,7 +214,7 @@ def _remove_orphans(prefix: tuple[str, ...], spool: Spool) -> str:
     for name in names.split():
         # The claim is older than the container, so one that is being started now is known here.
         if spool.read(name[len("longshore-") :]) is None and not failed:
-            failed = _run((*prefix, "rm", "-f", name))[1]
+            failed = _run((*prefix, "rm", "-f", "-v", name))[1]
     return failed
 
 

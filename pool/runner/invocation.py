@@ -89,6 +89,7 @@ class Recipe(NamedTuple):
         name = container_name(order.attempt_id)
         label = f"{LABEL}={self.spool.places.name}"
         words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
+        words += ["--cidfile", self.spool.path(order.attempt_id, "cid")]
         # Attached and without a log of the engine's: what it writes arrives here, once.
         words += ["--log-driver", "none"]
         if self.engine.name == "podman":
@@ -109,9 +110,12 @@ class Recipe(NamedTuple):
         env = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
         env[b"_ls_secrets"] = " ".join(names).encode()
         env[b"_ls_name"] = name.encode()
+        env[b"_ls_group"] = cgroups.tree(group).encode()
+        env[b"_ls_limit"] = scripts.ANSWER_LIMIT_S
         env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
         env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
-        script = scripts.for_engine(scripts.ENGINE, self.engine.prefix).encode()
+        conmon = self.engine.name == "podman"
+        script = scripts.for_supervisor(self.engine.prefix, conmon=conmon).encode()
         argv = [b"sh", b"-c", script, b"sh", *argv, order.image.encode(), *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 

@@ -24,7 +24,9 @@ from pool.runner.wire import NAME
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
+KILLED = "killed"  # this file is there once a container's attempt was signalled
 LOST_MESSAGE = "its supervisor ended without recording an exit"
+UNSTARTED_MESSAGE = "it was told to end before its program was started"
 
 
 class SpoolError(Exception):
@@ -61,7 +63,10 @@ class Attempt(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The record of an end: `ran` is false when the program was never started."""
+    """The record of an end: `ran` is false when the program was never started.
+
+    `code` is None where there is none to tell: it was lost, or told to end before the start.
+    """
 
     kind: str
     code: int | None
@@ -122,8 +127,9 @@ class Spool:
         self._new_dir = os.path.join(where.spool, "new")
         self.fifo = os.path.join(where.spool, "fifo")
         self.boot_id = machine.boot_id()
+        self.leaving_dir = os.path.join(where.spool, "leaving")
         # The logs first: who clears up after us finds the spool by the cluster's directory.
-        for path in (where.logs, where.spool, self.attempts_dir, self._new_dir):
+        for path in (where.logs, where.spool, self.attempts_dir, self._new_dir, self.leaving_dir):
             own_directory(path)
         os.makedirs(where.work, mode=0o711, exist_ok=True)
         try:
@@ -208,6 +214,9 @@ class Spool:
         """Remove what a runner left that died while it claimed or forgot; nothing of it runs."""
         for name in os.listdir(self._new_dir):
             remove_flat(os.path.join(self._new_dir, name))
+        for name in os.listdir(self.leaving_dir):
+            if self.read_leaving(name) is None:
+                remove_flat(self.leaving(name))
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt that is not released, sorted by id."""
@@ -216,8 +225,11 @@ class Spool:
 
     def read(self, attempt_id: str) -> Attempt | None:
         """Return what was claimed under an id, None when nothing is."""
-        text = machine.read_text(self.path(attempt_id, "order"))
-        return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
+        return _read_order(self.path(attempt_id, "order"))
+
+    def read_leaving(self, attempt_id: str) -> Attempt | None:
+        """Return what is known of a released attempt, None when its container is gone."""
+        return _read_order(self.leaving(attempt_id, "order"))
 
     def ended(self, attempt_id: str) -> Ended | None:
         """Return how an attempt ended, None when no end is recorded (yet)."""
@@ -231,7 +243,9 @@ class Spool:
             return Ended("lost", None, True, finished_at)
         code, out_of_memory, state = text.split()
         if state == "never":
-            return Ended("engine_failure", int(code), False, finished_at)
+            # What its client made of a signal of ours is nobody's exit code.
+            told = os.path.exists(self.path(attempt_id, KILLED))
+            return Ended("engine_failure", None if told else int(code), False, finished_at)
         kind = "out_of_memory" if out_of_memory == "1" and code != "0" else "exited"
         return Ended(kind, int(code), True, finished_at)
 
@@ -267,12 +281,27 @@ class Spool:
 
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
-        for stream in ("stdout", "stderr"):
-            with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
-                os.unlink(self.log(attempt_id, stream))
+        self._remove_logs(attempt_id)
         dying = os.path.join(self._new_dir, f"{attempt_id}.released")
         os.rename(self.path(attempt_id), dying)
         remove_flat(dying)
+
+    def set_aside(self, attempt_id: str) -> None:
+        """Forget an attempt and its logs, but for what tells how to remove its container."""
+        self._remove_logs(attempt_id)
+        os.rename(self.path(attempt_id), self.leaving(attempt_id))
+
+    def leaving(self, attempt_id: str, name: str = "") -> str:
+        """Return the path of a released attempt's directory, or of a file in it.
+
+        It is there until its container is gone.
+        """
+        return os.path.join(self.leaving_dir, attempt_id, name)
+
+    def _remove_logs(self, attempt_id: str) -> None:
+        for stream in ("stdout", "stderr"):
+            with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
+                os.unlink(self.log(attempt_id, stream))
 
     # ---- reports ----
 
@@ -309,14 +338,21 @@ class Spool:
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
-            return LOST_MESSAGE
+            return machine.read_text(self.path(attempt_id, "why")).strip() or LOST_MESSAGE
         if ended.kind == "out_of_memory":
             return "it used more memory than it asked for"
         if ended.kind == "exited":
             return ""
+        if ended.code is None:
+            return UNSTARTED_MESSAGE
         # Nothing ran, so whatever was written to stderr are the engine's words.
         said = last_words(self.log(attempt_id, "stderr"))
         return said or f"the engine ended with code {ended.code} and started nothing"
+
+
+def _read_order(path: str) -> Attempt | None:
+    text = machine.read_text(path)
+    return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
 
 
 def attempt_of(

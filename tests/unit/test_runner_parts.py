@@ -301,8 +301,12 @@ def test_version_2_kills_by_its_own_file_or_one_by_one(unified: Path) -> None:
 
 FAKE = """#!/bin/sh
 case $1 in
-  run) printf '%s\\n' "low 0" "oom_kill $KILLS" >"$EVENTS"; exit "$CODE" ;;
-  inspect) echo "exited $CODE" ;;
+  run)
+    printf '%s\\n' "low 0" "oom_kill $KILLS" >"$EVENTS"
+    until [ "$1" = --cidfile ]; do shift; done
+    echo id >"$2"
+    exit "$CODE" ;;
+  container) echo "exited $CODE - 2026-01-31T00:00:00Z" ;;
 esac
 """
 
