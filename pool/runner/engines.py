@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -109,7 +110,8 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
             return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
     engine = _choose(config, spool)
     if not engine.problem:
-        write_whole(path, json.dumps([key, engine]).encode())
+        with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
+            write_whole(path, json.dumps([key, engine]).encode())
     return engine
 
 

@@ -14,7 +14,7 @@ from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from pool.runner.podman_secrets import secret_name, secrets_of
 from pool.runner.spawning import spawn, spawn_into
-from pool.runner.spool import KILLED, Attempt, Spool, attempt_of, write_whole
+from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
 FIRST_RETRY_S = 2.0  # of removing a container; it doubles
@@ -198,7 +198,7 @@ class Launcher:
         Each has a time limit. It holds a lock that outlives this session, on the mark that tells
         its supervisor of a signal.
         """
-        mark = os.open(self._spool.path(attempt.attempt_id, KILLED), os.O_RDWR | os.O_CREAT, 0o600)
+        mark = self._spool.mark_killed(attempt.attempt_id)
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

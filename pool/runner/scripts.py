@@ -7,8 +7,9 @@ never part of a script. Variables named `_ls_*` are the scripts' own.
 The job runs in the foreground of the script, since a shell without job control starts background
 jobs deaf to SIGINT and SIGQUIT. It writes down its own pid and start before it lets go of the lock.
 The exit record is one write of a few bytes, which a reader sees whole or not at all (see
-`Spool.ended`), so it needs no `mv`, which would be one more process. A fifo that is opened for both
-directions never blocks the one who opens it.
+`Spool.ended`), so it needs no `mv`, which would be one more process. It goes where room was
+allocated before the start (`spool.allocate`), and is repeated, under the lock, should it fail all
+the same. A fifo that is opened for both directions never blocks the one who opens it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _ls_record() {
   read -r _ls_stat </proc/self/stat
   _ls_pid=${_ls_stat%% *}
   set -- ${_ls_stat##*) }
-  echo "$_ls_pid ${20}" >"$_ls_spool/job"
+  echo "$_ls_pid ${20}" 1<>"$_ls_spool/job"
 }
 _ls_finish() {
-  echo "$*" >"$_ls_spool/exit"
+  until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
 }
 """

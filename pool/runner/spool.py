@@ -4,11 +4,16 @@ An attempt is a directory that appears at once and complete, by a rename, so tha
 exactly one start. Its supervisor inherits a lock on the file `lock` in it: as long as that is held,
 a supervisor lives, whatever its pid; the kernel drops it with the process, so a reused pid deceives
 nobody and there is no moment between claim and spawn that needs a guess.
+
+The spool may be full at any moment: where it lies in shared memory, any job can fill that. So all
+that must be written once an attempt runs is allocated when it is claimed, and written over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import hashlib
 import json
@@ -23,8 +28,11 @@ from pool.runner.wire import NAME
 
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
+RECORD_BYTES = 64  # more than any record of an end or a process has
+FALLOC_FL_KEEP_SIZE = 1
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
-KILLED = "killed"  # this file is there once a container's attempt was signalled
+KILLED = "killed"  # this file is there once a container's attempt was signalled; before, UNKILLED
+UNKILLED = "unkilled"
 LOST_MESSAGE = "its supervisor ended without recording an exit"
 UNSTARTED_MESSAGE = "it was told to end before its program was started"
 
@@ -113,9 +121,46 @@ def write_whole(path: str, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
     finally:
         os.close(descriptor)
-    os.rename(temporary, path)
+
+
+def write_over(path: str, content: bytes) -> None:
+    """Write the begin of a file anew, which needs no room where it was allocated before.
+
+    A few bytes: a reader that comes later sees all of them.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(descriptor, content, 0)
+    finally:
+        os.close(descriptor)
+
+
+def allocate(path: str) -> None:
+    """Make an empty file with room for a record; OSError when there is none.
+
+    The room lies beyond its end, so that the file grows by what is written, all at once for a
+    reader; `>` in a shell gives it up, `1<>` does not. A file system that cannot do it (NFS) gets
+    an empty file: who writes there must be ready to write again.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        wide = ctypes.sizeof(ctypes.c_long) == 8
+        function = library.fallocate if wide else library.fallocate64
+        end = ctypes.c_int64(RECORD_BYTES)
+        if function(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), end) == 0:
+            return
+        error = ctypes.get_errno()
+        if error not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(error, os.strerror(error), path)
+    finally:
+        os.close(descriptor)
 
 
 class Spool:
@@ -178,8 +223,11 @@ class Spool:
         return int(text) if text.isdecimal() else 0
 
     def remember_epoch(self, epoch: int) -> None:
-        """Keep the highest epoch for the sessions to come."""
-        write_whole(os.path.join(self.places.spool, "epoch"), str(epoch).encode())
+        """Keep the highest epoch for the sessions to come.
+
+        Over the last one, since a spool that is full must not keep who leads from taking over.
+        """
+        write_over(os.path.join(self.places.spool, "epoch"), b"%020d" % epoch)
 
     def broken(self) -> str:
         """Return the first line of the file `broken`, by which an instance asks to be drained."""
@@ -204,6 +252,8 @@ class Spool:
                 json.dump(attempt if attempt.resident else attempt[:-1], record)
             lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
+            for name in ("job", "exit", UNKILLED):
+                allocate(f"{temporary}/{name}")
             os.rename(temporary, self.path(attempt.attempt_id))
         except OSError:
             remove_flat(temporary)
@@ -270,7 +320,14 @@ class Spool:
 
     def record_lost(self, attempt_id: str) -> None:
         """Record that an attempt is lost; the caller has seized it and killed what was left."""
-        write_whole(self.path(attempt_id, "exit"), b"lost\n")
+        write_over(self.path(attempt_id, "exit"), b"lost\n")
+
+    def mark_killed(self, attempt_id: str) -> int:
+        """Mark a container's attempt as signalled and return the mark, open for a lock."""
+        path = self.path(attempt_id, KILLED)
+        with contextlib.suppress(FileNotFoundError):  # it was signalled before
+            os.rename(self.path(attempt_id, UNKILLED), path)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def job(self, attempt: Attempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""

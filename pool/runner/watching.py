@@ -5,6 +5,7 @@ It holds the lock of the session, so that the next one ends it as it would end a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -73,7 +74,8 @@ def _watch(
 
 def _lives(spool: Spool, launcher: Launcher, attempt: Attempt) -> bool:
     """Return whether an attempt runs, having ended what is left of one that does not any more."""
-    launcher.bury(attempt)
+    with contextlib.suppress(OSError):  # what it needs is not to be had now: in a second again
+        launcher.bury(attempt)
     if spool.read(attempt.attempt_id) is None:
         return False
     if spool.ended(attempt.attempt_id) is None:

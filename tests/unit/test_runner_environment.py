@@ -16,6 +16,7 @@ from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Places, Spool, attempt_of
 from pool.runner.wire import Order, Refusal
 from tests.runner_harness import eventually
+from tests.small_disk import fill, small_disk
 
 # Each names what a program that podman starts would load, were it in the client's environment.
 GOVERNING = ("XTABLES_LIBDIR", "IPTABLES_LIB_DIR", "MODPROBE_OPTIONS", "OPENSSL_CONF", "LD_PRELOAD")
@@ -135,6 +136,43 @@ def test_a_secret_that_cannot_be_made_is_the_engines_failure(
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == ("engine_failure", 125)
+
+
+# Starts nothing, until TERM ends it as it ends Podman's client: with 0.
+UNHURRIED = """#!/bin/sh
+case $1-$2 in
+  run-*)
+    until [ "$1" = --cidfile ]; do shift; done
+    echo id >"$2"
+    trap "exit 0" TERM
+    while :; do sleep 0.1; done ;;
+  container-inspect) echo "created 0 0 0001-01-01 00:00:00 +0000 UTC" ;;
+  kill-*) exit 1 ;;
+esac
+"""
+
+
+def test_a_container_is_signalled_and_has_its_end_on_a_full_spool(
+    spool: Spool, launcher: Launcher, client: Engine, tmp_path: Path
+) -> None:
+    Path(client.prefix[0]).write_text(UNHURRIED)
+    with small_disk(tmp_path / "small") as disk:
+        for name in ("attempts", "new", "leaving"):
+            disk.joinpath(name).mkdir()
+            Path(spool.places.spool, name).rmdir()
+            Path(spool.places.spool, name).symlink_to(disk / name)
+        attempt = launcher.start(order({}))
+        assert attempt is not None
+        eventually(lambda: Path(spool.path("a", "cid")).exists())
+        fill(disk)
+        eventually(lambda: launcher.signal(attempt, "TERM"))
+        eventually(lambda: launcher.reap() != [] and spool.ended("a") is not None)
+        ended = spool.ended("a")
+        assert ended is not None
+        assert (ended.kind, ended.code) == ("engine_failure", None)
+        launcher.release(attempt)
+        eventually(lambda: not list((disk / "leaving").iterdir()))
+        eventually(lambda: launcher.reap() == [] and not launcher._children)
 
 
 def test_secrets_of_ours_that_the_spool_does_not_know_are_removed(

@@ -201,7 +201,7 @@ def _reserved() -> Iterator[None]:
 
 
 def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path) -> None:
-    variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 0, "odd": 0, "env": ""}
+    variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 1, "count": 0}
     environment = {f"_ls_{name}": str(value) for name, value in variables.items()}
     environment |= {"PATH": os.environ["PATH"], "_ls_fifo": "/nowhere", "_ls_id": "a"}
     script = f"exec 6>{tmp_path}/out 7>{tmp_path}/err 9>/dev/null;" + scripts.for_process(())
@@ -210,6 +210,7 @@ def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path)
         command = ["sh", "-c", script, "sh", "setsid", "--", "true"]
         subprocess.run(command, env=environment, check=True, timeout=60)
         assert tmp_path.joinpath("exit").read_text() == record
+        tmp_path.joinpath("exit").unlink()
 
 
 @pytest.mark.usefixtures("_reserved")
