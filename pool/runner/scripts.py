@@ -126,6 +126,7 @@ _ls_kill_below() {
   done <"$1/cgroup.procs"
 }
 _ls_end_group() {
+  [ ! -e "$_ls_group/cgroup.kill" ] || echo 1 >"$_ls_group/cgroup.kill"
   while _ls_some=; _ls_kill_below "$_ls_group"; [ -n "$_ls_some" ]; do sleep 0.1; done
 }
 """
@@ -193,7 +194,8 @@ _ls_judge() {
         return 0 ;;
       esac ;;
   esac
-  case $4 in 0001-*) return 0 ;; esac
+  # When it was started stays unknown to Podman where its client was ended right after that.
+  case $_ls_state$4 in never0001-*) return 0 ;; esac
   if [ "$2" -ge 0 ]; then _ls_code=$2 _ls_state=ran; return 0; fi
   _ls_state=lost _ls_why="the engine does not know how its container ended"
 }
