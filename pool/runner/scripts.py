@@ -236,7 +236,7 @@ esac
 
 # Each ends what the one before could not: the container by its name, then the engine's client.
 KILL = """
-timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" || kill -s "$1" "$3"
+timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- || kill -s "$1" "$3"
 """
 
 # Buries an attempt whose supervisor is gone: nothing of it may run on when it is called lost.
