@@ -471,6 +471,23 @@ def test_a_cancel_does_not_wait_for_an_engine_that_hangs(podman: str, tmp_path: 
         give_back(session, runner, A)
 
 
+def test_an_engine_that_hangs_before_it_starts_anything_is_given_up(
+    podman: str, tmp_path: Path
+) -> None:
+    up = tmp_path / "up"
+    run = f'*" run "*) trap "" TERM; echo >{up}; exec sleep 600 ;;'
+    kill = '*" kill "*) exec sleep 600 ;;'
+    with Runner(engine=stand_in(tmp_path, podman, run, kill)) as runner:
+        session, _ = runner.attach()
+        session.start(A, "true", image=IMAGE)
+        eventually(up.exists)
+        session.request("kill", attempt_id=A, signal="TERM")
+        session.request("kill", attempt_id=A, signal="KILL")
+        exit_ = session.exit_of(A)
+        assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
+        give_back(session, runner, A)
+
+
 def test_what_was_told_to_end_has_ended_though_the_engine_answers_nothing(
     podman: str, tmp_path: Path
 ) -> None:
