@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -175,8 +176,15 @@ class Runner:
         engine: Mapping[str, Any] = PROCESS_ENGINE,
         environment: Mapping[str, str] | None = None,
         user: int | None = None,
+        shared_memory: Path | None = None,
+        disk: Path | None = None,
     ) -> None:
-        """`user` is whose runner it is, our own by default; only root can have another's."""
+        """`user` is whose runner it is, our own by default; only root can have another's.
+
+        `shared_memory` is a directory that it and its jobs find as /dev/shm, in a mount namespace
+        of their own; with `disk` there is none of it, and all is in that directory. Only root can
+        make that.
+        """
         # Not below pytest's own directory: that is closed to the user whose jobs must get in.
         self.directory = Path(tempfile.mkdtemp(prefix="longshore-runner-"))
         self.cluster = cluster
@@ -192,12 +200,19 @@ class Runner:
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.directory),
-            "LONGSHORE_RUNNER_DIR": str(self.directory),
+            "LONGSHORE_RUNNER_DIR": str(disk or self.directory),
             **(environment or {}),
         }
         with _acting_as(user):
             self.places = places(cluster, self.environment)
+        self._mounts: list[str] = []
+        if disk is not None:
+            self.places = self.places._replace(spool=f"{disk}/{cluster}/spool")
+            self._mounts = ["while umount -l /dev/shm 2>/dev/null; do :; done", ""]
         self.spool = Path(self.places.spool)
+        if shared_memory is not None:
+            self.spool = shared_memory / self.spool.name
+            self._mounts = ['mount --bind "$1" /dev/shm', str(shared_memory)]
         self._attached: list[Attached] = []
 
     def __enter__(self) -> Self:
@@ -215,7 +230,12 @@ class Runner:
         words = [name, "--cluster", self.cluster, "--engine-json", json.dumps(self.engine)]
         # Ours may lie where only we can read.
         python = PYTHON if self._user is None else machine.find_program("python3")
-        return [python, str(self.program), *words]
+        apart = []
+        if self._mounts:
+            script, place = self._mounts
+            script += ' && shift && exec "$@"'
+            apart = ["unshare", "--mount", "sh", "-c", script, "sh", place]
+        return [*apart, python, str(self.program), *words]
 
     def open(self, *, epoch: int = 1, acknowledge: bool = True) -> Attached:
         """Start `runner attach` without a word."""
@@ -286,9 +306,9 @@ class Runner:
     def processes(self) -> list[int]:
         """Return every process that carries this runner's spool or directory in its environment."""
         marks = (
-            f"_ls_spool={self.spool}/",
+            f"_ls_spool={self.places.spool}/",
             f"HOME={self.places.work}/",
-            f"LONGSHORE_RUNNER_DIR={self.directory}",
+            f"LONGSHORE_RUNNER_DIR={self.environment['LONGSHORE_RUNNER_DIR']}",
         )
         found = []
         for pid, environment in environments():
@@ -352,6 +372,38 @@ def environments() -> Iterator[tuple[int, list[str]]]:
             with contextlib.suppress(OSError):
                 text = (entry / "environ").read_bytes().decode("utf-8", "replace")
                 yield int(entry.name), text.split("\0")
+
+
+class Onlooker:
+    """Reads the arguments of every process, over and over, as any user of the machine may.
+
+    What ran already when it began to look is left out, so that each look is quick.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._known = set(_process_ids())
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(DEADLINE_S)
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            for pid in _process_ids():
+                if pid not in self._known:
+                    with contextlib.suppress(OSError):  # it has just ended
+                        self.seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def _process_ids() -> list[str]:
+    return [path.name for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
 def stat_fields(pid: int) -> list[str]:

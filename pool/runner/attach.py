@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
+import sys
 import time
-from typing import Any
+from typing import Any, Callable, Iterator
 
 from pool.runner import launch, machine, wire
 from pool.runner.engines import Engine
@@ -23,6 +25,7 @@ from pool.runner.wire import ProtocolError, Refusal
 READ_BYTES = 65_536
 BURIAL_INTERVAL_S = 1.0  # how long an orphan's supervisor may be gone unnoticed; ours tell at once
 KILL_INTERVAL_S = 0.02
+MAX_COMPLAINTS = 100
 
 
 class Session:
@@ -50,6 +53,7 @@ class Session:
         self._live: dict[str, Attempt] = {}
         self._kills: dict[str, str] = {}
         self._ended = False
+        self._complaints: set[str] = set()
         self.taken_over = False
         self._requests = {
             "start": self._start,
@@ -112,10 +116,12 @@ class Session:
                 burial_at = now + BURIAL_INTERVAL_S
             growth.tick(now)
             self._retry_kills()
+            leaving_at = self._launcher.tick(now)
             self._fill(selector)
             watched_at = watch.tick(now)
             due = [heartbeat_at]
             due += [] if watched_at is None else [watched_at]
+            due += [] if leaving_at is None else [leaving_at]
             due += [burial_at] if self._live else []
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []
@@ -128,7 +134,8 @@ class Session:
     def _fill(self, selector: selectors.PollSelector) -> None:
         self._output.flush()
         while not self._pump.idle() and not self._output.paced:
-            self._pump.pump()
+            with contextlib.suppress(OSError):  # of one stream: it is looked at when it grows
+                self._pump.pump()
         self._output.flush()
         if self._output.waiting == self._writing:
             return
@@ -164,8 +171,7 @@ class Session:
             names = os.read(fifo, READ_BYTES).decode("utf-8", "replace").split("\n")
         except BlockingIOError:
             return
-        for attempt_id in names:
-            self._check(attempt_id)
+        self._look_after(names, self._check)
 
     # ---- what happens by itself ----
 
@@ -186,10 +192,28 @@ class Session:
 
     def _bury(self, attempt_ids: list[str]) -> None:
         """Find the exits whose word did not reach us, and the attempts that nobody watches."""
+        self._look_after([each for each in attempt_ids if each in self._live], self._bury_one)
+
+    def _bury_one(self, attempt_id: str) -> None:
+        self._launcher.bury(self._live[attempt_id])
+        self._check(attempt_id)
+
+    def _look_after(self, attempt_ids: list[str], look: Callable[[str], None]) -> None:
+        """Look at attempts; what cannot be done for one is tried again in a second, with all."""
         for attempt_id in attempt_ids:
-            if attempt_id in self._live:
-                self._launcher.bury(self._live[attempt_id])
-                self._check(attempt_id)
+            with self._tolerating(attempt_id):
+                look(attempt_id)
+
+    @contextlib.contextmanager
+    def _tolerating(self, attempt_id: str) -> Iterator[None]:
+        """Say on standard error what fails here, each thing once; it does not end the session."""
+        try:
+            yield
+        except OSError as error:
+            problem = f"runner: attempt {attempt_id}: {error}\n"
+            if problem not in self._complaints and len(self._complaints) < MAX_COMPLAINTS:
+                self._complaints.add(problem)
+                sys.stderr.write(problem)
 
     def _interrupt(self, at: str) -> None:
         """Push when the cloud takes the instance back, and what there is of logs before that."""
@@ -211,9 +235,11 @@ class Session:
         )
 
     def _retry_kills(self) -> None:
-        for attempt_id, name in list(self._kills.items()):
-            if self._launcher.signal(self._live[attempt_id], name):
-                del self._kills[attempt_id]
+        self._look_after(list(self._kills), self._retry_kill)
+
+    def _retry_kill(self, attempt_id: str) -> None:
+        if self._launcher.signal(self._live[attempt_id], self._kills[attempt_id]):
+            del self._kills[attempt_id]
 
     # ---- requests ----
 

@@ -72,7 +72,8 @@ class Backlog:
     def restart(self, attempt_id: str, stream: str, sent: int) -> None:
         """Take note that the file was truncated: what is in it now comes after `sent`."""
         kept = truncated_at(sent)
-        write_whole(self._record(attempt_id, stream), kept_record(kept))
+        with contextlib.suppress(OSError):  # the spool is full: then only this session knows
+            write_whole(self._record(attempt_id, stream), kept_record(kept))
         self._kept[f"{attempt_id}.{stream}"] = kept
 
     def taken(self, attempt_id: str, stream: str, offset: int) -> None:
@@ -123,7 +124,8 @@ class Backlog:
         known, record = self._kept[name], self._record(attempt_id, stream)
         if not self._holes:
             return
-        with contextlib.suppress(FileNotFoundError):  # it is being released
+        # It is being released, or the spool is full: then there is no hole before it can be told.
+        with contextlib.suppress(OSError):
             descriptor = os.open(self._spool.log(attempt_id, stream), os.O_WRONLY)
             try:
                 write_whole(record, kept_record(new))

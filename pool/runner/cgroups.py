@@ -98,16 +98,17 @@ def memory_events(name: str) -> str:
     return f"{ROOT}/{name}/memory.events" if unified() else ""
 
 
+def tree(name: str) -> str:
+    """Return where all of a group's processes are found: in this directory and those below."""
+    return f"{ROOT}/{name}" if unified() else f"{ROOT}/memory/{name}"
+
+
 def kill(name: str) -> None:
     """Kill every process in the group and below it, without the engine's help."""
-    if unified():
-        if os.path.exists(f"{ROOT}/{name}/cgroup.kill"):
-            _write_if_there(f"{ROOT}/{name}/cgroup.kill", 1)
-            return
-        top = f"{ROOT}/{name}"
-    else:
-        top = f"{ROOT}/memory/{name}"
-    for directory, _, _ in os.walk(top):
+    if unified() and os.path.exists(f"{ROOT}/{name}/cgroup.kill"):
+        _write_if_there(f"{ROOT}/{name}/cgroup.kill", 1)
+        return
+    for directory, _, _ in os.walk(tree(name)):
         for pid in read_text(f"{directory}/cgroup.procs").split():
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.kill(int(pid), signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -109,7 +110,8 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
             return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
     engine = _choose(config, spool)
     if not engine.problem:
-        write_whole(path, json.dumps([key, engine]).encode())
+        with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
+            write_whole(path, json.dumps([key, engine]).encode())
     return engine
 
 
@@ -133,9 +135,8 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
 def try_process(config: EngineConfig, spool: Spool) -> Engine:
     """Return the process engine as it works here; it has a `problem` when it does not."""
     engine = Engine("process", hierarchy=_hierarchy(), work=spool.places.work)
-    missing = [name for name in ("setsid", "env") if not machine.find_program(name)]
-    if missing:
-        return engine._replace(problem=f"process: {missing[0]} is not installed")
+    if not machine.find_program("setsid"):
+        return engine._replace(problem="process: setsid is not installed")
     return _as_user(engine, config.run_as, spool) if config.run_as else engine
 
 
@@ -189,6 +190,8 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
     binary = machine.find_program(config.binary or name, path)
     if not binary:
         return engine._replace(problem=f"{name}: {config.binary or name} is not installed")
+    if not machine.find_program("timeout"):
+        return engine._replace(problem=f"{name}: timeout is not installed")
     if cgroups.problem():
         return engine._replace(problem=f"{name}: {cgroups.problem()}")
     # The limits sit on control groups of ours, which only this manager takes as a parent.
@@ -214,7 +217,7 @@ def _remove_orphans(prefix: tuple[str, ...], spool: Spool) -> str:
     for name in names.split():
         # The claim is older than the container, so one that is being started now is known here.
         if spool.read(name[len("longshore-") :]) is None and not failed:
-            failed = _run((*prefix, "rm", "-f", name))[1]
+            failed = _run((*prefix, "rm", "-f", "-v", name))[1]
     return failed
 
 

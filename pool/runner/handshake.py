@@ -18,6 +18,7 @@ from pool.runner.wire import ProtocolError, Refusal
 HELLO_TIMEOUT_S = 60
 TAKE_OVER_TIMEOUT_S = 5.0
 TAKE_OVER_POLL_S = 0.005
+SIGNATURE_BYTES = 64
 MIN_HEARTBEAT_S = 0.05
 MAX_HEARTBEAT_S = 3600.0
 
@@ -104,10 +105,12 @@ def idle_lock(spool: Spool) -> int | None:
 
 
 def sign(lock: int) -> None:
-    """Say in the lock who has it, so that a newer session knows whom to ask."""
+    """Say in the lock who has it, so that a newer session knows whom to ask.
+
+    Always as many bytes, over the last ones: there may be no room for others.
+    """
     own = f"{os.getpid()} {machine.start_ticks(os.getpid())}\n"
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, own.encode(), 0)
+    os.pwrite(lock, own.encode().rjust(SIGNATURE_BYTES), 0)
 
 
 def _check_epoch(spool: Spool, epoch: int) -> None:
@@ -139,7 +142,7 @@ def _try_lock(lock: int) -> bool:
 
 def _ask(lock: int, asked: tuple[int, int], number: signal.Signals) -> tuple[int, int]:
     """Signal the holder of the lock once (or, to kill, as long as it takes)."""
-    fields = os.pread(lock, 64, 0).split()
+    fields = os.pread(lock, SIGNATURE_BYTES, 0).split()
     if len(fields) != 2:
         return asked
     holder = int(fields[0]), int(fields[1])

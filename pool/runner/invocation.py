@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import NamedTuple
 
 from pool.runner import cgroups, machine, scripts
@@ -21,11 +22,10 @@ from pool.runner.wire import Order, Refusal
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
-MAX_ODD_NAMES = 1_000
 FILE_LINE_BYTES = 65_000  # the engines refuse a file with a line of 64 KiB
 
-# What a shell may neither drop, change nor interpret goes past it: as a plain variable go only
-# names that mean nothing to dash, bash and busybox while they prepare the exec.
+# What a shell may neither drop, change nor interpret goes past it (`scripts.STEP`): as a plain
+# variable go only names that mean nothing to a shell while it prepares the exec.
 PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 SHELL_NAME = re.compile(
     rb"_|_ls_.*|LC_.*|BASH.*|COMP.*|OPT(ARG|ERR|IND)|IFS|(OLD)?PWD|PPID|E?UID|SHELLOPTS|SHLVL"
@@ -69,6 +69,9 @@ class Recipe(NamedTuple):
         env.update(self._own_variables(order))
         given = _past_the_shell(env)
         given[b"_ls_work"] = work.encode()
+        given[b"_ls_uid"], given[b"_ls_gid"] = b"%d" % self.engine.uid, b"%d" % self.engine.gid
+        given[b"_ls_step"] = scripts.STEP.encode()
+        given[b"_ls_python"] = (sys.executable or machine.find_program("python3")).encode()
         if self.engine.drop:
             given[b"_ls_enter"] = scripts.ENTER.encode()
         script = scripts.for_process(self.engine.drop).encode()
@@ -86,6 +89,7 @@ class Recipe(NamedTuple):
         name = container_name(order.attempt_id)
         label = f"{LABEL}={self.spool.places.name}"
         words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
+        words += ["--cidfile", self.spool.path(order.attempt_id, "cid")]
         # Attached and without a log of the engine's: what it writes arrives here, once.
         words += ["--log-driver", "none"]
         if self.engine.name == "podman":
@@ -106,9 +110,12 @@ class Recipe(NamedTuple):
         env = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
         env[b"_ls_secrets"] = " ".join(names).encode()
         env[b"_ls_name"] = name.encode()
+        env[b"_ls_group"] = cgroups.tree(group).encode()
+        env[b"_ls_limit"] = scripts.ANSWER_LIMIT_S
         env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
         env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
-        script = scripts.for_engine(scripts.ENGINE, self.engine.prefix).encode()
+        conmon = self.engine.name == "podman"
+        script = scripts.for_supervisor(self.engine.prefix, conmon=conmon).encode()
         argv = [b"sh", b"-c", script, b"sh", *argv, order.image.encode(), *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
@@ -132,19 +139,11 @@ def container_name(attempt_id: str) -> str:
 def _past_the_shell(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Return variables that carry `env` through a shell to its exec, whatever the names are."""
     given = {}
-    plain = odd = 0
-    for name in sorted(env):
-        if PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name):
-            given[b"_ls_e%d" % plain] = name + b"=" + env[name]
-            plain += 1
-        else:
-            given[b"_ls_o%d" % odd] = name + b"=" + env[name]
-            odd += 1
-    if odd > MAX_ODD_NAMES:
-        raise Refusal("too_large", f"more than {MAX_ODD_NAMES} names that no shell can export")
-    given[b"_ls_plain"] = b"%d" % plain
-    given[b"_ls_odd"] = b"%d" % odd
-    given[b"_ls_env"] = machine.find_program("env").encode() if odd else b""
+    for index, name in enumerate(sorted(env)):
+        given[b"_ls_e%d" % index] = name + b"=" + env[name]
+    plain = all(PLAIN_NAME.fullmatch(name) and not SHELL_NAME.fullmatch(name) for name in env)
+    given[b"_ls_count"] = b"%d" % len(env)
+    given[b"_ls_plain"] = b"1" if plain else b""
     return given
 
 

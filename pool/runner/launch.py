@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import time
@@ -16,6 +17,8 @@ from pool.runner.spawning import spawn, spawn_into
 from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
+FIRST_RETRY_S = 2.0  # of removing a container; it doubles
+LONGEST_RETRY_S = 300.0
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 SHORTAGES = frozenset(
     {
@@ -43,6 +46,8 @@ class Launcher:
             self._groups = os.path.join(engine.hierarchy, spool.places.name)
         self._can_be_born_in_group = True
         self._busy_groups: list[str] = []
+        # When to try again to remove the containers of released attempts, and what to wait then.
+        self._leaving = dict.fromkeys(os.listdir(spool.leaving_dir), (0.0, FIRST_RETRY_S))
 
     # ---- start ----
 
@@ -171,7 +176,10 @@ class Launcher:
     # ---- signals ----
 
     def signal(self, attempt: Attempt, name: str) -> bool:
-        """Send TERM or KILL to all of a live attempt; False when its pid is not recorded yet."""
+        """Send TERM or KILL to all of a live attempt; False when it is to be tried again.
+
+        Its pid may not be recorded yet, or a helper may still be at the signal before.
+        """
         pid, ticks = self._spool.job(attempt)
         if not pid:
             return False
@@ -180,15 +188,29 @@ class Launcher:
             if name == "KILL" and not attempt.cgroup:
                 kill_marked(self._spool.places.name, attempt.attempt_id)
             return True
-        os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
         if name == "KILL":
             cgroups.kill(attempt.cgroup)
-        self._help(
-            attempt.attempt_id,
-            scripts.KILL,
-            [name, container_name(attempt.attempt_id), str(pid)],
-        )
-        return True
+        return self._signal_by_engine(attempt, name, pid)
+
+    def _signal_by_engine(self, attempt: Attempt, name: str, pid: int) -> bool:
+        """Have a helper signal a container, one at a time: its engine may hang.
+
+        Each has a time limit. It holds a lock that outlives this session, on the mark that tells
+        its supervisor of a signal.
+        """
+        mark = self._spool.mark_killed(attempt.attempt_id)
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # The one that is under way does for another TERM, but a KILL must follow it.
+            return name == "TERM"
+        else:
+            words = [name, container_name(attempt.attempt_id), str(pid)]
+            env = {b"_ls_limit": scripts.SIGNAL_LIMIT_S}
+            self._help(attempt.attempt_id, scripts.KILL, words, env=env, given={9: mark})
+            return True
+        finally:
+            os.close(mark)
 
     # ---- the end ----
 
@@ -210,11 +232,8 @@ class Launcher:
                 return
             # At once: `rm -f` would first ask it kindly, for ten seconds.
             cgroups.kill(attempt.cgroup)
-            script = scripts.for_engine(scripts.BURY, self._prefix(attempt))
-            argv = [b"sh", b"-c", script.encode()]
-            env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
-            env[b"_ls_name"] = container_name(attempt.attempt_id).encode()
-            self._spawn(attempt.attempt_id, argv, env, {9: lock})
+            prefix, env = self._prefix(attempt), self._of_container(attempt)
+            self._help(attempt.attempt_id, scripts.BURY, [], prefix, env=env, given={9: lock})
         finally:
             os.close(lock)
 
@@ -249,12 +268,63 @@ class Launcher:
             self.end_rest(attempt)
             if attempt.cgroup and not containment.remove(attempt.cgroup):
                 self._busy_groups.append(attempt.cgroup)
+            self._remove_traces(attempt)
         else:
-            groups = cgroups.directories(attempt.cgroup)
-            secrets = " ".join(secrets_of(self._spool, attempt.attempt_id))
-            words = [container_name(attempt.attempt_id), secrets, *groups]
-            self._help(attempt.attempt_id, scripts.RELEASE, words, self._prefix(attempt))
-        self._remove_traces(attempt)
+            self._remove_work(attempt.attempt_id)
+            self._spool.set_aside(attempt.attempt_id)
+            self._leaving[attempt.attempt_id] = 0.0, FIRST_RETRY_S
+            self.tick(time.monotonic())
+
+    @property
+    def leaves(self) -> bool:
+        """Return whether the container of any released attempt may still be there."""
+        return any(self._spool.read_leaving(name) is not None for name in self._leaving)
+
+    def tick(self, now: float) -> float | None:
+        """Remove containers of released attempts whose time has come, again if it failed.
+
+        Returns when to be called again, None when all are gone.
+        """
+        for attempt_id, (due_at, delay_s) in list(self._leaving.items()):
+            if now < due_at:
+                continue
+            attempt = self._spool.read_leaving(attempt_id)
+            if attempt is None:
+                del self._leaving[attempt_id]
+            else:
+                self._leaving[attempt_id] = now + delay_s, min(2 * delay_s, LONGEST_RETRY_S)
+                with contextlib.suppress(OSError):  # as little as it needs is not to be had now
+                    self._remove_container(attempt)
+        return min((due_at for due_at, _ in self._leaving.values()), default=None)
+
+    def _remove_container(self, attempt: Attempt) -> None:
+        """Spawn who removes a released attempt's container, unless one is still at it."""
+        left = self._spool.leaving(attempt.attempt_id)
+        lock = os.open(os.path.join(left, "lock"), os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        else:
+            secrets = secrets_of(self._spool, left)
+            for name in secrets:
+                os.truncate(os.path.join(left, name), 0)  # the name is all that is needed of it
+            env = self._of_container(attempt)
+            env[b"_ls_left"], env[b"_ls_secrets"] = left.encode(), " ".join(secrets).encode()
+            groups, prefix = cgroups.directories(attempt.cgroup), self._prefix(attempt)
+            self._help(
+                attempt.attempt_id, scripts.RELEASE, groups, prefix, env=env, given={9: lock}
+            )
+        finally:
+            os.close(lock)
+
+    def _of_container(self, attempt: Attempt) -> dict[bytes, bytes]:
+        """Return what a helper's script has to know of an attempt's container."""
+        return {
+            b"_ls_name": container_name(attempt.attempt_id).encode(),
+            b"_ls_group": cgroups.tree(attempt.cgroup).encode(),
+            b"_ls_limit": scripts.ANSWER_LIMIT_S,
+        }
 
     def _remove_traces(self, attempt: Attempt) -> None:
         self._remove_work(attempt.attempt_id)
@@ -293,12 +363,19 @@ class Launcher:
         return self._engine.prefix if attempt.engine == self._engine.name else (attempt.engine,)
 
     def _help(
-        self, attempt_id: str, script: str, words: list[str], prefix: tuple[str, ...] = ()
+        self,
+        attempt_id: str,
+        script: str,
+        words: list[str],
+        prefix: tuple[str, ...] = (),
+        *,
+        env: dict[bytes, bytes] | None = None,
+        given: dict[int, int] | None = None,
     ) -> None:
         text = scripts.for_engine(script, prefix or self._engine.prefix)
         argv = [word.encode() for word in ("sh", "-c", text, "sh", *words)]
-        env = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
-        self._spawn(attempt_id, argv, env, {})
+        own = {os.fsencode(key): os.fsencode(value) for key, value in self._environ.items()}
+        self._spawn(attempt_id, argv, {**own, **(env or {})}, given or {})
 
 
 def _code(error: OSError, otherwise: str) -> str:

@@ -10,6 +10,7 @@ of CLOCK_BOOTTIME: nobody can set it, and it goes on while the machine sleeps.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -108,7 +109,8 @@ class Lease:
         self._mark = os.path.join(where.runner, ATTACHED_MARK)
         self._power_off = power_off
         self._clock = clock
-        self._terms = self._read()
+        self._terms = self._written = self._read()
+        self._write_at = 0.0
         self._quiet_since = clock()
         self._lived = False
         self._tries = 0
@@ -122,13 +124,15 @@ class Lease:
     def agree(self, terms: Terms | None) -> None:
         """Take what a dispatcher's hello asks for, which is a contact.
 
-        OSError when it cannot be written down; the session must not begin then.
+        OSError when it cannot be written down; the session must not begin then. But a spool that is
+        full keeps no dispatcher from coming to free it: see `_write`.
         """
-        if terms is not None:
-            write_whole(self._path, json.dumps(terms).encode())
-        else:
+        if terms is None:
             with contextlib.suppress(FileNotFoundError):  # there was none before
                 os.unlink(self._path)
+            self._written = None
+        else:
+            self._write(terms)
         self._terms = terms
         self.contact()
         # From now on it is ours to keep, and not the init script's any more.
@@ -141,7 +145,7 @@ class Lease:
             raise Refusal("invalid", "this session's hello had no lease")
         if suspended != self._terms.suspended:
             terms = self._terms._replace(suspended=suspended)
-            write_whole(self._path, json.dumps(terms).encode())
+            self._write(terms)
             self._terms = terms
 
     def contact(self) -> None:
@@ -165,6 +169,8 @@ class Lease:
         of it; but while one lives it must be called again and again, so as to know when the last
         one ended.
         """
+        if self._terms not in (None, self._written) and self._clock() >= self._write_at:
+            self._write(self._terms)
         if self._terms is None or self._terms.suspended:
             self._lived = live
             return None
@@ -180,6 +186,19 @@ class Lease:
             self._power_off.run(self._terms.power_off, self._tries)
             due_at = self._next_at = now + self._retry_s(self._terms.orphan_timeout_s)
         return min(LONGEST_SLEEP_S, due_at - now)
+
+    def _write(self, terms: Terms) -> None:
+        """Write terms down for whoever keeps them next; on a full disk later: we know them."""
+        if terms == self._written:
+            return
+        try:
+            write_whole(self._path, json.dumps(terms).encode())
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._write_at = self._clock() + LONGEST_SLEEP_S
+        else:
+            self._written = terms
 
     def _retry_s(self, orphan_timeout_s: float) -> float:
         first_s = min(FIRST_RETRY_S, orphan_timeout_s)

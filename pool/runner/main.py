@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, Iterator
 
 from pool.runner import engines, handshake, launch, trial, watching, wire
 from pool.runner.attach import Session
@@ -66,8 +67,7 @@ def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
 def _list(cluster: str, spool: Spool, engine: Engine) -> int:
     launch.reserve_low_descriptors()
     launcher = Launcher(spool, engine, dict(os.environ))
-    for attempt in spool.attempts():
-        launcher.bury(attempt)
+    _tidy(spool, launcher, sweep=False)
     sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
     sys.stdout.flush()
     _leave_watcher(spool, launcher)
@@ -78,6 +78,24 @@ def _try(cluster: str, problem: str) -> int:
     answer = {"protocol": wire.PROTOCOL, "cluster": cluster, "problem": problem}
     sys.stdout.buffer.write(wire.encode(answer))
     return 0
+
+
+def _tidy(spool: Spool, launcher: Launcher, *, sweep: bool) -> None:
+    """Bury what nobody watches; what cannot be done now, as on a full disk, is done later."""
+    if sweep:
+        with _tolerating():
+            launcher.sweep()
+    for attempt in spool.attempts():
+        with _tolerating():
+            launcher.bury(attempt)
+
+
+@contextlib.contextmanager
+def _tolerating() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        sys.stderr.write(f"runner: {error}\n")
 
 
 def _lease(spool: Spool) -> Lease:
@@ -119,9 +137,7 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
     )
     try:
         lease.agree(hello.lease)
-        launcher.sweep()
-        for attempt in spool.attempts():
-            launcher.bury(attempt)
+        _tidy(spool, launcher, sweep=True)
         own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
         description = _describe(cluster, spool, engine)
         output.push({**own, **description})

@@ -22,10 +22,10 @@ def secret_name(spool: Spool, attempt_id: str, index: int) -> str:
     return f"{spool.places.name}-{digest}-{index}"
 
 
-def secrets_of(spool: Spool, attempt_id: str) -> list[str]:
-    """Return the names of an attempt's secrets, whether they have been made yet or not."""
+def secrets_of(spool: Spool, directory: str) -> list[str]:
+    """Return the names of the secrets of the attempt in a directory, made already or not."""
     try:
-        names = os.listdir(spool.path(attempt_id))
+        names = os.listdir(directory)
     except FileNotFoundError:
         return []
     return sorted(name for name in names if name.startswith(_prefix(spool)))
@@ -33,7 +33,8 @@ def secrets_of(spool: Spool, attempt_id: str) -> list[str]:
 
 def left_behind(spool: Spool, names: list[str]) -> list[str]:
     """Return those of these secrets that are this spool's, and of no attempt that it knows."""
-    known = {name for each in spool.attempts() for name in secrets_of(spool, each.attempt_id)}
+    directories = [spool.path(each.attempt_id) for each in spool.attempts()]
+    known = {name for directory in directories for name in secrets_of(spool, directory)}
     return [name for name in names if name.startswith(_prefix(spool)) and name not in known]
 
 

@@ -7,42 +7,70 @@ never part of a script. Variables named `_ls_*` are the scripts' own.
 The job runs in the foreground of the script, since a shell without job control starts background
 jobs deaf to SIGINT and SIGQUIT. It writes down its own pid and start before it lets go of the lock.
 The exit record is one write of a few bytes, which a reader sees whole or not at all (see
-`Spool.ended`), so it needs no `mv`, which would be one more process. A fifo that is opened for both
-directions never blocks the one who opens it.
+`Spool.ended`), so it needs no `mv`, which would be one more process. It goes where room was
+allocated before the start (`spool.allocate`), and is repeated, under the lock, should it fail all
+the same. A fifo that is opened for both directions never blocks the one who opens it.
 """
 
 from __future__ import annotations
 
 import shlex
 
+# For one call of an engine's client, in seconds, as `timeout` takes them.
+ANSWER_LIMIT_S = b"20"
+SIGNAL_LIMIT_S = b"10"
+
 RECORD = """
 _ls_record() {
   read -r _ls_stat </proc/self/stat
   _ls_pid=${_ls_stat%% *}
   set -- ${_ls_stat##*) }
-  echo "$_ls_pid ${20}" >"$_ls_spool/job"
+  echo "$_ls_pid ${20}" 1<>"$_ls_spool/job"
 }
 _ls_finish() {
-  echo "$1 $2 $3" >"$_ls_spool/exit"
+  until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
 }
+"""
+
+# A shell drops, changes or reads some variables while it prepares the exec, and others than dash
+# add some of their own (who counts `SHLVL` does). Where one of these would matter, Python takes the
+# last step instead, which costs ten milliseconds. It drops privileges by itself: what the user
+# named is in no environment of root's, and root's Python may be out of the user's reach.
+STEP = """
+import _signal, posix, pwd, sys
+told = posix.environ
+for number in _signal.SIGPIPE, _signal.SIGXFSZ:
+    _signal.signal(number, _signal.SIG_DFL)  # Python ignores it, and so would the program
+try:
+    uid, gid = int(told[b"_ls_uid"]), int(told[b"_ls_gid"])
+    if uid >= 0:
+        posix.initgroups(pwd.getpwuid(uid).pw_name, gid)
+        posix.setresgid(gid, gid, gid)
+        posix.setresuid(uid, uid, uid)
+    posix.chdir(told[b"_ls_work"])
+    pairs = [told[b"_ls_e%d" % index].split(b"=", 1) for index in range(int(told[b"_ls_count"]))]
+    posix.execve(sys.argv[1], sys.argv[1:], {b"PWD": told[b"_ls_work"], **dict(pairs)})
+except (OSError, KeyError) as error:
+    sys.stderr.write(f"{error}\\n")
+    sys.exit(126)
+"""
+TAKE_STEP = """
+  if [ -z "$_ls_plain" ] || [ -n "${SHLVL+x}" ]; then
+    exec "$_ls_python" -I -S -c "$_ls_step" "$@"
+  fi
 """
 
 # `export NAME=value` by reference keeps every byte of the value, and shows it to nobody: as an
 # argument of `env` it would lie open in /proc for all users.
 ENTER = """
 cd -- "$_ls_work" || exit 126
-while [ "$_ls_odd" -gt 0 ]; do
-  _ls_odd=$((_ls_odd - 1))
-  eval "set -- \\"\\$_ls_o$_ls_odd\\" \\"\\$@\\"; unset _ls_o$_ls_odd"
+while [ "$_ls_count" -gt 0 ]; do
+  _ls_count=$((_ls_count - 1))
+  eval "export \\"\\$_ls_e$_ls_count\\""; unset _ls_e$_ls_count
 done
-[ -z "$_ls_env" ] || set -- "$_ls_env" -- "$@"
-while [ "$_ls_plain" -gt 0 ]; do
-  _ls_plain=$((_ls_plain - 1))
-  eval "export \\"\\$_ls_e$_ls_plain\\"; unset _ls_e$_ls_plain"
-done
-unset _ls_spool _ls_fifo _ls_id _ls_work _ls_odd _ls_plain _ls_env _ls_enter _ls_stat _ls_pid OLDPWD
-unset _ls_group _ls_join
+unset _ls_spool _ls_fifo _ls_id _ls_work _ls_count _ls_plain _ls_python _ls_step _ls_uid _ls_gid
+unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join OLDPWD
 exec "$@"
 """
 
@@ -85,69 +113,168 @@ LAUNCH_AS = """
   exec @DROP@ /bin/sh -c "$_ls_enter" sh "$@"
 """
 
+# A client of the engine's gets `_ls_limit` seconds: an engine may hang for ever. Nothing of an
+# attempt's control group (`_ls_group`) runs any more when its end is told: another try may follow.
+TOOLS = """
+_ls_engine() { timeout -s KILL "$_ls_limit" @ENGINE@ "$@" 8<&- 9>&-; }
+_ls_kill_below() {
+  for _ls_dir in "$1"/*/; do [ ! -d "$_ls_dir" ] || _ls_kill_below "${_ls_dir%/}"; done
+  while read -r _ls_pid; do
+    kill -s KILL "$_ls_pid"
+    read -r _ls_stat <"/proc/$_ls_pid/stat" || continue
+    case $_ls_stat in *") Z "*|*") X "*) ;; *) _ls_some=1 ;; esac
+  done <"$1/cgroup.procs"
+}
+_ls_end_group() {
+  [ ! -e "$_ls_group/cgroup.kill" ] || echo 1 >"$_ls_group/cgroup.kill"
+  while _ls_some=; _ls_kill_below "$_ls_group"; [ -n "$_ls_some" ]; do sleep 0.1; done
+}
+"""
+
+# The status of a client says nothing certain: asked to end before it has started anything, Podman's
+# ends with 0. What counts is what the engine knows of the container, by the id that it left in
+# `cid` before the start; without one there was none. An engine that does not answer is asked again,
+# as long as anything may run or nobody has told the attempt to end.
+#
+# Podman learns of an end from conmon alone. If that is gone and the container is still said to run,
+# its exit is lost, and what is left of it goes.
 ENGINE = (
     RECORD
+    + TOOLS
     + """
-_ls_engine() { @ENGINE@ "$@" 8<&- 9>&-; }
 (
   _ls_record
   exec >&6 2>&7 </dev/null 6>&- 7>&- 8<&- 9>&-
   for _ls_secret in $_ls_secrets; do
-    @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
+    timeout -s KILL 60 \\
+      @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
   done
   unset _ls_stat _ls_pid _ls_secret
   exec @ENGINE@ "$@"
 )
-_ls_code=$? _ls_oom=0 _ls_state=ran
-if [ "$_ls_code" -ge 125 ]; then
-  # The client may have ended before its container, or without one.
-  _ls_seen=$(_ls_engine inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$_ls_name")
-  case $_ls_seen in
-    running*|paused*|stopping*)
-      # Whoever could not kill the container killed the client: now there is a container.
-      if [ "$_ls_code" = 137 ] && [ -e "$_ls_spool/killed" ]; then
-        _ls_engine kill --signal KILL "$_ls_name"
-      fi
-      _ls_code=$(_ls_engine wait "$_ls_name") ;;
-    exited*|stopped*|dead*|removing*) _ls_code=${_ls_seen##* } ;;
+_ls_client=$? _ls_cid= _ls_code= _ls_state=never _ls_mute=
+_ls_conmon_lives() {
+  read -r _ls_stat <"/proc/$1/stat" || return
+  case $_ls_stat in "$1 (conmon) "[ZX]*) return 1 ;; "$1 (conmon) "*) ;; *) return 1 ;; esac
+}
+_ls_wait() {
+  if [ "$1" = - ]; then @ENGINE@ wait "$_ls_cid" 8<&- 9>&-; return; fi
+  while _ls_conmon_lives "$1"; do sleep 0.1; done
+}
+_ls_forward() {
+  [ -e "$_ls_spool/killed" ] || return
+  if [ "$_ls_client" = 137 ]; then set -- KILL; else set -- TERM; fi
+  _ls_engine kill --signal "$1" "$_ls_cid"
+}
+_ls_look() {
+  _ls_seen=$(_ls_engine container inspect --format '@STATE@' "$_ls_cid") || return
+  [ -n "$_ls_seen" ]
+}
+_ls_judge() {
+  _ls_look
+  case $? in
+    0) set -- $_ls_seen ;;
+    137) return 1 ;;
     *)
-      [ "$_ls_code" -ge 128 ] && [ -e "$_ls_spool/killed" ] || _ls_state=never
-      _ls_engine rm -f "$_ls_name" ;;
+      _ls_seen=$(_ls_engine ps -a -q --filter "id=$_ls_cid") && [ -z "$_ls_seen" ] || return
+      _ls_state=lost _ls_why="its container was removed by somebody else"
+      return 0 ;;
   esac
-  [ "${_ls_code:-x}" -ge 0 ] || { _ls_code=125 _ls_state=never; }
-fi
-if [ "$_ls_code" -ne 0 ]; then
-  if [ -n "$_ls_events" ]; then
-    while read -r _ls_key _ls_count; do
-      [ "$_ls_key" != oom_kill ] || [ "$_ls_count" = 0 ] || _ls_oom=1
-    done <"$_ls_events"
-  elif [ -n "$_ls_watch" ]; then
-    dd bs=8 count=1 <&8 >/dev/null && _ls_oom=1
+  case $1 in
+    running|paused|stopping|restarting)
+      _ls_state=lost _ls_why="the engine does not tell how its container ended"
+      _ls_forward
+      _ls_wait "$3"
+      _ls_look || return
+      _ls_conmon=$3
+      set -- $_ls_seen
+      case $1 in running|paused|stopping|restarting)
+        [ "$_ls_conmon" != - ] || return
+        _ls_why="its conmon ended before the container did"
+        return 0 ;;
+      esac ;;
+  esac
+  # When it was started stays unknown to Podman where its client was ended right after that.
+  case $_ls_state$4 in never0001-*) return 0 ;; esac
+  if [ "$2" -ge 0 ]; then _ls_code=$2 _ls_state=ran; return 0; fi
+  _ls_state=lost _ls_why="the engine does not know how its container ended"
+}
+
+[ ! -e "$_ls_spool/cid" ] || read -r _ls_cid <"$_ls_spool/cid"
+while [ -n "$_ls_cid" ] && ! _ls_judge; do
+  if [ -e "$_ls_spool/killed" ]; then
+    _ls_some=; _ls_kill_below "$_ls_group"; [ -n "$_ls_some" ] || { _ls_mute=1; break; }
   fi
+  sleep 1
+done
+_ls_end_group
+# From an engine that does not answer it is removed after its release.
+if [ "$_ls_state" != ran ] && [ -z "$_ls_mute" ]; then
+  _ls_engine rm -f -v "$_ls_name"
+  _ls_end_group
 fi
-_ls_finish "$_ls_code" "$_ls_oom" "$_ls_state"
+case $_ls_state in
+  never) _ls_finish "$_ls_client" 0 never ;;
+  lost)
+    echo "$_ls_why" >"$_ls_spool/why"
+    _ls_finish lost ;;
+  ran)
+    _ls_oom=0
+    if [ "$_ls_code" = 0 ]; then
+      :
+    elif [ -n "$_ls_events" ]; then
+      while read -r _ls_key _ls_count; do
+        [ "$_ls_key" != oom_kill ] || [ "$_ls_count" = 0 ] || _ls_oom=1
+      done <"$_ls_events"
+    elif [ -n "$_ls_watch" ]; then
+      dd bs=8 count=1 <&8 >/dev/null && _ls_oom=1
+    fi
+    _ls_finish "$_ls_code" "$_ls_oom" ran ;;
+esac
 """
 )
 
 # Each ends what the one before could not: the container by its name, then the engine's client.
 KILL = """
-@ENGINE@ kill --signal "$1" "$2" || kill -s "$1" "$3"
+timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- || kill -s "$1" "$3"
 """
 
 # Buries an attempt whose supervisor is gone: nothing of it may run on when it is called lost.
-BURY = """
-@ENGINE@ rm -f "$_ls_name" 9>&-
-echo lost >"$_ls_spool/exit"
-[ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
+BURY = (
+    RECORD
+    + TOOLS
+    + """
+_ls_engine rm -f -v "$_ls_name"
+_ls_end_group
+_ls_finish lost
 """
+)
 
-# The second word names the secrets, with blanks between.
-RELEASE = """
-@ENGINE@ rm -f "$1"
-[ -z "$2" ] || @ENGINE@ secret rm $2
-shift 2
-for _ls_group in "$@"; do [ ! -d "$_ls_group" ] || rmdir "$_ls_group"; done
+# Removes what is left of a released attempt, and then the directory that tells of it (`_ls_left`).
+# What is gone already is no failure: an earlier try may have got as far.
+RELEASE = (
+    TOOLS
+    + """
+if ! _ls_engine rm -f -v "$_ls_name"; then
+  _ls_seen=$(_ls_engine ps -a -q --filter "name=^$_ls_name\\$") && [ -z "$_ls_seen" ] || exit 1
+fi
+if [ -n "$_ls_secrets" ] && ! _ls_engine secret rm $_ls_secrets; then
+  _ls_seen=$(_ls_engine secret ls --format '{{.Name}}') || exit 1
+  for _ls_key in $_ls_seen; do
+    case " $_ls_secrets " in *" $_ls_key "*) exit 1 ;; esac
+  done
+fi
+# What the engine made below a group it may have left there, if it did not see the end itself.
+_ls_remove_group() {
+  for _ls_dir in "$1"/*/; do [ ! -d "$_ls_dir" ] || _ls_remove_group "${_ls_dir%/}"; done
+  rmdir "$1"
+}
+for _ls_group in "$@"; do
+  [ ! -d "$_ls_group" ] || _ls_remove_group "$_ls_group" || exit 1
+done
+rm -rf -- "$_ls_left"
 """
+)
 
 # Runs the power-off command. Its output is bounded, by something that goes on reading: a command
 # that is stopped for what it says would be one that fails. Descriptor 4 brings its exit status.
@@ -170,9 +297,15 @@ def for_engine(script: str, prefix: tuple[str, ...]) -> str:
     return script.replace("@ENGINE@", " ".join(shlex.quote(word) for word in prefix))
 
 
+def for_supervisor(prefix: tuple[str, ...], *, conmon: bool) -> str:
+    """Return the supervisor of a container; `conmon` tells whether the engine is Podman."""
+    monitor = "{{.State.ConmonPid}}" if conmon else "-"
+    words = ("{{.State.Status}}", "{{.State.ExitCode}}", monitor, "{{.State.StartedAt}}")
+    return for_engine(ENGINE.replace("@STATE@", " ".join(words)), prefix)
+
+
 def for_process(drop: tuple[str, ...]) -> str:
     """Return the process supervisor; `drop` is the command that drops privileges, () for none."""
-    if not drop:
-        return PROCESS.replace("@LAUNCH@", ENTER)
     words = " ".join(shlex.quote(word) for word in drop)
-    return PROCESS.replace("@LAUNCH@", LAUNCH_AS.replace("@DROP@", words))
+    launch = LAUNCH_AS.replace("@DROP@", words) if drop else ENTER
+    return PROCESS.replace("@LAUNCH@", TAKE_STEP + launch)

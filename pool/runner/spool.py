@@ -4,11 +4,16 @@ An attempt is a directory that appears at once and complete, by a rename, so tha
 exactly one start. Its supervisor inherits a lock on the file `lock` in it: as long as that is held,
 a supervisor lives, whatever its pid; the kernel drops it with the process, so a reused pid deceives
 nobody and there is no moment between claim and spawn that needs a guess.
+
+The spool may be full at any moment: where it lies in shared memory, any job can fill that. So all
+that must be written once an attempt runs is allocated when it is claimed, and written over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import hashlib
 import json
@@ -24,8 +29,13 @@ from pool.runner.wire import NAME
 
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
+RECORD_BYTES = 64  # more than any record of an end or a process has
+FALLOC_FL_KEEP_SIZE = 1
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
+KILLED = "killed"  # this file is there once a container's attempt was signalled; before, UNKILLED
+UNKILLED = "unkilled"
 LOST_MESSAGE = "its supervisor ended without recording an exit"
+UNSTARTED_MESSAGE = "it was told to end before its program was started"
 
 
 class SpoolError(Exception):
@@ -62,7 +72,10 @@ class Attempt(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The record of an end: `ran` is false when the program was never started."""
+    """The record of an end: `ran` is false when the program was never started.
+
+    `code` is None where there is none to tell: it was lost, or told to end before the start.
+    """
 
     kind: str
     code: int | None
@@ -109,9 +122,46 @@ def write_whole(path: str, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
     finally:
         os.close(descriptor)
-    os.rename(temporary, path)
+
+
+def write_over(path: str, content: bytes) -> None:
+    """Write the begin of a file anew, which needs no room where it was allocated before.
+
+    A few bytes: a reader that comes later sees all of them.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(descriptor, content, 0)
+    finally:
+        os.close(descriptor)
+
+
+def allocate(path: str) -> None:
+    """Make an empty file with room for a record; OSError when there is none.
+
+    The room lies beyond its end, so that the file grows by what is written, all at once for a
+    reader; `>` in a shell gives it up, `1<>` does not. A file system that cannot do it (NFS) gets
+    an empty file: who writes there must be ready to write again.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        wide = ctypes.sizeof(ctypes.c_long) == 8
+        function = library.fallocate if wide else library.fallocate64
+        end = ctypes.c_int64(RECORD_BYTES)
+        if function(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), end) == 0:
+            return
+        error = ctypes.get_errno()
+        if error not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(error, os.strerror(error), path)
+    finally:
+        os.close(descriptor)
 
 
 class Spool:
@@ -123,8 +173,9 @@ class Spool:
         self._new_dir = os.path.join(where.spool, "new")
         self.fifo = os.path.join(where.spool, "fifo")
         self.boot_id = machine.boot_id()
+        self.leaving_dir = os.path.join(where.spool, "leaving")
         # The logs first: who clears up after us finds the spool by the cluster's directory.
-        for path in (where.logs, where.spool, self.attempts_dir, self._new_dir):
+        for path in (where.logs, where.spool, self.attempts_dir, self._new_dir, self.leaving_dir):
             own_directory(path)
         os.makedirs(where.work, mode=0o711, exist_ok=True)
         try:
@@ -173,8 +224,11 @@ class Spool:
         return int(text) if text.isdecimal() else 0
 
     def remember_epoch(self, epoch: int) -> None:
-        """Keep the highest epoch for the sessions to come."""
-        write_whole(os.path.join(self.places.spool, "epoch"), str(epoch).encode())
+        """Keep the highest epoch for the sessions to come.
+
+        Over the last one, since a spool that is full must not keep who leads from taking over.
+        """
+        write_over(os.path.join(self.places.spool, "epoch"), b"%020d" % epoch)
 
     def broken(self) -> str:
         """Return the first line of the file `broken`, by which an instance asks to be drained."""
@@ -199,6 +253,8 @@ class Spool:
                 json.dump(attempt if attempt.resident else attempt[:-1], record)
             lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
+            for name in ("job", "exit", UNKILLED):
+                allocate(f"{temporary}/{name}")
             os.rename(temporary, self.path(attempt.attempt_id))
         except OSError:
             remove_flat(temporary)
@@ -209,6 +265,9 @@ class Spool:
         """Remove what a runner left that died while it claimed or forgot; nothing of it runs."""
         for name in os.listdir(self._new_dir):
             remove_flat(os.path.join(self._new_dir, name))
+        for name in os.listdir(self.leaving_dir):
+            if self.read_leaving(name) is None:
+                remove_flat(self.leaving(name))
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt that is not released, sorted by id."""
@@ -217,8 +276,11 @@ class Spool:
 
     def read(self, attempt_id: str) -> Attempt | None:
         """Return what was claimed under an id, None when nothing is."""
-        text = machine.read_text(self.path(attempt_id, "order"))
-        return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
+        return _read_order(self.path(attempt_id, "order"))
+
+    def read_leaving(self, attempt_id: str) -> Attempt | None:
+        """Return what is known of a released attempt, None when its container is gone."""
+        return _read_order(self.leaving(attempt_id, "order"))
 
     def ended(self, attempt_id: str) -> Ended | None:
         """Return how an attempt ended, None when no end is recorded (yet)."""
@@ -232,7 +294,9 @@ class Spool:
             return Ended("lost", None, True, finished_at)
         code, out_of_memory, state = text.split()
         if state == "never":
-            return Ended("engine_failure", int(code), False, finished_at)
+            # What its client made of a signal of ours is nobody's exit code.
+            told = os.path.exists(self.path(attempt_id, KILLED))
+            return Ended("engine_failure", None if told else int(code), False, finished_at)
         kind = "out_of_memory" if out_of_memory == "1" and code != "0" else "exited"
         return Ended(kind, int(code), True, finished_at)
 
@@ -257,7 +321,14 @@ class Spool:
 
     def record_lost(self, attempt_id: str) -> None:
         """Record that an attempt is lost; the caller has seized it and killed what was left."""
-        write_whole(self.path(attempt_id, "exit"), b"lost\n")
+        write_over(self.path(attempt_id, "exit"), b"lost\n")
+
+    def mark_killed(self, attempt_id: str) -> int:
+        """Mark a container's attempt as signalled and return the mark, open for a lock."""
+        path = self.path(attempt_id, KILLED)
+        with contextlib.suppress(FileNotFoundError):  # it was signalled before
+            os.rename(self.path(attempt_id, UNKILLED), path)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def job(self, attempt: Attempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""
@@ -268,12 +339,27 @@ class Spool:
 
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
-        for stream in ("stdout", "stderr"):
-            with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
-                os.unlink(self.log(attempt_id, stream))
+        self._remove_logs(attempt_id)
         dying = os.path.join(self._new_dir, f"{attempt_id}.released")
         os.rename(self.path(attempt_id), dying)
         remove_flat(dying)
+
+    def set_aside(self, attempt_id: str) -> None:
+        """Forget an attempt and its logs, but for what tells how to remove its container."""
+        self._remove_logs(attempt_id)
+        os.rename(self.path(attempt_id), self.leaving(attempt_id))
+
+    def leaving(self, attempt_id: str, name: str = "") -> str:
+        """Return the path of a released attempt's directory, or of a file in it.
+
+        It is there until its container is gone.
+        """
+        return os.path.join(self.leaving_dir, attempt_id, name)
+
+    def _remove_logs(self, attempt_id: str) -> None:
+        for stream in ("stdout", "stderr"):
+            with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
+                os.unlink(self.log(attempt_id, stream))
 
     # ---- reports ----
 
@@ -318,14 +404,21 @@ class Spool:
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
-            return LOST_MESSAGE
+            return machine.read_text(self.path(attempt_id, "why")).strip() or LOST_MESSAGE
         if ended.kind == "out_of_memory":
             return "it used more memory than it asked for"
         if ended.kind == "exited":
             return ""
+        if ended.code is None:
+            return UNSTARTED_MESSAGE
         # Nothing ran, so whatever was written to stderr are the engine's words.
         said = last_words(self.log(attempt_id, "stderr"))
         return said or f"the engine ended with code {ended.code} and started nothing"
+
+
+def _read_order(path: str) -> Attempt | None:
+    text = machine.read_text(path)
+    return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
 
 
 def attempt_of(

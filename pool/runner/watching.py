@@ -5,9 +5,11 @@ It holds the lock of the session, so that the next one ends it as it would end a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
+import time
 
 from pool.runner import handshake
 from pool.runner.backlog import Backlog
@@ -22,14 +24,15 @@ INTERVAL_S = 1.0
 def detach(spool: Spool, launcher: Launcher, lease: Lease, *, lock: int, wakeup: int) -> None:
     """Leave a process behind if there is something to watch: live attempts, a lease in force.
 
-    So too where the spool would not stay without one: there are exits in it, and the epoch.
+    So too while containers of released attempts are still there, and where the spool would not
+    stay without one: there are exits in it, and the epoch.
     `lock` is the session's, `wakeup` tells of signals; both are inherited.
     """
     try:
         live = [each for each in spool.attempts() if spool.ended(each.attempt_id) is None]
     except FileNotFoundError:
         return  # the instance is destroyed, and its files are gone
-    if not (live or lease.in_force or spool.needs_keeper) or os.fork():
+    if not (live or launcher.leaves or lease.in_force or spool.needs_keeper) or os.fork():
         return
     try:
         os.setsid()
@@ -55,10 +58,12 @@ def _watch(
         for attempt in live:
             for stream in STREAMS:
                 backlog.bound(attempt.attempt_id, stream)
-        wait_s = lease.tick(live=keep_instance(live))
-        if live:
-            wait_s = INTERVAL_S
-        elif wait_s is None and not spool.needs_keeper:
+        now = time.monotonic()
+        leaving_at = launcher.tick(now)
+        waits = [lease.tick(live=keep_instance(live)), INTERVAL_S if live else None]
+        waits += [] if leaving_at is None else [max(0.0, leaving_at - now)]
+        wait_s = min((each for each in waits if each is not None), default=None)
+        if wait_s is None and not spool.needs_keeper:
             return
         timeout_ms = None if wait_s is None else wait_s * 1000
         if poll.poll(timeout_ms) and signal.SIGTERM in os.read(wakeup, 4096):
@@ -69,7 +74,8 @@ def _watch(
 
 def _lives(spool: Spool, launcher: Launcher, attempt: Attempt) -> bool:
     """Return whether an attempt runs, having ended what is left of one that does not any more."""
-    launcher.bury(attempt)
+    with contextlib.suppress(OSError):  # what it needs is not to be had now: in a second again
+        launcher.bury(attempt)
     if spool.read(attempt.attempt_id) is None:
         return False
     if spool.ended(attempt.attempt_id) is None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pool.runner import cgroups
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
-from tests.runner_harness import Attached, Runner, alive, eventually
+from tests.runner_harness import Attached, Onlooker, Runner, alive, eventually
 
 MIB = 2**20
 # Names of containers are the machine's: another run of these tests may be under way on it.
@@ -130,11 +132,16 @@ def test_values_in_the_environment_are_nobody_elses_to_read(
     podman: str, runner: Runner, session: Attached
 ) -> None:
     values = {"ONE": "hush-hush", "XTABLES_LIBDIR": "hush\nhush", "HOME": "/hush"}
+    names = ["TERM", "PS1", "PWD", "IFS", "BASH_ENV", "HISTFILE", "COMP_LINE", "LC_ALL", "a.b"]
     gate = "mkfifo /tmp/gate; echo up; read line </tmp/gate"
-    session.start(A, "sh", "-c", gate, image=IMAGE, env=values)
-    session.until(lambda: session.log(A) == b"up\n")
-    seen = command_lines()
+    with Onlooker() as onlooker:
+        session.start(
+            A, "sh", "-c", gate, image=IMAGE, env={**dict.fromkeys(names, "hush"), **values}
+        )
+        session.until(lambda: session.log(A) == b"up\n")
+        seen = command_lines() + sorted(onlooker.seen)
     assert any(A.encode() in each for each in seen), "the client is among them"
+    assert any(b"runc" in each for each in onlooker.seen), "whom the client calls is, too"
     assert not [each for each in seen if b"hush" in each]
     client = Path(f"/proc/{runner.job(A)}")
     assert b"--secret" in client.joinpath("cmdline").read_bytes().split(b"\0")
@@ -301,8 +308,227 @@ def test_a_kill_before_the_container_is_there_works(podman: str, runner: Runner)
     session.start(A, "sleep", "60", image=IMAGE)
     session.request("kill", attempt_id=A, signal="KILL")
     exit_ = session.exit_of(A)
-    assert (exit_["kind"], exit_["code"]) == ("exited", 137)
+    assert (exit_["kind"], exit_["code"]) in (("exited", 137), ("engine_failure", None))
     assert not [each for each in containers(podman, runner) if "Up" in each]
+
+
+DELAYS_MS = [20, 50, 90, 130, 170, 210, 250, 290, 330, 370, 410, 450, 490]
+UP_UNTIL_TERM = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("whose", ["ours", "somebody else's"])
+def test_a_program_that_term_kept_from_its_start_has_no_exit_code(
+    session: Attached, runner: Runner, whose: str
+) -> None:
+    for delay_ms in DELAYS_MS:
+        attempt_id = f"{A}-{delay_ms}"
+        session.start(attempt_id, "sh", "-c", UP_UNTIL_TERM, image=IMAGE)
+        client = runner.job(attempt_id)
+        due_at = time.monotonic() + delay_ms / 1000
+        eventually(lambda at=due_at: time.monotonic() >= at)  # type: ignore[misc] # the default binds the loop's value
+        if whose == "ours":
+            session.request("kill", attempt_id=attempt_id, signal="TERM")
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(client, signal.SIGTERM)
+        exit_ = exit_despite_term(session, attempt_id)
+        if exit_["kind"] == "exited":
+            assert (exit_["code"], session.log(attempt_id)) == (9, b"up\n")
+        else:
+            assert (exit_["kind"], session.log(attempt_id)) == ("engine_failure", b"")
+            assert exit_["code"] is None or whose != "ours"
+        session.request("release", attempt_id=attempt_id)
+
+
+def exit_despite_term(session: Attached, attempt_id: str) -> dict[str, Any]:
+    """Return the exit of an attempt, to which TERM goes again and again as a dispatcher's does."""
+
+    def ended() -> list[dict[str, Any]]:
+        mine = [each for each in session.pushed if each.get("attempt_id") == attempt_id]
+        return [each["exit"] for each in mine if each["type"] == "exited"]
+
+    while not ended():
+        with suppress(AssertionError):  # not yet
+            session.until(lambda: bool(ended()), 2.0)
+        if not ended():
+            session.request("kill", attempt_id=attempt_id, signal="TERM")
+    return ended()[0]
+
+
+def stand_in(directory: Path, podman: str, *cases: str) -> dict[str, object]:
+    """Return the configuration of an engine that is Podman but for these cases of its commands."""
+    program = directory / "engine"
+    words = "\n".join(cases)
+    program.write_text(f'#!/bin/sh\ncase " $* " in\n{words}\nesac\nexec {podman} "$@"\n')
+    program.chmod(0o755)
+    return {**ENGINE, "binary": str(program)}
+
+
+def test_a_slow_engine_that_term_ends_with_0_has_run_nothing(podman: str, tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    slow = f'*" run "*) trap "exit 0" TERM; echo x >>{up}; while :; do sleep 0.1; done ;;'
+    with Runner(engine=stand_in(tmp_path, podman, slow)) as runner:
+        session, _ = runner.attach()
+        session.start(A, "true", image=IMAGE)
+        eventually(lambda: up.exists() and up.read_text() == "x\n")
+        session.request("kill", attempt_id=A, signal="TERM")
+        exit_ = exit_despite_term(session, A)
+        assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
+        assert "before its program was started" in exit_["message"]
+        session.start(f"{A}-2", "true", image=IMAGE)
+        eventually(lambda: up.read_text() == "x\nx\n")
+        os.kill(runner.job(f"{A}-2"), signal.SIGTERM)
+        exit_ = session.exit_of(f"{A}-2")
+        assert (exit_["kind"], exit_["code"]) == ("engine_failure", 0)
+        assert "started nothing" in exit_["message"]
+        give_back(session, runner, A, f"{A}-2")
+
+
+def give_back(session: Attached, runner: Runner, *attempt_ids: str) -> None:
+    """Release attempts and wait until nothing is left of them."""
+    for attempt_id in attempt_ids:
+        assert session.request("release", attempt_id=attempt_id)["ok"]
+    leaving = runner.spool / "leaving"
+    eventually(lambda: not list(leaving.iterdir()))
+    for directory in cgroups.directories(name_of(runner)):
+        if Path(directory).exists():
+            Path(directory).rmdir()
+
+
+def test_an_attempt_whose_conmon_dies_is_lost_when_nothing_of_it_runs(
+    podman: str, runner: Runner, session: Attached
+) -> None:
+    session.start(A, "sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; wait", image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
+    state = "{{.State.ConmonPid}} {{.State.Pid}}"
+    command = [podman, "inspect", "--format", state, f"longshore-{A}"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    conmon, program = map(int, said.split())
+    os.kill(conmon, signal.SIGKILL)
+    exit_ = session.exit_of(A)
+    assert (exit_["kind"], exit_["code"]) == ("lost", None)
+    assert "conmon" in exit_["message"]
+    assert not alive(program), "the next try may begin now"
+    assert members(runner, A) == []
+    assert containers(podman, runner) == []
+
+
+def members(runner: Runner, attempt_id: str) -> list[str]:
+    """Return the processes in an attempt's control group and below it."""
+    top = Path(cgroups.tree(f"{name_of(runner)}/{attempt_id}"))
+    return [pid for file in top.rglob("cgroup.procs") for pid in file.read_text().split()]
+
+
+def test_a_container_that_somebody_removes_is_lost(podman: str, session: Attached) -> None:
+    session.start(A, "sh", "-c", "echo up; sleep 60", image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
+    subprocess.run([podman, "--runtime", "runc", "rm", "-f", f"longshore-{A}"], check=True)
+    assert session.exit_of(A)["kind"] == "lost"
+
+
+def test_volumes_of_an_image_leave_with_its_container(podman: str, runner: Runner) -> None:
+    before = volumes(podman)
+    arguments = [*ENGINE["arguments"], "--volume", "/anonymous"]
+    runner.engine = {**ENGINE, "arguments": arguments}
+    session, _ = runner.attach()
+    assert sh(session, A, "echo x >/anonymous/file")["code"] == 0
+    assert len(volumes(podman) - before) == 1
+    session.start(f"{A}-2", "sh", "-c", "echo up; sleep 60", image=IMAGE)
+    session.until(lambda: session.log(f"{A}-2") == b"up\n")
+    os.kill(runner.supervisor(f"{A}-2"), signal.SIGKILL)
+    assert session.exit_of(f"{A}-2")["kind"] == "lost"
+    for attempt_id in (A, f"{A}-2"):
+        session.request("release", attempt_id=attempt_id)
+    eventually(lambda: not volumes(podman) - before)
+
+
+def volumes(podman: str) -> set[str]:
+    """Return the volumes of this machine, which other tests may have, too."""
+    command = [podman, "volume", "ls", "--quiet"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_a_cancel_does_not_wait_for_an_engine_that_hangs(podman: str, tmp_path: Path) -> None:
+    hang, asked = tmp_path / "hang", tmp_path / "asked"
+    hangs = f'*" kill "*) [ ! -e {hang} ] || {{ echo x >>{asked}; exec sleep 600; }} ;;'
+    with Runner(engine=stand_in(tmp_path, podman, hangs)) as runner:
+        session, _ = runner.attach()
+        session.start(
+            A, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done", image=IMAGE
+        )
+        session.until(lambda: session.log(A) == b"up\n")
+        hang.touch()
+        session.request("kill", attempt_id=A, signal="TERM")
+        eventually(asked.exists)
+        for _ in range(20):
+            assert session.request("kill", attempt_id=A, signal="TERM")["signalled"]
+        session.request("kill", attempt_id=A, signal="KILL")
+        exit_ = session.exit_of(A)
+        assert (exit_["kind"], exit_["code"]) == ("exited", 137)
+        assert asked.read_text() == "x\n", "one helper at a time"
+        hang.unlink()
+        give_back(session, runner, A)
+
+
+def test_an_engine_that_hangs_before_it_starts_anything_is_given_up(
+    podman: str, tmp_path: Path
+) -> None:
+    up = tmp_path / "up"
+    run = f'*" run "*) trap "" TERM; echo >{up}; exec sleep 600 ;;'
+    kill = '*" kill "*) exec sleep 600 ;;'
+    with Runner(engine=stand_in(tmp_path, podman, run, kill)) as runner:
+        session, _ = runner.attach()
+        session.start(A, "true", image=IMAGE)
+        eventually(up.exists)
+        session.request("kill", attempt_id=A, signal="TERM")
+        session.request("kill", attempt_id=A, signal="KILL")
+        exit_ = session.exit_of(A)
+        assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
+        give_back(session, runner, A)
+
+
+def test_what_was_told_to_end_has_ended_though_the_engine_answers_nothing(
+    podman: str, tmp_path: Path
+) -> None:
+    hang = tmp_path / "hang"
+    hangs = f"*) [ ! -e {hang} ] || exec sleep 600 ;;"
+    with Runner(engine=stand_in(tmp_path, podman, hangs)) as runner:
+        session, _ = runner.attach()
+        session.start(A, "sh", "-c", "echo up; sleep 600", image=IMAGE)
+        session.until(lambda: session.log(A) == b"up\n")
+        hang.touch()
+        session.request("kill", attempt_id=A, signal="KILL")
+        exit_ = session.exit_of(A)
+        assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
+        assert members(runner, A) == []
+        hang.unlink()
+        give_back(session, runner, A)
+        assert containers(podman, runner) == []
+
+
+def test_a_release_that_failed_is_tried_again_also_by_the_next_session(
+    podman: str, tmp_path: Path
+) -> None:
+    fails = f'*" rm "*) [ ! -e {tmp_path}/fail ] || {{ echo x >>{tmp_path}/tried; exit 125; }} ;;'
+    with Runner(engine=stand_in(tmp_path, podman, fails)) as runner:
+        session, _ = runner.attach()
+        fail, tried = tmp_path / "fail", tmp_path / "tried"
+        fail.touch()
+        sh(session, A, "exit 1", env={"SECRET": "two\nlines"})
+        assert session.request("release", attempt_id=A)["ok"]
+        assert session.request("list")["attempts"] == []
+        eventually(lambda: tried.exists() and tried.read_text().count("x") >= 2)
+        assert containers(podman, runner) != []
+        assert session.close() == 0
+        eventually(lambda: tried.read_text().count("x") >= 3)  # by the watcher
+        again, hello = runner.attach()
+        assert hello["attempts"] == []
+        fail.unlink()
+        give_back(again, runner)
+        assert containers(podman, runner) == []
+        assert secrets_of_podman(podman, runner) == []
+        assert again.close() == 0
 
 
 def test_a_container_is_there_until_it_is_released(podman: str, runner: Runner) -> None:

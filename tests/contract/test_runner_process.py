@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pool.runner.launch import kill_marked
-from tests.runner_harness import Runner, alive, environments, eventually, stat_fields
+from tests.conftest import not_tested
+from tests.runner_harness import Onlooker, Runner, alive, eventually, stat_fields
 
 MIB = 1 << 20
 
@@ -310,12 +311,64 @@ def test_an_attempt_that_is_orphaned_while_nobody_looks_is_lost(runner: Runner) 
     assert not alive(job)
 
 
-def test_secrets_are_not_in_the_command_line_of_any_process(runner: Runner) -> None:
+@pytest.mark.parametrize("run_as", ["", "nobody"])
+def test_no_value_of_a_variable_is_ever_an_argument(run_as: str) -> None:
+    if run_as and os.geteuid() != 0:
+        not_tested("run_as needs root")
+    with Runner(engine={"name": "process", "run_as": run_as}) as runner:
+        session, hello = runner.attach()
+        assert hello["broken"] == ""
+        seen: set[bytes] = set()
+        for number in range(30):
+            # Looked at from the start on, and while it runs.
+            with Onlooker() as onlooker:
+                session.start(f"a{number}", "true", env=SECRETS)
+                session.exit_of(f"a{number}")
+            seen |= onlooker.seen
+        session.start("b", "sleep", "60", env=SECRETS)
+        job = Path(f"/proc/{runner.job('b')}/cmdline")
+        eventually(lambda: job.read_bytes() == b"sleep\x0060\0")
+        seen |= {Path(f"/proc/{pid}/cmdline").read_bytes() for pid in runner.processes()}
+        assert b"sleep\x0060\0" in seen
+        assert [each for each in seen if b"top-secret" in each] == []
+
+
+ODD_NAMES = [
+    *("COMP_WORDBREAKS", "HISTFILE", "BASH_ENV", "EPOCHSECONDS", "LC_ALL", "READLINE_LINE"),
+    *("TERM", "PS1", "PWD", "OLDPWD", "IFS", "SHLVL", "_", "UID", "PPID", "RANDOM", "OPTIND"),
+    *("_ls_e0", "_ls_work", "a.token", "-x", "1x"),
+]
+SECRETS = dict.fromkeys([*ODD_NAMES, "TOKEN", "LD_AUDIT"], "top-secret")
+
+
+@pytest.mark.parametrize("run_as", ["", "nobody"])
+@pytest.mark.parametrize("names", [[], ["TOKEN"], ODD_NAMES])
+def test_a_job_has_the_environment_that_was_wished_for_and_no_more(
+    run_as: str, names: list[str]
+) -> None:
+    if run_as and os.geteuid() != 0:
+        not_tested("run_as needs root")
+    with Runner(engine={"name": "process", "run_as": run_as}) as runner:
+        session, _ = runner.attach()
+        wished = {name: f" {name}\n=" for name in names}
+        assert session.run("a", "/bin/cat", "/proc/self/environ", env=wished)["code"] == 0
+        found = session.log("a").decode()[:-1].split("\0")
+        environment = dict(each.split("=", 1) for each in found)
+        assert len(environment) == len(found)
+        given = {"PWD": environment["HOME"], **wished}
+        assert {name: environment.pop(name) for name in given} == given
+        assert set(environment) == {
+            *("HOME", "LANG", "PATH", "LONGSHORE_ATTEMPT_ID", "LONGSHORE_CLUSTER"),
+            *("LONGSHORE_CONTAINER_ID", "LONGSHORE_SPOOL"),
+        }
+
+
+@pytest.mark.parametrize("env", [{}, {"LC_ALL": "C"}])
+def test_signals_are_a_jobs_own_whoever_took_the_last_step(
+    runner: Runner, env: dict[str, str]
+) -> None:
     session, _ = runner.attach()
-    session.start("a", "sleep", "60", env={"TOKEN": "top-secret", "a.token": "top-secret"})
-    pid = runner.job("a")
-    # Before that `env` stands there for a moment, which gives it what no shell could.
-    eventually(lambda: Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep"))
-    for found, _ in environments():
-        if found in (pid, runner.supervisor("a")):
-            assert b"top-secret" not in Path(f"/proc/{found}/cmdline").read_bytes()
+    assert session.run("a", "grep", "^SigIgn", "/proc/self/status", env=env)["code"] == 0
+    assert int(session.log("a").split()[1], 16) == 0
+    assert session.run("b", "no-such-program", env=env)["code"] == 127
+    assert session.run("c", "/etc/passwd", env=env)["code"] == 126

@@ -120,6 +120,24 @@ def test_cancelling_ends_a_container_that_ignores_term(
 
 
 @pytest.mark.real
+def test_what_was_cancelled_before_its_start_has_no_exit_code(tmp_path: Path, image: str) -> None:
+    # An engine that is asked to end before it has started anything, and ends with 0.
+    podman, up = find_tool("podman", "podman"), tmp_path / "up"
+    slow = f'*" run "*) trap "exit 0" TERM; echo >{up}; while :; do sleep 0.1; done ;;'
+    engine = tmp_path / "engine"
+    engine.write_text(f'#!/bin/sh\ncase " $* " in {slow} esac\nexec {podman} "$@"\n')
+    engine.chmod(0o755)
+    config = {**CONFIG, "engine": {**ENGINE, "binary": str(engine)}}
+    with DispatcherProcess(tmp_path, config) as server:
+        container_id = server.submit("true", image=image, cpus=1, memory="64MiB")
+        wait_for(up.exists, "the engine was asked to start it")
+        server.call("POST", f"/v1/containers/{container_id}/cancel", {})
+        ended = server.wait_final(container_id)
+        assert (ended["state"], ended["exit_code"]) == ("cancelled", None)
+        wait_for(lambda: not server.instances(), "the instance is gone")
+
+
+@pytest.mark.real
 def test_containers_survive_kill_9_of_the_dispatcher(tmp_path: Path, image: str) -> None:
     with DispatcherProcess(tmp_path, CONFIG) as server:
         script = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; exit 9"

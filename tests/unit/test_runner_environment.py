@@ -16,17 +16,20 @@ from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Places, Spool, attempt_of
 from pool.runner.wire import Order, Refusal
 from tests.runner_harness import eventually
+from tests.small_disk import fill, small_disk
 
 # Each names what a program that podman starts would load, were it in the client's environment.
 GOVERNING = ("XTABLES_LIBDIR", "IPTABLES_LIB_DIR", "MODPROBE_OPTIONS", "OPENSSL_CONF", "LD_PRELOAD")
 VALUES = ("/dir:\n", "/dir\r", "/dir:" + "x" * 70_000)
 
-# Writes down what it was given, and does as Podman does with the file of a secret.
+# Writes down what it was given, and does as Podman does with a container and the file of a secret.
 CLIENT = """#!/bin/sh
 said=@SAID@/$$
 tr '\\0' '\\n' </proc/$$/environ >"$said.environ"
 tr '\\0' '\\n' </proc/$$/cmdline >"$said.cmdline"
 case $1-$2 in
+  run-*) until [ "$1" = --cidfile ]; do shift; done; echo id >"$2" ;;
+  container-inspect) echo "exited 0 0 2026-01-31 00:00:00 +0000 UTC" ;;
   secret-create) [ ! -e @SAID@/full ] && cp -- "$4" "@SAID@/secret.$3" ;;
   secret-rm) shift 2; for name; do rm -- "@SAID@/secret.$name"; done ;;
   secret-ls) cd @SAID@ && for file in secret.*; do echo "${file#secret.}"; done ;;
@@ -111,7 +114,7 @@ def test_the_client_and_all_that_it_starts_see_a_value_in_a_file_only(
     assert ended is not None
     assert ended.code == 0, Path(spool.log("a", "stderr")).read_text()
     environs = [each.read_bytes() for each in sorted(said.glob("*.environ"))]
-    assert len(environs) == len(GOVERNING) + 1
+    assert len(environs) == len(GOVERNING) + 2, "a secret each, the container, how it ended"
     assert not [each for each in environs for name in GOVERNING if f"\n{name}=".encode() in each]
     names = [secret_name(spool, "a", index) for index in range(len(env))]
     words = "\n".join(each.read_text() for each in sorted(said.glob("*.cmdline")))
@@ -133,6 +136,43 @@ def test_a_secret_that_cannot_be_made_is_the_engines_failure(
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == ("engine_failure", 125)
+
+
+# Starts nothing, until TERM ends it as it ends Podman's client: with 0.
+UNHURRIED = """#!/bin/sh
+case $1-$2 in
+  run-*)
+    until [ "$1" = --cidfile ]; do shift; done
+    echo id >"$2"
+    trap "exit 0" TERM
+    while :; do sleep 0.1; done ;;
+  container-inspect) echo "created 0 0 0001-01-01 00:00:00 +0000 UTC" ;;
+  kill-*) exit 1 ;;
+esac
+"""
+
+
+def test_a_container_is_signalled_and_has_its_end_on_a_full_spool(
+    spool: Spool, launcher: Launcher, client: Engine, tmp_path: Path
+) -> None:
+    Path(client.prefix[0]).write_text(UNHURRIED)
+    with small_disk(tmp_path / "small") as disk:
+        for name in ("attempts", "new", "leaving"):
+            disk.joinpath(name).mkdir()
+            Path(spool.places.spool, name).rmdir()
+            Path(spool.places.spool, name).symlink_to(disk / name)
+        attempt = launcher.start(order({}))
+        assert attempt is not None
+        eventually(lambda: Path(spool.path("a", "cid")).exists())
+        fill(disk)
+        eventually(lambda: launcher.signal(attempt, "TERM"))
+        eventually(lambda: launcher.reap() != [] and spool.ended("a") is not None)
+        ended = spool.ended("a")
+        assert ended is not None
+        assert (ended.kind, ended.code) == ("engine_failure", None)
+        launcher.release(attempt)
+        eventually(lambda: not list((disk / "leaving").iterdir()))
+        eventually(lambda: launcher.reap() == [] and not launcher._children)
 
 
 def test_secrets_of_ours_that_the_spool_does_not_know_are_removed(

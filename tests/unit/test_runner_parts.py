@@ -201,7 +201,7 @@ def _reserved() -> Iterator[None]:
 
 
 def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path) -> None:
-    variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 0, "odd": 0, "env": ""}
+    variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 1, "count": 0}
     environment = {f"_ls_{name}": str(value) for name, value in variables.items()}
     environment |= {"PATH": os.environ["PATH"], "_ls_fifo": "/nowhere", "_ls_id": "a"}
     script = f"exec 6>{tmp_path}/out 7>{tmp_path}/err 9>/dev/null;" + scripts.for_process(())
@@ -210,6 +210,7 @@ def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path)
         command = ["sh", "-c", script, "sh", "setsid", "--", "true"]
         subprocess.run(command, env=environment, check=True, timeout=60)
         assert tmp_path.joinpath("exit").read_text() == record
+        tmp_path.joinpath("exit").unlink()
 
 
 @pytest.mark.usefixtures("_reserved")
@@ -301,8 +302,12 @@ def test_version_2_kills_by_its_own_file_or_one_by_one(unified: Path) -> None:
 
 FAKE = """#!/bin/sh
 case $1 in
-  run) printf '%s\\n' "low 0" "oom_kill $KILLS" >"$EVENTS"; exit "$CODE" ;;
-  inspect) echo "exited $CODE" ;;
+  run)
+    printf '%s\\n' "low 0" "oom_kill $KILLS" >"$EVENTS"
+    until [ "$1" = --cidfile ]; do shift; done
+    echo id >"$2"
+    exit "$CODE" ;;
+  container) echo "exited $CODE - 2026-01-31T00:00:00Z" ;;
 esac
 """
 
