@@ -94,6 +94,8 @@ class PerInstancePlacer:
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
+        self.decided: Plan | None = None
+        """What the latest pass decided, None before the first."""
 
     # ---- what others ask ---------------------------------------------------------------------
 
@@ -139,6 +141,10 @@ class PerInstancePlacer:
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits for its place."""
         return self._deeds.reasons.get(container.id)
+
+    def place_of(self, _container: Container, /) -> str:
+        """Return nothing: what room its jobs keep is for the job, until a container is started."""
+        return ""
 
     def why_nowhere(self, job: Job, now: float) -> WaitReason | None:
         """Return why no instance takes anything of a job, None where one does or some of it lives.
@@ -300,7 +306,7 @@ class PerInstancePlacer:
 
     def _plan(self, names: list[str], *, whole: bool, now: float) -> None:
         snapshot = self.snapshot(names, now)
-        decided = plan(snapshot, self.preempt())
+        decided = self.decided = plan(snapshot, self.preempt())
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.
         self._whole = not self._pool.settled
