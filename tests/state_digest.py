@@ -26,10 +26,32 @@ def digest_of(engine: Engine) -> str:
     What it takes from outside (tokens, secrets, new containers, dice) is outside of it: whoever
     gives it these knows how often it was asked.
     """
+    return _of(engine).digest.hexdigest()
+
+
+def _of(engine: Engine) -> _Walk:
     pool = engine.pool
     walk = _Walk([pool.new_token, pool.new_secret, pool.dice, engine.new_container])
     walk.see(engine)
-    return walk.digest.hexdigest()
+    return walk
+
+
+def shared_by(engine: Engine, other: Engine) -> list[str]:
+    """Return the types of what can change and belongs to two engines, which should be none."""
+    of_both = _things_of(engine).keys() & (there := _things_of(other)).keys()
+    return sorted(type(there[each]).__qualname__ for each in of_both)
+
+
+def _things_of(engine: Engine) -> dict[int, object]:
+    walk = _of(engine)
+    return {
+        id(thing): thing
+        for thing in walk.kept
+        if not isinstance(thing, frozenset | BuiltinFunctionType)
+        and not is_value(thing)
+        # A function that refers to nothing is itself a value.
+        and (not isinstance(thing, FunctionType) or thing.__closure__)
+    }
 
 
 def is_value(thing: Any) -> bool:
@@ -45,7 +67,7 @@ class _Walk:
         self.digest = hashlib.blake2b(digest_size=16)
         self._seen = {id(each): number for number, each in enumerate(outside)}
         # What is made on the way lives until the end, so that no identity is used twice.
-        self._kept: list[object] = []
+        self.kept: list[object] = []
         self._said: dict[int, str] = {}
 
     def see(self, thing: Any) -> None:
@@ -55,7 +77,7 @@ class _Walk:
             self._each("(", thing)
         elif is_value(thing):
             # By what it says, not by which it is: equal ones may be one or several.
-            self._kept.append(thing)
+            self.kept.append(thing)
             said = self._said.get(id(thing))
             if said is None:
                 said = self._said[id(thing)] = repr(thing)
@@ -64,7 +86,7 @@ class _Walk:
             self._say(f"#{self._seen[id(thing)]}")
         else:
             self._seen[id(thing)] = len(self._seen)
-            self._kept.append(thing)
+            self.kept.append(thing)
             self._say(type(thing).__qualname__)
             self._see_new(thing)
 

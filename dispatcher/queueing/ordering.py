@@ -30,7 +30,7 @@ class OrderedEntries:
         """Return a copy."""
         copied = OrderedEntries()
         copied._chunks = [chunk.copy() for chunk in self._chunks]
-        copied._starts = self._starts
+        copied._starts = None
         copied._length = self._length
         return copied
 
