@@ -264,7 +264,10 @@ class _Tally:
             self.reasons.append(reason)
             kind = "later" if is_later else "waits"
             action = "wait" if is_later else "blocked"
-            self._add((f"{kind} {reason.code}", "", container.task), action, reason.message)
+            # The sentence is told once, among the reasons.
+            self._add(
+                (f"{kind} {reason.code}", "", container.task), action, reason.code.replace("_", " ")
+            )
 
     def _add(self, key: tuple[str, str, str], action: str, detail: str) -> None:
         group = self._groups.setdefault(key, _Group(action=action, detail=detail))

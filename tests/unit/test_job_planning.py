@@ -99,7 +99,7 @@ def test_the_later_elements_of_a_limited_array_have_their_turn_later() -> None:
     assert [(step.action, step.detail) for step in plan.steps] == [
         ("place", "1 container of a: room on a t1 that is created"),
         ("place", "1 container of a: room on a t1 that is created"),
-        ("wait", f"8 containers of a: {why.message}"),
+        ("wait", "8 containers of a: max running"),
     ]
 
 
