@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -40,6 +40,23 @@ def shared_by(engine: Engine, other: Engine) -> list[str]:
     """Return the types of what can change and belongs to two engines, which should be none."""
     of_both = _things_of(engine).keys() & (there := _things_of(other)).keys()
     return sorted(type(there[each]).__qualname__ for each in of_both)
+
+
+def false_values_in(engine: Engine) -> set[str]:
+    """Return where a value of an engine's holds something that can change, which none should."""
+    values = [each for each in _of(engine).kept if is_value(each)]
+    return {where for each in values for where in _changeable(each, type(each).__qualname__)}
+
+
+def _changeable(thing: object, where: str) -> Iterator[str]:
+    if isinstance(thing, tuple | frozenset):
+        for each in thing:
+            yield from _changeable(each, where)
+    elif dataclasses.is_dataclass(thing) and is_value(thing):
+        for field in dataclasses.fields(thing):
+            yield from _changeable(getattr(thing, field.name), f"{where}.{field.name}")
+    elif not isinstance(thing, _WORDS) and not is_value(thing):
+        yield where
 
 
 def _things_of(engine: Engine) -> dict[int, object]:

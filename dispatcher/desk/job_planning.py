@@ -148,7 +148,7 @@ def _with_creates(found: JobPlan, created: Counter[str], trial: Engine) -> JobPl
 class _Done:
     """What was done on a trial: its job's `containers`, and the changes that were decided.
 
-    `decided` is what was planned for per-instance jobs, None where no pass was made.
+    `decided` is what each pass decided for per-instance jobs.
     """
 
     def __init__(self, *, trial: Engine, job: Job) -> None:
@@ -156,7 +156,8 @@ class _Done:
         self.job = job
         self.containers: list[Container] = []
         self.changes: list[Change] = []
-        self.decided: steps.Plan | None = None
+        self.decided: list[steps.Plan] = []
+        trial.per_instance.tell = self.decided.append
 
     def carry_out(
         self, ended: Mapping[str, bool], now: float, *, revises: bool
@@ -172,8 +173,6 @@ class _Done:
             if due is None or due > now:
                 break
             self._note(self.trial.handle(Woken(), now))
-            if self.trial.placing.passes and self.decided is None:
-                self.decided = self.trial.per_instance.decided
             yield
 
     def _submit(self, ended: Mapping[str, bool], now: float) -> Generator[None, None, None]:
@@ -366,9 +365,10 @@ def _slot_of(trial: Engine, container: Container) -> str:
 def _per_instance(done: _Done) -> Planning:
     """Return what was planned for a job that runs on each instance."""
     trial, job_id = done.trial, done.job.id
-    decided = done.decided
-    if decided is None:
+    if not done.decided:
         return _without_pass(done)
+    # The first looks at all instances, for a job that is new to it.
+    decided = done.decided[0]
     own = replace(
         decided,
         steps=tuple(step for step in decided.steps if step.job_id == job_id),

@@ -94,8 +94,8 @@ class PerInstancePlacer:
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
-        self.decided: Plan | None = None
-        """What the latest pass decided, None before the first."""
+        self.tell: Callable[[Plan], object] = lambda _decided: None
+        """Is called with what each pass decides; to nobody, unless somebody wants to know."""
 
     # ---- what others ask ---------------------------------------------------------------------
 
@@ -306,7 +306,8 @@ class PerInstancePlacer:
 
     def _plan(self, names: list[str], *, whole: bool, now: float) -> None:
         snapshot = self.snapshot(names, now)
-        decided = self.decided = plan(snapshot, self.preempt())
+        decided = plan(snapshot, self.preempt())
+        self.tell(decided)
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.
         self._whole = not self._pool.settled

@@ -20,7 +20,7 @@ from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
-from tests.state_digest import digest_of, shared_by
+from tests.state_digest import digest_of, false_values_in, shared_by
 
 
 @pytest.fixture
@@ -77,6 +77,11 @@ def test_each_trial_takes_from_outside_what_the_other_does(rig: Rig) -> None:
     assert [take() for take in takes] == [take() for take in others]
     assert one.pool.new_token() != one.pool.new_token()
     assert one.new_container() != one.new_container()
+
+
+def test_no_value_of_an_engine_holds_anything_that_can_change(rig: Rig) -> None:
+    """So they may be shared; settings, which do hold mappings, are never changed."""
+    assert false_values_in(rig.engine) == set()
 
 
 def test_whoever_shared_something_shares_its_copy(rig: Rig) -> None:
