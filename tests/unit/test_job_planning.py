@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.desk.job_planning import plan_job, planning
 from dispatcher.jobs.model import JobType
-from dispatcher.jobs.terms import Parameters, Terms
+from dispatcher.jobs.terms import Parameters, Schedule, Terms
 from dispatcher.model import Dependency, SchedulerSettings
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
@@ -215,6 +215,11 @@ def test_of_a_job_with_runs_one_run_is_planned() -> None:
     assert plan.counts == Counts(place=2, later=1)
     assert Counter(each.type_name for each in plan.creates) == {"t1": 1}
     assert plan.creates[0].number == 2
+    rig.join(number=3)
+    nightly = daemon(type_=JobType.SYSBATCH)
+    terms = replace(nightly.terms, schedule=Schedule(cron=("0 0 * * *",)))
+    plan = plan_job(rig.engine, replace(nightly, terms=terms), rig.now)
+    assert plan.counts == Counts(place=3)
 
 
 # ---- jobs that run on each instance --------------------------------------------------------------
