@@ -111,6 +111,7 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.types = dict(types)
+        self.new_container = new_container
         self.pool = PoolCore(
             settings=pool_settings,
             types=types,

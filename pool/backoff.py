@@ -79,7 +79,7 @@ class CreateHolds:
         self._records: dict[tuple[HoldCause, Scope], _Record] = {}
         self._doubts = Doubts(forgotten_after_s=_FORGOTTEN_AFTER_S)
         self.quotas = ToldQuotas(
-            covers=self.covers, types=self._types.values(), first_s=settings.quota_hold_s
+            covers=self.covers, types=tuple(self._types.values()), first_s=settings.quota_hold_s
         )
 
     def covers(self, scope: Scope, type_: InstanceType) -> bool:

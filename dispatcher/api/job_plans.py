@@ -15,7 +15,9 @@ class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):
     """How many containers would be started, replaced, changed as they run, ended, and so on.
 
     `migrate` are those that end since their instance drains, `preempt` those of others that make
-    way. `place` and `update` count those too that have to wait; `later` says how many these are.
+    way. Of a system or sysbatch job `place` and `update` count those too that have to wait, and
+    `later` says how many these are; of others `later` are those that wait for their turn, for
+    others, or for a time, and `blocked` those without room.
     """
 
     place: int
@@ -46,7 +48,10 @@ class PriceChangeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done on one instance."""
+    """What would be done on one instance.
+
+    `instance` is "" for one that is to be created, and for what gets no place.
+    """
 
     instance: str
     action: str
@@ -54,7 +59,7 @@ class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would come to; nothing of it is done.
+    """What would be done for a job as soon as it is submitted; nothing of it is done.
 
     `steps` are the first of them, and `steps_left_out` says how many more there are.
     """

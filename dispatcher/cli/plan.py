@@ -80,12 +80,13 @@ CHANGES = tuple(field.name for field in msgspec.structs.fields(ChangesView))
 @json_option
 @server_command
 def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bool) -> None:
-    """Tell what a job would come to if it were submitted now, and change nothing.
+    """Tell what would be done if a job were submitted now, and change nothing.
 
     How many containers would be placed, replaced (update), changed as they run (in place), ended
-    (stop; migrate: since their instance drains), left alone (ignore) or blocked, and how many of
-    others make way (preempt); LATER says how many have to wait, for their turn, for room or for
-    others. Then what would be created, and what that adds to the price of all instances.
+    (stop; migrate: since their instance drains), left alone (ignore) or blocked (no room), and how
+    many of others make way (preempt); LATER says how many have to wait, for their turn, for others
+    or for a time. Then what would be created, and what that adds to the price of all instances; why
+    the rest waits; and where each has its place.
     """
     if job_id:
         expect_job_id(job_id, "planned")
@@ -126,15 +127,13 @@ def print_plan(seen: PlanView, *, all_steps: bool) -> None:
         click.echo("\nsteps")
         output.print_table(
             ("INSTANCE", "ACTION", "DETAIL"),
-            [(each.instance, each.action, each.detail) for each in shown],
+            [(each.instance or "-", each.action, each.detail) for each in shown],
             wrap=("DETAIL",),
         )
     if more := len(seen.steps) - len(shown):
         click.echo(f"and {more} more (--steps)")
-    elif seen.steps_left_out and shown:
-        click.echo(f"and {seen.steps_left_out} more that are not told")
     elif seen.steps_left_out:
-        click.echo(f"\n{seen.steps_left_out} more containers have their turn later")
+        click.echo(f"and {seen.steps_left_out} more that are not told")
     click.echo("\nNothing was changed.")
 
 

@@ -21,7 +21,7 @@ from dispatcher.api.backend import (
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.intake import Intake, wanted_by
-from dispatcher.desk.job_planning import plan_job
+from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_report, instance_view, leak_report
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
@@ -94,7 +94,7 @@ class DispatcherBackend:
             ledger=self._engine.ledger,
             now=now,
             new_id=new_id,
-            plan=partial(plan_job, self._engine),
+            plan=partial(planning, self._engine),
         )
 
     # ---- containers --------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from dispatcher.api.backend import Conflict, NotFound, Unavailable
@@ -240,6 +240,21 @@ class Intake:
         if problems:
             raise InvalidRequest(problems)
         return ended
+
+    @asynccontextmanager
+    async def ended_before(
+        self, containers: Iterable[Container], wanted: Sequence[Wanted]
+    ) -> AsyncIterator[Mapping[str, bool]]:
+        """Tell what has ended, as `admit` does, for containers that do not come to stay.
+
+        Until they have gone again nothing is missed that ends meanwhile. Raises as `admit` does.
+        """
+        workflow, roots = self._engine.workflow, roots_of(containers)
+        workflow.pin(roots)
+        try:
+            yield await self._look_up(wanted)
+        finally:
+            workflow.unpin(roots)
 
     # ---- committing -----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dispatcher.input.problems import Problems, ProblemsFull, quoted
 from dispatcher.jobs.model import Job, JobTask, Tally
 from dispatcher.jobs.parameters import given_values
 from dispatcher.jobs.terms import Parameters, Terms
+from dispatcher.model import Container
 from drivers.errors import InvalidRequest
 
 
@@ -129,6 +130,24 @@ def values_of_run(job: Job, given: Mapping[str, str]) -> dict[str, str]:
 def containers_in(job: Job) -> int:
     """Return how many containers a job is submitted with."""
     return 0 if job.is_template else sum(task.size for task in job.tasks)
+
+
+def container_in(
+    job: Job, task: JobTask, index: int, *, container_id: str, sequence: int
+) -> Container:
+    """Return a container of a job's task, the one at `index`, as the job is submitted with it."""
+    return Container(
+        id=container_id,
+        sequence=sequence,
+        spec=task.spec,
+        user=job.user,
+        project=job.project,
+        priority=job.priority,
+        created_at=job.created_at,
+        job_id=job.id,
+        task=task.name,
+        array_index=index if task.is_array else None,
+    )
 
 
 def _without_containers_of_its_own(job: Job) -> Job:

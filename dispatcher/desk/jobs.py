@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
 from dispatcher.desk.intake import Intake, Wanted, wanted_by
 from dispatcher.desk.job_making import (
+    container_in,
     containers_in,
     misplaced_in_revision,
     new_job,
@@ -18,6 +20,7 @@ from dispatcher.desk.job_making import (
     why_not_dispatched,
     why_not_revised,
 )
+from dispatcher.desk.job_planning import JOB_ID, Planning
 from dispatcher.desk.plan_turns import PlanTurns
 from dispatcher.jobs.model import Job, JobTask
 from dispatcher.jobs.parameters import environment_of
@@ -45,6 +48,7 @@ from dispatcher.store.errors import (
     StoreBusy,
 )
 from dispatcher.store.store import Store
+from dispatcher.trial import AFTER_ALL
 from drivers.errors import InvalidRequest
 
 
@@ -57,10 +61,20 @@ class IdempotencyKey:
     fingerprint: str = ""
 
 
+class Plan(Protocol):
+    """Begins a plan of a job as of a moment, as `dispatcher.desk.job_planning.planning` does."""
+
+    def __call__(
+        self, job: Job, now: float, /, *, ended: Mapping[str, bool], revises: bool
+    ) -> Planning:
+        """Return what makes the plan in parts."""
+        ...
+
+
 class JobDesk:
     """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
 
-    `plan` tells what a job would come to at a moment, and changes nothing.
+    `plan` begins to tell what would come of a job at a moment, and changes nothing: see `Plan`.
     """
 
     def __init__(
@@ -71,7 +85,7 @@ class JobDesk:
         ledger: Ledger,
         now: Callable[[], float],
         new_id: Callable[[], str],
-        plan: Callable[[Job, float], JobPlan],
+        plan: Plan,
     ) -> None:
         self._intake = intake
         self._store = store
@@ -113,20 +127,40 @@ class JobDesk:
 
     async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
         """Return what a job would come to, or with `job_id` that job's next revision."""
+        self._intake.expect_kinds(task.spec for task in new.tasks)
         if job_id:
-            job = self._revised(await self.job(job_id), new)
-        else:
-            self._refuse_impossible(new.tasks)
-            job = self._made(new, user)
-        self._intake.expect_kinds(task.spec for task in job.tasks)
-        return await self._plan_turns.plan(lambda: self._plan(job, self._now()))
+            revised = self._revised(await self.job(job_id), new)
+            return await self._plan_turns.plan(
+                lambda: self._plan(revised, self._now(), ended={}, revises=True)
+            )
+        self._refuse_impossible(new.tasks)
+        # Neither an id nor a number is used up: nothing remains of a plan.
+        job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=user, now=self._now())
+        self._expect_room(job)
+        one_each = tuple(
+            container_in(job, task, 0, container_id=JOB_ID, sequence=AFTER_ALL)
+            for task in job.tasks
+            if task.size
+        )
+        queued = one_each if not job.type.has_own_placer else ()
+        with self._intake.job_arrives(job, containers_in(job)), self._intake.kinds_arrive(queued):
+            # As a submission would, this raises where there is too much already.
+            pass
+        async with self._intake.ended_before(one_each, _wanted(job)) as ended:
+            return await self._plan_turns.plan(
+                lambda: self._plan(job, self._now(), ended=ended, revises=False)
+            )
+
+    def _expect_room(self, job: Job) -> None:
+        """Raise `Unavailable` where a new job with its containers would be too much."""
+        if job.is_template or job.type.is_per_instance:
+            self._intake.expect_room_for_lasting_job()
+        self._intake.expect_room(containers=containers_in(job), size_bytes=_bytes_of(job))
 
     async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
         """Commit a new job with its containers, then tell the engine."""
         number = containers_in(job)
-        if job.is_template or job.type.is_per_instance:
-            self._intake.expect_room_for_lasting_job()
-        self._intake.expect_room(containers=number, size_bytes=_bytes_of(job))
+        self._expect_room(job)
         containers = self._containers(job) if number else ()
         change = InsertJob(
             job=job,
@@ -176,17 +210,8 @@ class JobDesk:
     def _containers(self, job: Job) -> tuple[Container, ...]:
         sequences = iter(self._store.next_sequences(containers_in(job)))
         return tuple(
-            Container(
-                id=f"c-{self._new_id()}",
-                sequence=next(sequences),
-                spec=task.spec,
-                user=job.user,
-                project=job.project,
-                priority=job.priority,
-                created_at=job.created_at,
-                job_id=job.id,
-                task=task.name,
-                array_index=index if task.is_array else None,
+            container_in(
+                job, task, index, container_id=f"c-{self._new_id()}", sequence=next(sequences)
             )
             for task in job.tasks
             for index in range(task.size)

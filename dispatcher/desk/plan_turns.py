@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from dispatcher.api.backend import Unavailable
-from dispatcher.jobs.plan import JobPlan
 
 AT_ONCE = 8
 _REST = 4
-"""How many times as long as a plan took nobody plans after it."""
+"""How many times as long as a part of a plan took nobody plans after it."""
+
+Made = TypeVar("Made")
 
 
 class PlanTurns:
@@ -21,19 +23,34 @@ class PlanTurns:
         self._turn = asyncio.Lock()
         self._free_at = 0.0
 
-    async def plan(self, make: Callable[[], JobPlan]) -> JobPlan:
-        """Return what `make` returns, in turn; raises `Unavailable` where too many wait."""
+    async def plan(self, make: Callable[[], Generator[None, None, Made]]) -> Made:
+        """Return what comes of `make`, in turn; raises `Unavailable` where too many wait.
+
+        Between its parts the loop is everybody else's for some time.
+        """
         if self._under_way >= AT_ONCE:
             raise Unavailable(f"{AT_ONCE} plans are being made already: try again")
         self._under_way += 1
         try:
             async with self._turn:
-                clock = asyncio.get_running_loop().time
-                await asyncio.sleep(self._free_at - clock())
-                began = clock()
-                try:
-                    return make()
-                finally:
-                    self._free_at = clock() + _REST * (clock() - began)
+                await self._rest()
+                parts = make()
+                while True:
+                    began = _clock()
+                    try:
+                        next(parts)
+                    except StopIteration as done:
+                        made: Made = done.value
+                        return made
+                    finally:
+                        self._free_at = _clock() + _REST * (_clock() - began)
+                    await self._rest()
         finally:
             self._under_way -= 1
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._free_at - _clock())
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

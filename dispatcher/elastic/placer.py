@@ -131,6 +131,16 @@ class ElasticPlacer:
         known = known or reasons.of_member(member, barred=self._barred_of(live))
         return known or self._pass.waiting.get(container.job_id)
 
+    def place_of(self, container: Container, /) -> str:
+        """Return where a member has room, started or not; "" for nowhere."""
+        live = self._live.get(container.job_id)
+        if live is None:
+            return ""
+        key = key_of(container)
+        member = live.member(key)
+        claimed = (c.instance_id for c in live.job.claims if (c.component, c.index) == key)
+        return member.instance_id or next(claimed, "")
+
     def _barred_of(self, live: Live) -> str:
         """Return a container that keeps its job from beginning, "" for none."""
         if live.job.is_running:

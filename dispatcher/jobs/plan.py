@@ -20,7 +20,10 @@ class PlannedCreate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """What would be done on one instance: `action` in a word or two, `detail` as a sentence."""
+    """What would be done on one instance: `action` in a word or two, `detail` as a sentence.
+
+    `instance_id` is "" for one that is to be created, and for what gets no place.
+    """
 
     instance_id: str
     action: str
@@ -29,7 +32,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What a job comes to; nothing of it is done.
+    """What the pass that follows its submission would do for a job; nothing of it is done.
 
     All instances together cost between `least_usd_per_hour` and `most_usd_per_hour` more an hour,
     less than nothing for fewer. `waiting` says why what has no place waits. Of many steps only the

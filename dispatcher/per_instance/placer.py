@@ -94,6 +94,8 @@ class PerInstancePlacer:
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
+        self.tell: Callable[[Plan], object] = lambda _decided: None
+        """Is called with what each pass decides; to nobody, unless somebody wants to know."""
 
     # ---- what others ask ---------------------------------------------------------------------
 
@@ -139,6 +141,10 @@ class PerInstancePlacer:
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits for its place."""
         return self._deeds.reasons.get(container.id)
+
+    def place_of(self, _container: Container, /) -> str:
+        """Return nothing: what room its jobs keep is for the job, until a container is started."""
+        return ""
 
     def why_nowhere(self, job: Job, now: float) -> WaitReason | None:
         """Return why no instance takes anything of a job, None where one does or some of it lives.
@@ -301,6 +307,7 @@ class PerInstancePlacer:
     def _plan(self, names: list[str], *, whole: bool, now: float) -> None:
         snapshot = self.snapshot(names, now)
         decided = plan(snapshot, self.preempt())
+        self.tell(decided)
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.
         self._whole = not self._pool.settled

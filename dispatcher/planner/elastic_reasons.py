@@ -12,6 +12,9 @@ from dispatcher.planner.reasons import NEVER
 from dispatcher.planner.room import SlotKind
 from pool.room import charge
 
+BOOTING = "booting"
+"""The code of who has all the room that it needs, on instances that are on their way."""
+
 
 def no_type(component: Component) -> WaitReason:
     """Return why a job waits one of whose components no configured type serves."""
@@ -90,7 +93,7 @@ def on_its_way(instances: int) -> WaitReason:
     where = "an instance that is on its way"
     if instances > 1:
         where = f"{instances} instances that are on their way"
-    return WaitReason(code="booting", message=f"has its room on {where}")
+    return WaitReason(code=BOOTING, message=f"has its room on {where}")
 
 
 def backing_off(until: float, failed_starts: int) -> WaitReason:

@@ -26,6 +26,14 @@ class OrderedEntries:
     def __len__(self) -> int:
         return self._length
 
+    def copy(self) -> OrderedEntries:
+        """Return a copy."""
+        copied = OrderedEntries()
+        copied._chunks = [chunk.copy() for chunk in self._chunks]
+        copied._starts = None
+        copied._length = self._length
+        return copied
+
     def add(self, order: Order, container_id: str) -> None:
         """Put an entry in its place; it must not be there yet."""
         self._length += 1

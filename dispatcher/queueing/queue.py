@@ -6,7 +6,6 @@ does not grow with the number of containers that wait.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -27,8 +26,7 @@ class ClassKey:
 
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
-    but the cluster's, so that such limits alone make classes of one kind many. Those `on_trial` are
-    of containers that are only thought of (`dispatcher.desk.job_planning`).
+    but the cluster's, so that such limits alone make classes of one kind many.
     """
 
     resources: Resources
@@ -36,18 +34,29 @@ class ClassKey:
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
     account: Account = ()
-    on_trial: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up all the time, by every pass.
-        who = (self.supervisor, self.account, self.on_trial)
+        who = (self.supervisor, self.account)
         object.__setattr__(
             self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
         )
 
     def __hash__(self) -> int:
         return self._hash
+
+
+class Versions:
+    """Numbers, each greater than all before."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """Return the next one."""
+        self._last += 1
+        return self._last
 
 
 class RequestClass:
@@ -59,13 +68,13 @@ class RequestClass:
     """
 
     def __init__(
-        self, key: ClassKey, fitting: tuple[InstanceType, ...], versions: Iterator[int]
+        self, key: ClassKey, fitting: tuple[InstanceType, ...], versions: Versions
     ) -> None:
         """Make a class of nobody yet, for which all types that fit are allowed."""
         self.key = key
         self.fitting = fitting
         self.types: tuple[InstanceType, ...] = ()
-        self.version = next(versions)
+        self.version = versions.next()
         self._versions = versions
         self._needs: dict[str, Resources] = {}
         self.allow(fitting)
@@ -109,14 +118,14 @@ class RequestClass:
             self._entries.remove(known, container.id)
         self._orders[container.id] = order
         self._entries.add(order, container.id)
-        self.version = next(self._versions)
+        self.version = self._versions.next()
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
         order = self._orders.pop(container_id, None)
         if order is not None:
             self._entries.remove(order, container_id)
-            self.version = next(self._versions)
+            self.version = self._versions.next()
 
     def at(self, position: int) -> tuple[Order, str] | None:
         """Return the order and the id of the container at a position from 0, None past the end."""
@@ -172,7 +181,7 @@ class Queue:
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
         self._all = OrderedEntries()
-        self._versions = itertools.count(1)
+        self._versions = Versions()
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -185,16 +194,16 @@ class Queue:
         key = self.key_of(container)
         request_class = self._classes.get(key)
         if request_class is None:
-            request_class = self._classes[key] = self.new_class(key, self._versions)
+            request_class = self._classes[key] = self._new_class(key)
         if container.id in self._class_of:
             self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
         self._class_of[container.id] = request_class
         self._all.add(request_class.order_of(container.id), container.id)
 
-    def new_class(self, key: ClassKey, versions: Iterator[int]) -> RequestClass:
-        """Return a class of nobody yet with its types; it is not in the queue."""
-        made = RequestClass(key, self._fitting(key), versions)
+    def _new_class(self, key: ClassKey) -> RequestClass:
+        """Return a class of nobody yet with its types."""
+        made = RequestClass(key, self._fitting(key), self._versions)
         made.allow(self._allowed(key, made.fitting))
         return made
 

@@ -104,6 +104,10 @@ class Placer(Protocol):
         """Return why a container of its waits, None where it does not know of it."""
         ...
 
+    def place_of(self, container: Container) -> str:
+        """Return the slot on which room is kept for a container that waits, "" for none."""
+        ...
+
 
 class Placers:
     """All placers behind one door: each call goes to the one that knows the job."""
@@ -165,6 +169,11 @@ class Placers:
         """Return why a container waits that has a placer, None where that knows nothing of it."""
         placer = self.of(container)
         return placer.reason(container) if placer is not None else None
+
+    def place_of(self, container: Container) -> str:
+        """Return the slot on which a placer keeps room for a container that waits, "" for none."""
+        placer = self.of(container)
+        return placer.place_of(container) if placer is not None else ""
 
     def place(self, now: float) -> None:
         """Let each do its part of a pass."""

@@ -105,6 +105,8 @@ class Demand:
     instances created. Of the components `lasting` ones want no preemptible instance, and of all
     attempts `faulty` ones fail. They, and their members, are held, released, reprioritised and
     cancelled every `elastic_requests_every_s`.
+
+    What a job would come to is asked for every `plans_every_s`.
     """
 
     containers: int = 20
@@ -141,3 +143,4 @@ class Demand:
     lasting: float = 0.2
     faulty: float = 0.0
     elastic_requests_every_s: float = 0.0
+    plans_every_s: float = 0.0

@@ -80,6 +80,12 @@ PROMISES: dict[str, str] = {
     "containers that are not",
     "a job ends as its containers do": "its final state, exit code and tallies are what its "
     "containers make them",
+    # ---- plans
+    "a plan changes nothing": "a digest of all that the engine consists of is the same before and "
+    "after each part of a plan, and no name is used up and no dice are thrown for it",
+    "a trial is by itself": "of what can change nothing belongs to the engine and to the copy on "
+    "which a plan is tried",
+    "the pass of a plan is made": "the pass that is tried for a plan does not fail",
     # ---- system and sysbatch jobs
     "one attempt on each instance": "of a per-instance job no two processes run on an instance at "
     "once, whichever process of the dispatcher started them",
@@ -346,6 +352,7 @@ FAULTS: dict[str, str] = {
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
     **ELASTIC_FAULTS,
+    "plans_every_s": "mean time between users who ask what a job would come to",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
     "hanging_calls": "share of calls of the cloud's that take effect late and never answer",

@@ -18,6 +18,7 @@ from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
 from tests.sim.mutants_standstill import STANDSTILL_MUTANTS
 from tests.sim.mutants_times import TIME_MUTANTS
+from tests.sim.mutants_trials import TRIAL_MUTANTS
 from tests.sim.planting import Mutant
 
 JOURNAL = (
@@ -72,4 +73,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *TIME_MUTANTS,
     *STANDSTILL_MUTANTS,
     *ELASTIC_MUTANTS,
+    *TRIAL_MUTANTS,
 )

@@ -15,6 +15,7 @@ from tests.sim.elastic_options import with_elastic_jobs
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.job_options import with_jobs
 from tests.sim.per_instance_options import with_per_instance_jobs
+from tests.sim.plan_users import with_plans
 from tests.sim.quiet_options import in_quiet
 from tests.sim.timeline import Dice
 
@@ -116,7 +117,8 @@ def options_of(seed: int) -> SimOptions:
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
-    return in_quiet(options, *with_elastic_jobs(*asked, seed))
+    options = in_quiet(options, *with_elastic_jobs(*asked, seed))
+    return replace(options, demand=with_plans(options.demand, seed))
 
 
 def _worse(options: SimOptions, dice: Dice) -> SimOptions:

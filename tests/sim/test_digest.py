@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.options import options_of, without
+from tests.sim.world import World
+
 ROOT = Path(__file__).parents[2]
 DIGEST = re.compile(r"^digest ([0-9a-f]{128})$", re.MULTILINE)
 
@@ -32,6 +35,15 @@ def digest_of(seed: int, hash_seed: str) -> str:
 @pytest.mark.parametrize("seed", [0, 3, 6, 7, 11, 19])
 def test_the_same_seed_is_the_same_run_under_any_hash_seed(seed: int) -> None:
     assert digest_of(seed, "1") == digest_of(seed, "4242")
+
+
+@pytest.mark.parametrize("seed", [13, 22])
+def test_a_run_is_the_same_whether_anybody_asks_for_plans(seed: int) -> None:
+    options = options_of(seed)
+    assert options.demand.plans_every_s, "nobody does: take another seed"
+    nobody = without(options, ["plans_every_s"])
+    digests = {World(each, digest=True).run().digest for each in (options, nobody)}
+    assert len(digests) == 1
 
 
 def test_another_seed_is_another_run() -> None:

@@ -46,6 +46,10 @@ class Dice:
         """Return a number from 0 to below 1."""
         return self._random.random()
 
+    def state(self) -> object:
+        """Return what the next numbers follow from."""
+        return self._random.getstate()
+
     def falls(self, share: float) -> bool:
         """Return whether something happens that happens in `share` of cases."""
         return share > 0 and self._random.random() < share

@@ -29,6 +29,7 @@ from tests.sim.elastic_users import ElasticUsers
 from tests.sim.faults import Demand
 from tests.sim.job_users import JobUsers
 from tests.sim.per_instance_users import PerInstanceUsers
+from tests.sim.plan_users import PlanUsers
 from tests.sim.process import DispatcherProcess
 from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
@@ -89,6 +90,7 @@ class Users:
         epoch_now: Callable[[], float],
         make: MakeContainer,
         dies_now: Callable[[], bool],
+        outside: Callable[[], object],
     ) -> None:
         self._timeline = timeline
         self._dice = Dice(seed, "users")
@@ -133,6 +135,15 @@ class Users:
             acknowledged=truth.acknowledged,
         )
 
+        self._planning = PlanUsers(
+            timeline=timeline,
+            dice=Dice(seed, "plans"),
+            demand=demand,
+            store=store,
+            process=process,
+            outside=outside,
+        )
+
     def plan_of(self, container_id: str) -> tuple[float, int]:
         """Return how long a container runs, and its exit code; it may be another the next time."""
         if self._store.containers[container_id].pinned_to:
@@ -156,6 +167,7 @@ class Users:
         self.jobs.begin(until)
         self._per_instance.begin(until)
         self._elastic.begin(until)
+        self._planning.begin(until)
         self._often(self._demand.cancels_every_s, until, self._cancel)
         self._often(self._demand.priorities_every_s, until, self._prioritise)
         self._often(self._demand.behaviors_every_s, until, self._behave)

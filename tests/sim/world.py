@@ -113,6 +113,7 @@ class World:
             epoch_now=lambda: self.timeline.now + EPOCH_S,
             make=make,
             dies_now=self._dies_at_request,
+            outside=lambda: (self._numbers, self._engine_dice.state()),
         )
 
     # ---- the dispatcher ----

@@ -23,7 +23,7 @@ from dispatcher.jobs.terms import (
     Schedule,
     Terms,
 )
-from dispatcher.model import Dependency
+from dispatcher.model import Dependency, DependencyOn
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.store import Store
 from drivers.errors import InvalidRequest
@@ -31,6 +31,7 @@ from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.samples import make_type
+from tests.state_digest import digest_of
 
 PER_INSTANCE = Terms(per_instance=PerInstanceTerms())
 NIGHTLY = Terms(schedule=Schedule(cron=("0 0 * * *",)))
@@ -372,6 +373,57 @@ async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
     assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
     page = await backend.jobs(JobFilter(), cursor="", limit=10)
     assert (page.items, await total(backend), len(rig.engine.ledger.jobs)) == ((), 0, 0)
+
+
+async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherBackend, rig: Rig) -> None:
+    new = wanted(JobType.BATCH, Terms(), make_task(cpus=8, size=2))
+    before = (digest_of(rig.engine), repr(rig._numbers))
+    await backend.plan_job(new, job_id="", user="u")
+    assert (digest_of(rig.engine), repr(rig._numbers)) == before
+    job = await submit(backend, new)
+    page = await backend.containers(ContainerFilter(job_id=job.id), cursor="", limit=10)
+    assert (job.id, job.sequence) == ("j-0", 1)
+    assert sorted((each.id, each.sequence) for each in page.items) == [("c-1", 1), ("c-2", 2)]
+
+
+async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
+    backend: DispatcherBackend, rig: Rig
+) -> None:
+    many = wanted(JobType.BATCH, Terms(), make_task(size=11))
+    task = make_task("b", after=("j-9/a",))
+    for new, error, why in (
+        (many, Unavailable, "the queue is full"),
+        (wanted(JobType.BATCH, Terms(), task), InvalidRequest, "there is no j-9/a"),
+    ):
+        before = digest_of(rig.engine)
+        for ask in (backend.plan_job(new, job_id="", user="u"), submit(backend, new)):
+            with pytest.raises(error, match=why):
+                await ask
+        assert digest_of(rig.engine) == before, "what is waited for is pinned no more"
+
+
+async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(
+    backend: DispatcherBackend,
+) -> None:
+    job = await submit(backend, wanted(JobType.BATCH, Terms(), make_task("a")))
+    task = make_task("b", after=(Dependency(of=f"{job.id}/a", on=DependencyOn.END),))
+    new = wanted(JobType.BATCH, Terms(), task)
+    plan = await backend.plan_job(new, job_id="", user="u")
+    assert (plan.counts.place, plan.counts.later) == (0, 1)
+    await backend.cancel_job(job.id)
+    async with asyncio.timeout(10):
+        # The look at the store is made on another thread, while the engine goes on.
+        while (await backend.job(job.id)).state is not JobState.CANCELLED:
+            pass
+    plan = await backend.plan_job(new, job_id="", user="u")
+    assert (plan.counts.place, plan.counts.later) == (1, 0)
+
+
+async def test_a_plan_of_a_periodic_job_is_of_one_run(backend: DispatcherBackend) -> None:
+    plan = await backend.plan_job(
+        wanted(JobType.BATCH, NIGHTLY, make_task(size=3)), job_id="", user="u"
+    )
+    assert plan.counts.place == 3
 
 
 async def test_a_plan_of_an_update_is_of_the_job_that_there_is(backend: DispatcherBackend) -> None:
