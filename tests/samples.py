@@ -22,12 +22,13 @@ def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> 
 
 
 def make_container(
-    number: int, *, cpus: float = 1, priority: int = 500, image: str = "", **more: object
+    number: int, *, cpus: float = 1, priority: int = 500, **more: object
 ) -> Container:
     """Return container number N asking 1 GiB per cpu."""
     resources = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
-    constraints = more.pop("constraints", Constraints())
+    constraints, image = more.pop("constraints", Constraints()), more.pop("image", "")
     assert isinstance(constraints, Constraints)
+    assert isinstance(image, str)
     spec = ContainerSpec(
         name=f"n{number}",
         image=image,
