@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import attempts, idle, stillborn
+from pool import absence, attempts, idle, stillborn
 from pool.core import PoolCore
 from pool.delays import doubled_s
 from pool.messages import (
@@ -74,7 +74,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             secret=worker.secret,
             boot=worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING),
             look_anyway=worker.state is WorkerState.UNKNOWN,
-            suspend_lease=worker.behavior is IdleBehavior.HOLD,
+            suspend_lease=idle.suspends_lease(worker),
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
@@ -96,6 +96,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
+    absence.end(core, worker, "it answers, though a listing lacks it")
     worker.shown = True
     worker.last_contact = min(event.began_at, now)
     worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
@@ -227,6 +228,7 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
     worker.probe_op = 0
     worker.probe_failures += 1
     worker.last_error = f"{event.stage}: {event.message}"
+    absence.on_probe_failed(worker, event)
     interval_s = core.settings.probe_interval_s
     longest_s = interval_s
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
@@ -294,6 +296,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
         and worker.state is not WorkerState.SHUTDOWN
         and not idle.is_draining(worker)
         and not is_offline(core, worker, now)
+        and not worker.unseen
         and worker.takes_more(now)
     )
 
@@ -314,4 +317,5 @@ def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
 
 def is_ready(worker: Worker) -> bool:
     """Return whether an attempt can be started on a worker at once."""
-    return worker.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+    up = worker.session_up and not worker.remembered
+    return up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
