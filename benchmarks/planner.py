@@ -109,7 +109,7 @@ class Bench:
 
     def _boot(self, workers: int, names: list[str]) -> None:
         pool = self.engine.pool
-        pool.listed_once = pool.settled = True
+        pool.listed_once = True
         for number in range(workers):
             tags = ((TYPE_TAG, names[number % len(names)]),)
             seen = InstanceSeen(id=f"i-{number:05}", address="192.0.2.1:22", tags=tags)

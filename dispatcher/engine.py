@@ -64,6 +64,7 @@ from pool.core import PoolCore
 from pool.messages import (
     Destroyed,
     DestroyFailed,
+    FindFailed,
     ListingFailed,
     ProbeFailed,
     TagsFailed,
@@ -88,7 +89,15 @@ from pool.notices import (
     WorkerGone,
 )
 
-NOTHING_TO_PLAN = (Destroyed, DestroyFailed, ListingFailed, ProbeFailed, TagsFailed, TagsSet)
+NOTHING_TO_PLAN = (
+    Destroyed,
+    DestroyFailed,
+    FindFailed,
+    ListingFailed,
+    ProbeFailed,
+    TagsFailed,
+    TagsSet,
+)
 """Events after which nobody can be placed who could not be before."""
 
 
@@ -215,11 +224,7 @@ class Engine:
                     self._confirms.append(Confirm(asked=event.asked))
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
-                settled = self.pool.settled
                 reactor.on_event(self.pool, event, now)
-                if self.pool.settled and not settled:
-                    self._take_notices(now)
-                    self._record_instances_not_listed(now)
         self._take_notices(now)
         return self._commands(now)
 
@@ -379,11 +384,6 @@ class Engine:
         self._instance_news.append(
             PublishInstance(worker_id=worker_id, state=notice.state, reason=notice.reason)
         )
-
-    def _record_instances_not_listed(self, now: float) -> None:
-        """What an earlier process knew and the cloud does not show is gone."""
-        for instance_id in sorted(self.records.keys() - self.pool.workers.keys()):
-            self._forget_instance(instance_id, "gone while no dispatcher ran", now)
 
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
         self.ledger.unreleased.drop_instance(instance_id)

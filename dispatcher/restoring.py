@@ -7,10 +7,10 @@ from dispatcher.ledger.endings import is_eviction
 from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord, resources_of
 from dispatcher.queries import Recovered
 from dispatcher.scheduling.placing import Placing
-from drivers.interface import Resources
+from drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
 from pool import attempts, launching
 from pool.core import PoolCore
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt
+from pool.model import AttemptPhase, IdleBehavior, InstanceSeen, PoolAttempt
 
 
 def restore(
@@ -23,7 +23,8 @@ def restore(
     pool, ledger, placers = placing.pool, placing.ledger, placing.placers
     for record in recovered.instances:
         records[record.id] = record
-        pool.missing[record.id] = record.token
+        tags = ((TYPE_TAG, record.type_name), (TOKEN_TAG, record.token))
+        pool.missing[record.id] = InstanceSeen(id=record.id, address=record.address, tags=tags)
         if record.host_key:
             pool.pinned_keys[record.id] = record.host_key
         if record.behavior:
@@ -66,6 +67,11 @@ def _expect(
     container: Container | None = None,
 ) -> None:
     """Let the pool expect an attempt; of those that have ended the container is not known."""
+    if attempt.instance_id not in pool.missing:
+        tags = ((TYPE_TAG, attempt.instance_type),)
+        pool.missing[attempt.instance_id] = InstanceSeen(
+            id=attempt.instance_id, address="", tags=tags
+        )
     attempts.expect(
         pool,
         PoolAttempt(

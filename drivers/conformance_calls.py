@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from drivers.conformance_bench import Bench, Subject, Wish
@@ -14,6 +15,8 @@ from drivers.interface import (
     IDLE_BEHAVIOR_TAG,
     TOKEN_TAG,
     TYPE_TAG,
+    Existence,
+    Finds,
     HostKeyVerdict,
     Instance,
 )
@@ -265,6 +268,40 @@ def check_unknown_id(bench: Bench) -> None:
         raise Nonconformity(
             f"{subject.id} is gone, and a key is called its own", "answer for what is there"
         )
+
+
+def check_find(bench: Bench) -> None:
+    """Asked by its id, an instance is there while it is, has ended once it has, else unknown."""
+    assert isinstance(bench.set, Finds)  # noqa: S101 - `capabilities` looks at that
+    asked = bench.set
+    with bench.own() as subject:
+        bench.await_listed(subject.id)
+        _expect_found(bench, asked, subject.id, Existence.PRESENT)
+        never = subject.id[:-3] + ("fed" if subject.id[-3:] != "fed" else "bad")
+        told = Existence.UNKNOWN
+        with suppress(CloudError):
+            told = _told_of(bench, asked, never)
+        if told is not Existence.UNKNOWN:
+            raise Nonconformity(
+                f"of {never}, which there never was, it says {told.value}",
+                "say that nobody knows: an instance may be too new, or elsewhere",
+            )
+        bench.patiently(subject.instance.destroy)
+        bench.await_gone(subject.id)
+        _expect_found(bench, asked, subject.id, Existence.GONE)
+
+
+def _expect_found(bench: Bench, asked: Finds, instance_id: str, wanted: Existence) -> None:
+    bench.until(
+        lambda: True if _told_of(bench, asked, instance_id) is wanted else None,
+        bench.patience.listing_lag_s,
+        f"it does not say that {instance_id} is {wanted.value}",
+        "answer by the state that the cloud tells of that id",
+    )
+
+
+def _told_of(bench: Bench, asked: Finds, instance_id: str) -> Existence:
+    return bench.patiently(lambda: asked.find(instance_id))
 
 
 def check_destroy_early(bench: Bench) -> None:

@@ -139,6 +139,14 @@ class HostKeyVerdict(Enum):
     UNKNOWN = "unknown"
 
 
+class Existence(Enum):
+    """What a cloud says of an instance by its id: it is there, it has ended, or it cannot tell."""
+
+    PRESENT = "present"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
 class Instance(Protocol):
     """A cloud VM as the driver reports it: a value read once, and the calls that act on the VM."""
 
@@ -236,6 +244,24 @@ class Prices(Protocol):
         """Return what an hour of each type costs now, in USD, by our name of the type.
 
         Types whose price the cloud does not tell are left out. Raises any `CloudError`.
+        """
+        ...
+
+
+@runtime_checkable
+class Finds(Protocol):
+    """What an instance set has beside the rest when its cloud can tell that an instance has ended.
+
+    It is asked of instances that a complete listing lacks, since a listing may lack what is there.
+    """
+
+    def find(self, instance_id: str) -> Existence:
+        """Return what the cloud knows of one instance, by its id.
+
+        `GONE` ends what ran there, so only where the cloud knows the instance and says that it has
+        ended for good; `PRESENT` also of what is ending, or stopped. That the cloud does not know
+        an id says neither: the instance may be too new, or elsewhere. That is `UNKNOWN`. Raises any
+        `CloudError`, which means the same.
         """
         ...
 

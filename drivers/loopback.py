@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +17,14 @@ from pathlib import Path
 import msgspec
 
 from drivers.errors import CloudError, ConfigError, ErrorScope, InstanceNotFound, QuotaError
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
+from drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import LocalMachine, remove_files, write_atomically
 from drivers.local_processes import end_processes
 from drivers.registry import Capability, DriverContext, DriverInfo
 
 _PREFIX = "i-loopback-"
 _STATE_FILE = "instance.json"
+_REMEMBERED = 1000
 
 
 class LoopbackParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +54,7 @@ class LoopbackInstanceSet:
         self._lock = threading.Lock()
         self._closed = False
         self._machine: LocalMachine | None = None
+        self._ended: deque[str] = deque(maxlen=_REMEMBERED)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state = self._found()
 
@@ -90,6 +93,13 @@ class LoopbackInstanceSet:
             if self._state is None or not tags.items() <= self._state.tags.items():
                 return []
             return [self._view(self._state)]
+
+    def find(self, instance_id: str) -> Existence:
+        """Return whether this machine is the instance; of others, what this process has ended."""
+        with self._lock:
+            if self._state is not None and self._state.id == instance_id:
+                return Existence.PRESENT
+            return Existence.GONE if instance_id in self._ended else Existence.UNKNOWN
 
     def close(self) -> None:
         """End the SSH server; what runs detached on the instance goes on."""
@@ -133,6 +143,7 @@ class LoopbackInstanceSet:
                 raise CloudError(f"cannot forget instance {instance_id}: {error}") from error
             remove_files(directory)
             self._state = self._machine = None
+            self._ended.append(instance_id)
 
     def _existing(self, instance_id: str) -> _State:
         if self._state is None or self._state.id != instance_id:
@@ -239,7 +250,12 @@ DRIVER = DriverInfo(
     parameters=LoopbackParameters,
     make=_make,
     capabilities=frozenset(
-        {Capability.IDEMPOTENT_CREATE, Capability.OUTLIVES_PROCESS, Capability.HOST_KEYS}
+        {
+            Capability.IDEMPOTENT_CREATE,
+            Capability.OUTLIVES_PROCESS,
+            Capability.HOST_KEYS,
+            Capability.FINDS,
+        }
     ),
     fault_of_type=_fault_of_type,
 )

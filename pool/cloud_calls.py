@@ -20,7 +20,14 @@ from typing import Any
 import structlog
 
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
-from drivers.interface import CLUSTER_TAG, HostKeyVerdict, Instance, InstanceSet
+from drivers.interface import (
+    CLUSTER_TAG,
+    Existence,
+    Finds,
+    HostKeyVerdict,
+    Instance,
+    InstanceSet,
+)
 from pool.cloud_lane import Lane
 from pool.cloud_outcome import CloudCommand, Outcome, Post, failed
 from pool.messages import (
@@ -28,6 +35,8 @@ from pool.messages import (
     CreateInstance,
     Destroyed,
     DestroyInstance,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListInstances,
     PoolEvent,
@@ -41,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 # One is under way at a time; the others are for when those before it hang.
 _LISTING_THREADS = 4
+_KEPT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +92,7 @@ class CloudCalls:
         self._now = now
         self._call_timeout_s = call_timeout_s
         self._default_port = default_port
-        self._instances: dict[str, Instance] = {}
+        self._instances: dict[str, tuple[Instance, float]] = {}
         self._busy: set[tuple[str, str]] = set()
         self._failures: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
@@ -92,6 +102,7 @@ class CloudCalls:
             CreateInstance: Lane("create", threads),
             DestroyInstance: Lane("destroy", threads),
             SetTags: Lane("tags", threads),
+            FindInstance: Lane("find", threads),
         }
         self._keys = Lane("host-key", threads)
         self._watchdog = Watchdog()
@@ -111,6 +122,8 @@ class CloudCalls:
                 self._submit_alone("destroy", command, self._destroy)
             case SetTags():
                 self._submit_alone("tags", command, self._set_tags)
+            case FindInstance():
+                self._submit_alone("find", command, self._find)
 
     def verify_host_key(self, instance_id: str, public_key: str) -> HostKeyVerdict:
         """Return the driver's word on a key; blocks, for the time limit of a call at most.
@@ -187,7 +200,7 @@ class CloudCalls:
     def _submit_alone(
         self,
         kind: str,
-        command: DestroyInstance | SetTags,
+        command: DestroyInstance | SetTags | FindInstance,
         call: Callable[[CloudCommand, Outcome], None],
     ) -> None:
         """Begin a call unless the same is under way for this instance, which is told as such."""
@@ -222,8 +235,6 @@ class CloudCalls:
 
     def _list(self, command: CloudCommand, outcome: Outcome) -> None:
         began_at = self._now()
-        with self._lock:
-            known_before = set(self._instances)
         try:
             listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
             seen = tuple(self._seen(instance) for instance in listed)
@@ -234,19 +245,22 @@ class CloudCalls:
         if outcome.told:
             return  # a newer one may have been kept meanwhile
         self._note_failure(command, None)
-        self._keep(listed, seen, forget=known_before)
+        self._keep(listed, seen)
         outcome.tell(Listed(op_id=command.op_id, began_at=began_at, instances=seen))
 
-    def _keep(
-        self, instances: Sequence[Instance], seen: Sequence[InstanceSeen], *, forget: set[str]
-    ) -> None:
-        """Keep the newest objects; forget those of `forget` that are not among them."""
+    def _keep(self, instances: Sequence[Instance], seen: Sequence[InstanceSeen]) -> None:
+        """Keep the newest objects; forget those that were shown for the last time long ago.
+
+        A listing may lack an instance that is there, and is to be destroyed.
+        """
+        now = self._now()
         with self._lock:
             for instance, value in zip(instances, seen, strict=True):
-                self._instances[value.id] = instance
-            for instance_id in forget - {value.id for value in seen}:
-                self._instances.pop(instance_id, None)
-                for kind in (DestroyInstance, SetTags):
+                self._instances[value.id] = (instance, now)
+            old = [id_ for id_, (_, at) in self._instances.items() if now >= at + _KEPT_S]
+            for instance_id in old:
+                del self._instances[instance_id]
+                for kind in (DestroyInstance, SetTags, FindInstance):
                     self._failures.pop((kind.__name__, instance_id), None)
 
     def _create(self, command: CloudCommand, outcome: Outcome) -> None:
@@ -273,7 +287,7 @@ class CloudCalls:
             doubt = AmbiguousResult(f"{type(error).__name__}: {error}")
             outcome.tell(failed(command, doubt))
             return
-        self._keep([instance], [seen], forget=set())
+        self._keep([instance], [seen])
         outcome.tell(Created(op_id=command.op_id, token=launch.token, instance=seen))
 
     def _destroy(self, command: CloudCommand, outcome: Outcome) -> None:
@@ -281,8 +295,13 @@ class CloudCalls:
         try:
             self._instance(command.instance_id).destroy()
         except InstanceNotFound:
-            # There is nothing to destroy, which is what was asked; the listing has the last word.
+            # There is nothing to destroy, which is what was asked; the pool has the last word.
             log.info("destroy: no such instance", instance=command.instance_id)
+            self._note_failure(command, None)
+            outcome.tell(
+                Destroyed(op_id=command.op_id, instance_id=command.instance_id, known=False)
+            )
+            return
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
             outcome.tell(failed(command, _as_cloud_error(error)))
@@ -300,6 +319,21 @@ class CloudCalls:
             return
         self._note_failure(command, None)
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
+
+    def _find(self, command: CloudCommand, outcome: Outcome) -> None:
+        assert isinstance(command, FindInstance)  # noqa: S101 - narrows the type
+        existence = Existence.UNKNOWN
+        try:
+            if isinstance(self._driver, Finds):
+                existence = self._driver.find(command.instance_id)
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
+            self._note_failure(command, error)
+            outcome.tell(failed(command, _as_cloud_error(error)))
+            return
+        self._note_failure(command, None)
+        outcome.tell(
+            InstanceFound(op_id=command.op_id, instance_id=command.instance_id, existence=existence)
+        )
 
     def _note_failure(self, command: CloudCommand, error: Exception | None) -> None:
         """Log that a call failed, None for that it did not, unless it was so the last time."""
@@ -325,10 +359,10 @@ class CloudCalls:
 
     def _instance(self, instance_id: str) -> Instance:
         with self._lock:
-            instance = self._instances.get(instance_id)
-        if instance is None:
+            kept = self._instances.get(instance_id)
+        if kept is None:
             raise InstanceNotFound(f"no listing has shown {instance_id}")
-        return instance
+        return kept[0]
 
 
 def with_port(address: str, port: int) -> str:
@@ -343,7 +377,7 @@ def with_port(address: str, port: int) -> str:
 def _about(command: CloudCommand) -> dict[str, str]:
     """Return what a log line says of a call."""
     about = {"call": type(command).__name__}
-    if isinstance(command, DestroyInstance | SetTags):
+    if isinstance(command, DestroyInstance | SetTags | FindInstance):
         about["instance"] = command.instance_id
     return about
 

@@ -11,6 +11,8 @@ from pool.messages import (
     CreateInstance,
     DestroyFailed,
     DestroyInstance,
+    FindFailed,
+    FindInstance,
     ListingFailed,
     ListInstances,
     PoolEvent,
@@ -19,7 +21,7 @@ from pool.messages import (
 )
 
 Post = Callable[[PoolEvent], None]
-CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags
+CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance
 
 
 class Outcome:
@@ -56,3 +58,5 @@ def failed(command: CloudCommand, error: CloudError) -> PoolEvent:
             return DestroyFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
         case SetTags():
             return TagsFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
+        case FindInstance():
+            return FindFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)

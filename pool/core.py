@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from drivers.interface import TOKEN_TAG, InstanceType
+from drivers.interface import TOKEN_TAG, Existence, InstanceType
 from pool.backoff import CreateHolds
 from pool.gates import CloudGate, ProbeGate
 from pool.holds import Scope
@@ -19,12 +19,14 @@ from pool.messages import (
     CloseSession,
     CreateInstance,
     DestroyInstance,
+    FindInstance,
     ListInstances,
     PoolCommand,
     SetTags,
 )
 from pool.model import (
     AttemptPhase,
+    Doubtful,
     IdleBehavior,
     InstanceSeen,
     PendingLaunch,
@@ -47,12 +49,14 @@ _KEY_KEPT_S = 3600.0
 class PoolCore:
     """All that the pool knows, with the outboxes of its reactors.
 
-    Of what an earlier process knew, `missing` are the instances that no listing has shown yet, each
-    with the token of its launch ("" for none); they count as there until the pool is `settled`.
+    `missing` are, until the first complete listing, the instances that an earlier process knew, as
+    far as that is known; after it, those that it lacks are workers that are `remembered`.
+    `doubtful` are those that no listing ever showed until they were let go, `ended` those whose end
+    we had asked for when they were, with the reason.
     `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it) and `asked_kills`
-    (why admins ended it) are by instance, and outlive its worker for an hour. `awaited` are the
-    workers that a claim waits for, and those let run again that no pass has looked at since;
-    `touched` those of which the planner may see something new.
+    (why admins ended it) are by instance, and outlive its worker for an hour, as the last two do.
+    `awaited` are the workers that a claim waits for, and those let run again that no pass has
+    looked at since; `touched` those of which the planner may see something new.
     `listing_problem` is why the latest listing failed, "" if it did not. `stillborn` is how many
     instances in a row were of no use, the oldest bought at `stillborn_since`; those from before
     `stillborn_until` add nothing. `held_up` says that what is decided is not done now,
@@ -96,8 +100,9 @@ class PoolCore:
         self.timers = Timers()
         self.began_at = 0.0
         self.listed_once = False
-        self.missing: dict[str, str] = {}
-        self.settled = False
+        self.missing: dict[str, InstanceSeen] = {}
+        self.doubtful: dict[str, Doubtful] = {}
+        self.ended: dict[str, str] = {}
         self.listed_at = 0.0
         self.listing_op = 0
         self.listing_failures = 0
@@ -119,7 +124,9 @@ class PoolCore:
         return self._last_op
 
     def ask_cloud(
-        self, call: ListInstances | CreateInstance | DestroyInstance | SetTags, now: float
+        self,
+        call: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance,
+        now: float,
     ) -> None:
         """Send a call of the cloud's when its turn comes: at once, or later by a timer.
 
@@ -170,6 +177,7 @@ class PoolCore:
         )
         self.workers[seen.id] = worker
         self.missing.pop(seen.id, None)
+        self.doubtful.pop(seen.id, None)
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
@@ -253,13 +261,18 @@ class PoolCore:
                 left.append(pending)
         return left
 
+    def missing_tokens(self) -> dict[str, str]:
+        """Return the token of the launch, "" for none, of each missing instance."""
+        return {id_: dict(seen.tags).get(TOKEN_TAG, "") for id_, seen in self.missing.items()}
+
     def missing_beside(self, hoped: Iterable[PendingLaunch]) -> list[str]:
         """Return the missing instances, in order, but for those that launches of `hoped` made.
 
         Whoever counts both counts each once: what is missing is what such a launch still brings.
         """
         tokens = {pending.launch.token for pending in hoped}
-        return sorted(id_ for id_, token in self.missing.items() if token not in tokens)
+        missing = self.missing_tokens()
+        return sorted(id_ for id_, token in missing.items() if token not in tokens)
 
     def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
         """Return what an instance means by an attempt's name: one of its own, or None.
@@ -322,12 +335,23 @@ class PoolCore:
             worker.state_since = now
             self.note_changed(worker, worker.end_reason or trigger.value)
 
-    def _let_go_of_launch(self, worker: Worker) -> None:
+    def _let_go(self, worker: Worker, now: float) -> None:
         """Keep the journal of an instance that left before its key was proven: it may show again.
 
         A listing may lack an instance that is new (eventual consistency); without the secret it
-        could not prove its key when it comes back.
+        could not prove its key when it comes back. One that none ever showed, and that the cloud
+        did not say is gone, is in doubt from now on.
         """
+        told = worker.absence is not None and worker.absence.existence is Existence.GONE
+        was_there = worker.listed or worker.destroy_accepted or told
+        if not was_there:
+            self.doubtful[worker.id] = Doubtful(
+                id=worker.id,
+                token=worker.token,
+                type=worker.type,
+                appeared_at=worker.appeared_at,
+                let_go_at=now,
+            )
         pending = self.launches.get(worker.token)
         if pending is None:
             return
@@ -335,9 +359,8 @@ class PoolCore:
             self.end_launch(worker.token)
             return
         pending.instance_id = ""
-        pending.lost_answer_at = worker.appeared_at
-        destroyed = worker.state is WorkerState.SHUTDOWN and not worker.destroy_failures
-        pending.came_and_went = worker.listed or destroyed
+        pending.lost_answer_at = worker.appeared_at if was_there else now
+        pending.came_and_went = True
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
@@ -352,7 +375,9 @@ class PoolCore:
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
             self.lose_attempt(attempt, why, interrupted=bool(worker.interruption))
-        self._let_go_of_launch(worker)
+        self._let_go(worker, now)
+        if worker.state is WorkerState.SHUTDOWN:
+            self.ended[worker.id] = worker.end_reason
         self.notices.append(
             WorkerGone(
                 worker_id=worker.id,

@@ -18,7 +18,7 @@ def check(core: PoolCore) -> None:
     for worker in core.workers.values():
         _check_worker(core, worker, residents.get(worker.id, set()))
     for attempt in core.attempts.values():
-        if attempt.worker_id not in core.workers and core.settled:
+        if attempt.worker_id not in core.workers and core.listed_once:
             raise BugError(f"{attempt.id}: on a worker that is not known")
 
 

@@ -10,15 +10,16 @@ from math import inf
 
 from drivers.errors import BugError
 from pool.delays import CallHold
-from pool.messages import DestroyInstance, ListInstances, SetTags
+from pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
 
-QueuedCall = DestroyInstance | ListInstances | SetTags
+QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags
 
 # By how many seconds later ones of the kinds before may overtake: those of equal age go in this
 # order, and none waits for ever.
 _PATIENCE_S: dict[type[QueuedCall], float] = {
     DestroyInstance: 0.0,
     ListInstances: 2.0,
+    FindInstance: 3.0,
     SetTags: 6.0,
 }
 _PATIENCE_OF_CREATES_S = 4.0
@@ -69,6 +70,7 @@ class CloudGate:
         self._bucket = TokenBucket(per_second)
         self.listings = CallHold()
         self.changes = CallHold()
+        self.finds = CallHold()
         self._waiting: dict[type[QueuedCall], dict[str, tuple[float, QueuedCall]]] = {
             kind: {} for kind in _PATIENCE_S
         }
@@ -90,7 +92,7 @@ class CloudGate:
 
     def drop(self, instance_id: str) -> None:
         """Forget what waits for an instance that is gone."""
-        for kind in (DestroyInstance, SetTags):
+        for kind in (DestroyInstance, FindInstance, SetTags):
             self._waiting[kind].pop(instance_id, None)
 
     def release(self, now: float) -> list[QueuedCall]:
@@ -133,7 +135,9 @@ class CloudGate:
         return max(min(times), self._bucket.next_at(now)) if times else None
 
     def _held_until(self, kind: type[QueuedCall]) -> float:
-        return self.listings.until if kind is ListInstances else self.changes.until
+        if kind is ListInstances:
+            return self.listings.until
+        return self.finds.until if kind is FindInstance else self.changes.until
 
     def _next_kind(self, now: float) -> type[QueuedCall] | None:
         """Return the kind of the call that is next, None when none is or it is creates' turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
-from pool import residents, stillborn
+from pool import absence, residents, stillborn
 from pool.core import PoolCore
 from pool.messages import (
     CloseSession,
@@ -26,6 +26,7 @@ _AT_ONCE = _FAILURES | {Trigger.KILLED}
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
+_AGAIN = "it is listed again, and was being shut down"
 
 
 def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: float) -> None:
@@ -53,8 +54,12 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
 
 def set_lease(core: PoolCore, worker: Worker) -> None:
     """Let an instance power itself off when nobody contacts it, unless it is held."""
-    suspended = worker.behavior is IdleBehavior.HOLD
-    core.commands.append(SetLease(worker_id=worker.id, suspended=suspended))
+    core.commands.append(SetLease(worker_id=worker.id, suspended=suspends_lease(worker)))
+
+
+def suspends_lease(worker: Worker) -> bool:
+    """Return whether an instance is not to power itself off: it is held, or may be."""
+    return worker.behavior is IdleBehavior.HOLD or worker.remembered
 
 
 def save_tags(core: PoolCore, worker: Worker, now: float) -> None:
@@ -121,7 +126,8 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
         if not residents.are_ending(core, worker):
             wait_no_longer(core, worker, now)
         return
-    if worker.behavior is IdleBehavior.HOLD:
+    if worker.behavior is IdleBehavior.HOLD or worker.remembered:
+        # Who is only remembered may be held, for all that is known.
         return
     if _overdue(core, worker, now):
         return
@@ -211,6 +217,7 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
     if (
         worker.state is WorkerState.IDLE
         and worker.behavior is IdleBehavior.RUN
+        and not worker.remembered
         and not worker.unreleased
     ):
         shut_down(core, worker, Trigger.UNWANTED, now)
@@ -227,7 +234,9 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
     first = worker.killed is None
     if first:
         worker.killed = core.asked_kills[worker.id] = reason
-    if worker.state is not WorkerState.SHUTDOWN:
+    if worker.remembered:
+        core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
+    elif worker.state is not WorkerState.SHUTDOWN:
         worker.end_reason = told
         shut_down(core, worker, Trigger.KILLED, now)
     elif worker.session_up:
@@ -242,6 +251,14 @@ def keep_killed(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut an instance down that was killed before this record of it was made."""
     if worker.killed is not None and worker.state is not WorkerState.SHUTDOWN:
         kill_worker(core, worker, worker.killed, now)
+
+
+def keep_ended(core: PoolCore, worker: Worker, now: float) -> None:
+    """Shut an instance down anew that was let go while it ended, and is listed again."""
+    reason = core.ended.pop(worker.id, None)
+    if reason is not None and worker.state is not WorkerState.SHUTDOWN:
+        worker.end_reason = f"{_AGAIN}: {reason.removeprefix(f'{_AGAIN}: ')}"
+        shut_down(core, worker, Trigger.DRAINED, now)
 
 
 def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
@@ -295,6 +312,10 @@ def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
     core.cloud_gate.changes.succeeded(now)
     worker = core.workers.get(event.instance_id)
     if worker is not None:
+        if not worker.destroy_answered:
+            absence.on_destroy_answered(worker)
+        worker.destroy_answered = True
+        worker.destroy_accepted = worker.destroy_accepted or event.known
         worker.destroy_failures = 0
         worker.destroy_error = ""
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DESTROY_S)
@@ -311,6 +332,7 @@ def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:
     worker = core.workers.get(event.instance_id)
     if worker is None:
         return
+    worker.destroy_answered = False
     worker.destroy_failures += 1
     worker.destroy_error = str(event.error) or type(event.error).__name__
     worker.last_error = f"destroy: {worker.destroy_error}"

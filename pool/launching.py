@@ -57,10 +57,13 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     worker = core.workers.get(event.instance.id)
     if worker is None:
         worker = core.add_worker(event.instance, type_, now=now)
+        # A listing may have shown it, and one have lacked it, before the call returned.
+        worker.listed = pending.came_and_went
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
     idle.keep_killed(core, worker, now)
+    idle.keep_ended(core, worker, now)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:

@@ -17,13 +17,15 @@ from drivers.interface import TOKEN_TAG
 from pool.core import PoolCore
 from pool.cost import cost_usd
 from pool.idle import in_use
-from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
+from pool.model import Doubtful, IdleBehavior, PendingLaunch, Worker, WorkerState
 from pool.tags import is_unrecognised
 
 _LEAST_PATIENCE_S = 300.0
 """Real clouds list an instance that is ending for minutes."""
 _SHUTDOWN_TIMEOUTS = 3
 """After how many repetitions of the destroy call an instance should have left the listing."""
+_MISSING_PATIENCE_S = 60.0
+"""For how long an instance may be missing from listings: a single one that lacks it is passing."""
 _REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
 
@@ -34,6 +36,8 @@ class LeakKind(Enum):
     DESTROY_FAILING = "destroy_failing"
     NOT_ENDING = "not_ending"
     UNCONFIRMED = "unconfirmed"
+    MISSING = "missing"
+    DOUBTFUL = "doubtful"
     LAUNCH_UNANSWERED = "launch_unanswered"
     SILENT_HELD = "silent_held"
     BROKEN_HELD = "broken_held"
@@ -42,7 +46,7 @@ class LeakKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """One instance that is, or one launch that may be, billed and not wanted.
+    """One instance that is, or one launch or instance that may be, billed and not wanted.
 
     `instance_id` is "" for a launch whose instance is not known, `launch_token` is "" for an
     instance. A price of 0 is one that nobody knows. `since` is when it became unwanted, in seconds
@@ -85,6 +89,9 @@ def find_leaks(
         if finding is not None:
             price = known.get(worker_id, worker.type.price_usd_per_hour)
             leaks.append(_instance_leak(core, worker, finding, price, now))
+    for instance_id, doubtful in sorted(core.doubtful.items()):
+        price = known.get(instance_id, doubtful.type.price_usd_per_hour)
+        leaks.append(_doubtful_leak(core, doubtful, price, now))
     for _, pending in sorted(core.launches.items()):
         if _may_be_billed(core, pending, now):
             leaks.append(_launch_leak(core, pending, now))
@@ -103,7 +110,9 @@ def listing_is_current(core: PoolCore, now: float) -> bool:
 
 def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     if worker.state is WorkerState.SHUTDOWN:
-        return _of_shutdown(core, worker, now)
+        return _of_shutdown(core, worker, now) or _missing(worker, now)
+    if worker.missing_since is not None:
+        return _missing(worker, now)
     if worker.behavior is IdleBehavior.HOLD:
         return _silent(core, worker, now) or _useless(core, worker)
     return None
@@ -141,6 +150,17 @@ def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
             f"gone ({core.listing_failures} failed)",
         )
     return None
+
+
+def _missing(worker: Worker, now: float) -> _Finding | None:
+    """Return that nobody can use a worker while listings lack it, though it counts as there."""
+    since = worker.missing_since
+    if since is None or now - since < _MISSING_PATIENCE_S:
+        return None
+    why = (
+        f"the cloud's listings have lacked it for {now - since:.0f} s, and nothing says it is gone"
+    )
+    return _Finding(kind=LeakKind.MISSING, since=since, why=why)
 
 
 def _silent(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
@@ -185,6 +205,7 @@ def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
 def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:
     """Return whether a launch's answer is lost and the planner does not wait for it (any more)."""
     if pending.lost_answer_at is None or pending.instance_id or pending.came_and_went:
+        # What came of it is told as such, where that is in doubt.
         return False
     return not pending.counted or now - pending.lost_answer_at >= _patience_s(core)
 
@@ -202,6 +223,24 @@ def _instance_leak(
         cost_usd=cost_usd(price_usd_per_hour, now - finding.since),
         why=finding.why,
         remedy=_remedy(core, finding.kind, worker.id),
+    )
+
+
+def _doubtful_leak(
+    core: PoolCore, doubtful: Doubtful, price_usd_per_hour: Decimal, now: float
+) -> Leak:
+    since, until = doubtful.appeared_at, doubtful.let_go_at
+    return Leak(
+        instance_id=doubtful.id,
+        launch_token="",
+        type_name=doubtful.type.name,
+        price_usd_per_hour=price_usd_per_hour,
+        kind=LeakKind.DOUBTFUL,
+        since=since,
+        cost_usd=cost_usd(price_usd_per_hour, now - since),
+        why="a create call was answered with it, and in "
+        f"{until - since:.0f} s no listing showed it: nobody knows whether it is there",
+        remedy=_remedy(core, LeakKind.DOUBTFUL, doubtful.id),
     )
 
 
@@ -227,16 +266,30 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
     again_s = f"{core.settings.shutdown_timeout_s:g} s"
     match kind:
         case LeakKind.DESTROY_FAILING:
-            return f"mend what the error says; it is tried again every {again_s}"
+            remedy = f"mend what the error says; it is tried again every {again_s}"
         case LeakKind.NOT_ENDING:
-            return f"end it in the cloud's console; destroy is repeated every {again_s}"
+            remedy = f"end it in the cloud's console; destroy is repeated every {again_s}"
         case LeakKind.UNCONFIRMED:
-            return "mend the listings: credentials, network, the cloud's status page"
+            remedy = "mend the listings: credentials, network, the cloud's status page"
+        case LeakKind.MISSING:
+            remedy = (
+                "see that the server asks the right region, endpoint and account; it counts until "
+                "it is listed, or the cloud says that it has ended, or it neither answers nor is "
+                f"listed for gone_after_s ({core.settings.gone_after_s:g} s)"
+            )
+        case LeakKind.DOUBTFUL:
+            remedy = (
+                f"look for {name} in the cloud's console, and end it there if it is; it is taken "
+                "up, or destroyed, if a listing shows it after all"
+            )
         case LeakKind.LAUNCH_UNANSWERED:
-            return f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
+            remedy = (
+                f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
+            )
         case LeakKind.SILENT_HELD:
-            return f"mend it, or end it: longshore instance kill {name}"
+            remedy = f"mend it, or end it: longshore instance kill {name}"
         case LeakKind.BROKEN_HELD | LeakKind.UNCONFIGURED_HELD:
-            return f"let it end: longshore instance drain {name}"
+            remedy = f"let it end: longshore instance drain {name}"
         case _:
             assert_never(kind)
+    return remedy

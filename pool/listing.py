@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool import idle, launching, probing, stillborn
+from pool import absence, idle, launching, probing
 from pool.core import PoolCore
 from pool.delays import sentence
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from pool.model import InstanceSeen, Worker, WorkerState
 from pool.tags import behavior_from, tags_of, type_from
 from pool.timers import TimerKind
-from pool.transitions import Trigger
 
 _SOON_S = 2.0
-_LONGEST_GRACE_S = 30.0
+_LONG_S = 30.0
+_WHILE_MISSING_S = 10.0
 
 
 def request_listing(core: PoolCore, now: float) -> None:
@@ -39,34 +39,25 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
         _see(core, seen, event.began_at, now)
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
-        if worker.id in present or worker.session_up:
-            # Who speaks to us is there, whatever one listing says; else its session will end.
-            continue
-        if event.began_at > _may_be_gone_after(core, worker):
-            if worker.state is WorkerState.BOOTING:
-                stillborn.note(core, worker, "it was gone before it was ready", now)
-            core.move(worker, Trigger.GONE, now)
+        if worker.id not in present:
+            absence.note(core, worker, event.began_at, now)
     launching.after_listing(core, event.began_at, now)
     core.listed_once = True
-    if not core.settled:
-        _settle(core, event.began_at, now)
+    _take_up_missing(core, event.began_at, now)
     _schedule(core, now)
 
 
-def _may_be_gone_after(core: PoolCore, worker: Worker) -> float:
-    """Return the time after which a listing that lacks a worker means that it is gone.
-
-    One that no listing has shown yet may be too new for the cloud's listings, even when it is being
-    destroyed: that takes its time, and may fail.
-    """
-    if worker.listed:
-        return max(worker.listed_at, worker.last_contact)
-    return worker.appeared_at + _grace_s(core)
-
-
-def _grace_s(core: PoolCore) -> float:
-    """Return how long a new instance may be missing from listings: no longer than it may boot."""
-    return min(_LONGEST_GRACE_S, core.settings.boot_timeout_s)
+def _take_up_missing(core: PoolCore, began_at: float, now: float) -> None:
+    """Take up what an earlier process knew and the first listing lacks: it may be there."""
+    for instance_id in sorted(core.missing):
+        seen = core.missing[instance_id]
+        worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
+        worker.remembered = True
+        worker.listed_at = 0.0
+        # Whose key is not proven may not have been shown to that process either.
+        worker.listed = bool(worker.host_key)
+        absence.note(core, worker, began_at, now)
+        probing.ensure(core, worker, now)
 
 
 def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
@@ -85,19 +76,23 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
 
 def _schedule(core: PoolCore, now: float) -> None:
     """Arm the next listing: sooner while something is expected to change."""
-    expecting = any(
-        (worker.state is WorkerState.SHUTDOWN and not worker.session_up)
-        or not worker.address
-        or not worker.listed
-        for worker in core.workers.values()
-    )
+    expecting = any(_is_expected(worker, now) for worker in core.workers.values())
     expecting = expecting or any(p.counted and not p.in_flight for p in core.launches.values())
-    if not core.settled:
-        core.timers.soonest(TimerKind.LIST, "", core.began_at + _grace_s(core))
     interval_s = core.settings.sync_interval_s
     if expecting:
         interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
+    elif any(worker.absence is not None for worker in core.workers.values()):
+        interval_s = min(interval_s, _WHILE_MISSING_S, core.settings.gone_after_s / 2)
     core.timers.soonest(TimerKind.LIST, "", now + interval_s)
+
+
+def _is_expected(worker: Worker, now: float) -> bool:
+    """Return whether the next listings may well show something new of a worker."""
+    lacking_s = 0.0 if worker.absence is None else now - worker.absence.since
+    if lacking_s >= _LONG_S:
+        return False
+    going = worker.state is WorkerState.SHUTDOWN and not worker.session_up
+    return going or not worker.address or not worker.listed
 
 
 def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> None:
@@ -113,6 +108,9 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         core.bind_launch(worker, token)
     worker.listed = True
     worker.listed_at = max(worker.listed_at, began_at)
+    absence.end(core, worker, "a listing shows it again")
+    if worker.remembered:
+        _recognise(core, worker, tags)
     if seen.address and seen.address != worker.address:
         worker.address = seen.address
         worker.revision += 1
@@ -121,10 +119,20 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         core.asked_behaviors.pop(worker.id, None)
         core.note_changed(worker, f"its tags say {worker.behavior.value}")
     idle.keep_killed(core, worker, now)
+    idle.keep_ended(core, worker, now)
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)
         idle.review(core, worker, now)
+
+
+def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
+    """Take the idle behavior of a remembered worker from its tags, now that they are known."""
+    worker.remembered = False
+    worker.behavior = core.asked_behaviors.get(worker.id, behavior_from(tags))
+    worker.revision += 1
+    if worker.session_up:
+        idle.set_lease(core, worker)
 
 
 def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float) -> None:
@@ -140,20 +148,3 @@ def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float)
             core.asked_behaviors[worker.id] = worker.behavior
             core.note_changed(worker, "its tags say another idle behavior: they are written again")
         core.ask_cloud(SetTags(op_id=core.next_op(), instance_id=worker.id, tags=wanted), now)
-
-
-def _settle(core: PoolCore, began_at: float, now: float) -> None:
-    """Give up what an earlier process knew and listings do not show, once they had the time.
-
-    What was new when that process ended may be missing from the first listings.
-    """
-    if core.missing and began_at < core.began_at + _grace_s(core):
-        return
-    core.settled = True
-    for instance_id in sorted(core.missing):
-        core.forget_later(instance_id, now)
-    core.missing.clear()
-    for attempt in sorted(core.attempts.values(), key=lambda a: a.id):
-        if attempt.worker_id not in core.workers:
-            why = f"its instance {attempt.worker_id} is not in the cloud's listing"
-            core.lose_attempt(attempt, why)

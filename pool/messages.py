@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drivers.errors import CloudError
-from drivers.interface import InstanceType
+from drivers.interface import Existence, InstanceType
 from pool.model import AttemptExit, AttemptOrder, InstanceSeen, Launch, ProbeReport
 
 # ---- commands ---------------------------------------------------------------------------------
@@ -46,6 +46,14 @@ class SetTags:
     op_id: int
     instance_id: str
     tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindInstance:
+    """Ask what the cloud knows of an instance; ends in `InstanceFound` or `FindFailed`."""
+
+    op_id: int
+    instance_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +150,7 @@ PoolCommand = (
     | CreateInstance
     | DestroyInstance
     | SetTags
+    | FindInstance
     | Probe
     | CloseSession
     | StartAttempt
@@ -150,6 +159,8 @@ PoolCommand = (
     | SetLease
     | UpdateLimits
 )
+
+_BEFORE_THE_PROOF = frozenset({"connect", "host_key", "unforeseen"})
 
 # ---- events -----------------------------------------------------------------------------------
 
@@ -191,10 +202,14 @@ class CreateFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destroyed:
-    """The destroy call was accepted (or there was nothing to destroy)."""
+    """The destroy call was accepted; or, where it is not `known`, there was nothing to destroy.
+
+    The cloud may know it later, if it is new or the cloud's word is not consistent yet.
+    """
 
     op_id: int
     instance_id: str
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +232,24 @@ class TagsSet:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagsFailed:
     """The tags may not be written."""
+
+    op_id: int
+    instance_id: str
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFound:
+    """What the cloud says of an instance; `UNKNOWN` too of drivers that cannot ask."""
+
+    op_id: int
+    instance_id: str
+    existence: Existence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindFailed:
+    """The cloud said nothing of the instance."""
 
     op_id: int
     instance_id: str
@@ -251,6 +284,11 @@ class ProbeFailed:
     revision: int
     stage: str
     message: str
+
+    @property
+    def proven(self) -> bool:
+        """Return whether somebody answered who proved the host's key."""
+        return self.stage not in _BEFORE_THE_PROOF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +387,8 @@ PoolEvent = (
     | DestroyFailed
     | TagsSet
     | TagsFailed
+    | InstanceFound
+    | FindFailed
     | ProbeSucceeded
     | ProbeFailed
     | SessionLost

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from drivers.interface import InstanceType, Resources
+from drivers.interface import Existence, InstanceType, Resources
 
 # What an instance may say of itself at most: what comes from there is kept, shown and journalled.
 MOST_BYTES = 2**53
@@ -73,6 +73,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     signal_interval_s: Seconds = 5.0
     term_timeout_s: Seconds = 120.0
     offline_timeout_s: Seconds = 180.0
+    gone_after_s: Seconds = 180.0
     orphan_timeout_s: Seconds = 1800.0
     quota_hold_s: Seconds = 60.0
     capacity_hold_s: Seconds = 60.0
@@ -174,6 +175,41 @@ class InstanceSeen:
 
 
 @dataclass(slots=True, kw_only=True)
+class Absence:
+    """That complete listings lack an instance, `since` the first of them began.
+
+    `listings` is how many did in a row since it was last heard of: the first of these began at
+    `first_at`, the latest at `latest_at`; `unanswered` says that a probe sent after `mark` found
+    nobody there. `existence` is what the cloud said of its id last, `asked_op` the question that is
+    under way, 0 for none, `asked_at` when it was asked last.
+    """
+
+    since: float
+    listings: int = 0
+    first_at: float = 0.0
+    latest_at: float = 0.0
+    unanswered: bool = False
+    mark: int = 0
+    existence: Existence = Existence.UNKNOWN
+    asked_op: int = 0
+    asked_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubtful:
+    """An instance that a create call answered with and no listing ever showed, until it was let go.
+
+    Nobody knows whether there is (still) one; `let_go_at` is when it ceased to count.
+    """
+
+    id: str
+    token: str
+    type: InstanceType
+    appeared_at: float
+    let_go_at: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Worker:
     """The pool's record of one instance; only `pool.core` changes it.
 
@@ -184,19 +220,23 @@ class Worker:
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
     that is not known; `shown` says that a probe has shown what runs there.
-    `listed` says whether a listing has ever shown it, `untagged` that none has shown the idle
-    behavior that an admin gave it; `strikes` counts starts in a row that failed for a cause that
-    lies with the instance, `flaps` sessions in a row that were lost soon after `attached_at`; it
-    gets no new work until `overloaded_until`, since its runner said that too much runs there, 0.0
-    for never; `proven` says that an attempt was seen to run there, `stillborn` that it turned out
-    to be of no use before that, `end_reason` why it is being shut down. `broken_at` is when it
-    became broken, 0.0 for never; `launched_here` says that this process asked for it, `reached`
-    that a probe got past the proof of its key; `boot_id` is the boot whose probe has passed, "" for
-    none yet, `boots_since` when it appeared, or was found to have booted anew; `killed` is the
-    reason of the admin who ended it, "" for none, and None where nobody did; `destroy_failures`
-    counts the destroy calls in a row that failed, `destroy_error` is what the last of them said. In
-    shutdown it has a session for as long as its residents are waited for; `destroyed_at` is when
-    its destroy was asked for then, 0.0 before that.
+    `listed` says whether a listing has ever shown it, `absence` is about those that lack it, None
+    while none does or it has a session. One that is `remembered` an earlier process knew, and no
+    listing has shown it since: what its tags say is not known. `untagged` says that no listing has
+    shown the idle behavior that an admin gave it; `strikes` counts starts in a row that failed for
+    a cause that lies with the instance, `flaps` sessions in a row that were lost soon after
+    `attached_at`; it gets no new work until `overloaded_until`, since its runner said that too much
+    runs there, 0.0 for never; `proven` says that an attempt was seen to run there, `stillborn` that
+    it turned out to be of no use before that, `end_reason` why it is being shut down. `broken_at`
+    is when it became broken, 0.0 for never; `launched_here` says that this process asked for it,
+    `reached` that a probe got past the proof of its key; `boot_id` is the boot whose probe has
+    passed, "" for none yet, `boots_since` when it appeared, or was found to have booted anew;
+    `killed` is the reason of the admin who ended it, "" for none, and None where nobody did;
+    `destroy_failures` counts the destroy calls in a row that failed, `destroy_error` is what the
+    last of them said; `destroy_answered` says that the latest did not fail, `destroy_accepted` that
+    the cloud has taken one for an instance that it knows. In shutdown it has a session for as long
+    as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
+    before that.
     """
 
     id: str
@@ -215,6 +255,8 @@ class Worker:
     flaps: int = 0
     last_busy: float = 0.0
     listed: bool = False
+    absence: Absence | None = None
+    remembered: bool = False
     untagged: bool = False
     strikes: int = 0
     #: Who ended there without having run, through no fault of their own, since one of their kind
@@ -246,6 +288,8 @@ class Worker:
     destroyed_at: float = 0.0
     destroy_failures: int = 0
     destroy_error: str = ""
+    destroy_answered: bool = False
+    destroy_accepted: bool = False
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
     sharing: set[str] = field(default_factory=set)
@@ -262,6 +306,16 @@ class Worker:
     def busy_with(self) -> int:
         """Return how many attempts keep it busy: all that hold resources but the resident ones."""
         return len(self.attempts) - len(self.resident)
+
+    @property
+    def missing_since(self) -> float | None:
+        """Return since when it is missing from listings, None if not; too new for them is not."""
+        return self.absence.since if self.absence is not None and self.listed else None
+
+    @property
+    def unseen(self) -> bool:
+        """Return whether it gets no new work until a listing shows it; one too new for them may."""
+        return self.missing_since is not None or (self.remembered and self.listed)
 
     @property
     def broken(self) -> str:

@@ -21,6 +21,7 @@ from pool.messages import (
     CloseSession,
     CreateInstance,
     DestroyInstance,
+    FindInstance,
     ListInstances,
     PoolCommand,
     PoolEvent,
@@ -79,7 +80,9 @@ class Performer:
         if self._closed:
             return
         match command:
-            case ListInstances() | CreateInstance() | DestroyInstance() | SetTags():
+            case (
+                ListInstances() | CreateInstance() | DestroyInstance() | SetTags() | FindInstance()
+            ):
                 self._cloud.begin(command)
             case Probe():
                 link, reports = self._link(command.worker_id)

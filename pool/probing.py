@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import attempts, idle, stillborn, trials
+from pool import absence, attempts, idle, stillborn, trials
 from pool.core import PoolCore
 from pool.delays import doubled_s
 from pool.messages import (
@@ -76,7 +76,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             boot=worker.state not in _READY,
             trial=worker.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
-            suspend_lease=worker.behavior is IdleBehavior.HOLD,
+            suspend_lease=idle.suspends_lease(worker),
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
@@ -98,6 +98,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.probe_op = 0
     worker.probe_failures = 0
     worker.session_up = True
+    absence.end(core, worker, "it answers, though a listing lacks it")
     worker.shown = True
     worker.last_contact = min(event.began_at, now)
     worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
@@ -246,6 +247,7 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
     worker.probe_op = 0
     worker.probe_failures += 1
     worker.last_error = f"{event.stage}: {event.message}"
+    absence.on_probe_failed(worker, event)
     interval_s = core.settings.probe_interval_s
     longest_s = interval_s
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
@@ -313,6 +315,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
         and worker.state is not WorkerState.SHUTDOWN
         and not idle.is_draining(worker)
         and not is_offline(core, worker, now)
+        and not worker.unseen
         and worker.takes_more(now)
     )
 
@@ -333,4 +336,4 @@ def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
 
 def is_ready(worker: Worker) -> bool:
     """Return whether an attempt can be started on a worker at once."""
-    return worker.session_up and worker.state in _READY
+    return worker.session_up and not worker.remembered and worker.state in _READY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from pool import attempts, idle, interruption, launching, listing, probing, standstill
+from pool import absence, attempts, idle, interruption, launching, listing, probing, standstill
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -14,7 +14,9 @@ from pool.messages import (
     CreateFailed,
     Destroyed,
     DestroyFailed,
+    FindFailed,
     HeldUp,
+    InstanceFound,
     InterruptionNoticed,
     Listed,
     ListingFailed,
@@ -73,6 +75,10 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             idle.on_tags_set(core, event, now)
         case TagsFailed():
             idle.on_tags_failed(core, event, now)
+        case InstanceFound():
+            absence.on_found(core, event, now)
+        case FindFailed():
+            absence.on_find_failed(core, event, now)
         case ProbeSucceeded():
             probing.on_succeeded(core, event, now)
         case ProbeFailed():
@@ -127,6 +133,8 @@ def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
                 core.pinned_keys.pop(subject, None)
                 core.asked_behaviors.pop(subject, None)
                 core.asked_kills.pop(subject, None)
+                core.doubtful.pop(subject, None)
+                core.ended.pop(subject, None)
         case TimerKind.SIGNAL:
             attempts.on_signal_due(core, subject, now)
         case _:

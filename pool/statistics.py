@@ -26,6 +26,9 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    FindFailed,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListingFailed,
     ListInstances,
@@ -47,7 +50,6 @@ CALL_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 LIFE_BOUNDS_S = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 
 _NOT_READY = (WorkerState.UNKNOWN, WorkerState.BOOTING)
-_BEFORE_THE_PROOF = frozenset({"connect", "host_key", "unforeseen"})
 
 
 class BootOutcome(Enum):
@@ -66,6 +68,7 @@ class Operation(Enum):
     CREATE = "create"
     DESTROY = "destroy"
     TAGS = "tags"
+    FIND = "find"
 
 
 class OperationOutcome(Enum):
@@ -105,6 +108,8 @@ _OPERATION_OF: dict[type[PoolEvent], Operation] = {
     DestroyFailed: Operation.DESTROY,
     TagsSet: Operation.TAGS,
     TagsFailed: Operation.TAGS,
+    InstanceFound: Operation.FIND,
+    FindFailed: Operation.FIND,
 }
 _KIND_OF: dict[type[CloudError], OperationOutcome] = {
     RateLimitError: OperationOutcome.RATE_LIMIT,
@@ -147,7 +152,14 @@ class Statistics:
         """
         for command in commands:
             match command:
-                case ListInstances() | CreateInstance() | DestroyInstance() | SetTags() | Probe():
+                case (
+                    ListInstances()
+                    | CreateInstance()
+                    | DestroyInstance()
+                    | SetTags()
+                    | FindInstance()
+                    | Probe()
+                ):
                     self._begun_at[command.op_id] = now
                     if len(self._begun_at) > MOST_UNANSWERED:
                         del self._begun_at[next(iter(self._begun_at))]
@@ -157,9 +169,9 @@ class Statistics:
     def heard(self, event: PoolEvent, workers: Mapping[str, Worker], now: float) -> None:
         """Count and time the outcome of a driver's call or of a probe; before it is reacted to."""
         match event:
-            case Listed() | Created() | Destroyed() | TagsSet():
+            case Listed() | Created() | Destroyed() | TagsSet() | InstanceFound():
                 self._count_operation(event, OperationOutcome.OK, now)
-            case ListingFailed() | CreateFailed() | DestroyFailed() | TagsFailed():
+            case ListingFailed() | CreateFailed() | DestroyFailed() | TagsFailed() | FindFailed():
                 self._count_operation(
                     event, _KIND_OF.get(type(event.error), OperationOutcome.OTHER), now
                 )
@@ -168,8 +180,7 @@ class Statistics:
                 self._count_probe(event, outcome, workers, proven=True, now=now)
             case ProbeFailed():
                 outcome = _STAGES.get(event.stage, ProbeOutcome.OTHER)
-                proven = event.stage not in _BEFORE_THE_PROOF
-                self._count_probe(event, outcome, workers, proven=proven, now=now)
+                self._count_probe(event, outcome, workers, proven=event.proven, now=now)
             case _:
                 pass
 
@@ -212,7 +223,9 @@ class Statistics:
         | Destroyed
         | DestroyFailed
         | TagsSet
-        | TagsFailed,
+        | TagsFailed
+        | InstanceFound
+        | FindFailed,
         outcome: OperationOutcome,
         now: float,
     ) -> None:

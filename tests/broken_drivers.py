@@ -14,6 +14,7 @@ from drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
     TYPE_TAG,
+    Existence,
     HostKeyVerdict,
     Instance,
     InstanceType,
@@ -43,6 +44,14 @@ class Priced(Altered):
 
     def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
         return {each.name: Decimal("0.1") for each in instance_types}
+
+
+class KnowsNothing(Altered):
+    """Takes what the cloud does not know for gone."""
+
+    def find(self, instance_id: str) -> Existence:
+        found = super().find(instance_id)
+        return Existence.GONE if found is Existence.UNKNOWN else found
 
 
 class Free(Altered):

@@ -31,7 +31,7 @@ from dispatcher.model import Container, SchedulerSettings
 from dispatcher.outflow import Outflow, Write
 from dispatcher.queries import Recovered
 from drivers.errors import CloudError
-from drivers.interface import TOKEN_TAG, InstanceType
+from drivers.interface import TOKEN_TAG, Existence, InstanceType
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
@@ -41,6 +41,8 @@ from pool.messages import (
     CreateInstance,
     Destroyed,
     DestroyInstance,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListInstances,
     LogComplete,
@@ -102,6 +104,12 @@ class Rig(RigStore):
         self.published: list[Publication] = []
         self.confirmed: list[int] = []
         self.silent: set[type[PoolCommand]] = set()
+        self.hidden: set[str] = set()
+        """What is in the cloud, and neither its listings nor its word on an id tell."""
+        self.unreachable: set[str] = set()
+        """What is in the cloud and does not answer at its address."""
+        self.knows_ended = True
+        """Whether the cloud says of an id that its instance has ended."""
         self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
         self._instance_numbers = itertools.count(1)
@@ -298,19 +306,6 @@ class Rig(RigStore):
 
     def _answer(self, command: PoolCommand) -> None:
         match command:
-            case ListInstances():
-                self.list_now(command.op_id)
-            case CreateInstance():
-                self.create_now(command)
-            case DestroyInstance():
-                self.cloud.pop(command.instance_id, None)
-                self.on_instance.pop(command.instance_id, None)
-                self._give(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
-            case SetTags():
-                seen = self.cloud.get(command.instance_id)
-                if seen is not None:
-                    self.cloud[seen.id] = replace(seen, tags=command.tags)
-                self._give(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
             case Probe():
                 self.probe_now(command)
             case StartAttempt():
@@ -319,14 +314,52 @@ class Rig(RigStore):
                 self.on_instance.get(command.worker_id, {}).pop(command.attempt_id, None)
             case SignalAttempt() | CloseSession() | SetLease() | UpdateLimits():
                 pass
+            case _:
+                self._answer_call(command)
+
+    def _answer_call(
+        self,
+        command: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance,
+    ) -> None:
+        match command:
+            case ListInstances():
+                self.list_now(command.op_id)
+            case CreateInstance():
+                self.create_now(command)
+            case DestroyInstance():
+                known = self.cloud.pop(command.instance_id, None) is not None
+                self.on_instance.pop(command.instance_id, None)
+                self._give(
+                    Destroyed(op_id=command.op_id, instance_id=command.instance_id, known=known)
+                )
+            case SetTags():
+                seen = self.cloud.get(command.instance_id)
+                if seen is not None:
+                    self.cloud[seen.id] = replace(seen, tags=command.tags)
+                self._give(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
+            case FindInstance():
+                self.find_now(command)
 
     def list_now(self, op_id: int) -> None:
         """Answer a listing with what is in the cloud; the sessions of what is not are lost."""
         for worker in list(self.engine.pool.workers.values()):
             if worker.session_up and worker.listed and worker.id not in self.cloud:
                 self._give(SessionLost(worker_id=worker.id, last_contact=0.0, reason="reset"))
-        instances = tuple(self.cloud[id_] for id_ in sorted(self.cloud))
+        shown = sorted(self.cloud.keys() - self.hidden)
+        instances = tuple(self.cloud[id_] for id_ in shown)
         self._give(Listed(op_id=op_id, began_at=self.now, instances=instances))
+
+    def find_now(self, command: FindInstance) -> None:
+        """Answer what the cloud knows of an instance."""
+        existence = Existence.UNKNOWN
+        if command.instance_id not in self.hidden:
+            if command.instance_id in self.cloud:
+                existence = Existence.PRESENT
+            elif self.knows_ended:
+                existence = Existence.GONE
+        self._give(
+            InstanceFound(op_id=command.op_id, instance_id=command.instance_id, existence=existence)
+        )
 
     def create_now(self, command: CreateInstance) -> None:
         """Answer a create call."""
@@ -344,7 +377,7 @@ class Rig(RigStore):
 
     def probe_now(self, command: Probe) -> None:
         """Answer a probe with what runs on the instance."""
-        if command.worker_id not in self.cloud:
+        if command.worker_id not in self.cloud.keys() - self.unreachable:
             self._give(
                 ProbeFailed(
                     op_id=command.op_id,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from drivers.interface import CLUSTER_TAG, TYPE_TAG, InstanceType, Resources
+from drivers.interface import CLUSTER_TAG, TYPE_TAG, Existence, InstanceType, Resources
 from pool import attempts, core_check, idle, reactor
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
     AttemptStarted,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListInstances,
     LogComplete,
@@ -138,6 +140,13 @@ class PoolRig:
                     op_id=command.op_id,
                     worker_id=command.worker_id,
                     attempt_id=command.order.attempt_id,
+                )
+            case FindInstance():
+                existence = Existence.GONE
+                if command.instance_id in self.cloud:
+                    existence = Existence.PRESENT
+                event = InstanceFound(
+                    op_id=command.op_id, instance_id=command.instance_id, existence=existence
                 )
             case SetTags():
                 event = TagsSet(op_id=command.op_id, instance_id=command.instance_id)

@@ -156,6 +156,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         broken=view.broken,
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
+        missing_since=rfc3339(view.missing_since),
     )
 
 

@@ -62,7 +62,7 @@ class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known.
+    where that is not known. `missing_since` is since when listings lack it.
     """
 
     id: str
@@ -80,6 +80,7 @@ class InstanceView:
     broken: str
     last_error: str
     taken_back_at: str = ""
+    missing_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

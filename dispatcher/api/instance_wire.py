@@ -27,6 +27,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One instance as admins see it; a time is null when it never happened.
 
     `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
+    `missing_since` is when the first of the listings began that lack it, null while none does: it
+    counts in every limit until it is listed again, answers, or counts as gone.
     """
 
     id: str
@@ -44,6 +46,7 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     broken: str
     last_error: str
     taken_back_at: str | None
+    missing_since: str | None = None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

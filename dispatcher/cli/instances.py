@@ -41,6 +41,7 @@ def instances(*, client: Client, as_json: bool) -> None:
 
 def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
+    missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
     return (
         seen.id,
@@ -51,7 +52,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        output.cut("; ".join(x for x in (taken_back, seen.broken, seen.last_error) if x)),
+        output.cut("; ".join(x for x in (missing, taken_back, seen.broken, seen.last_error) if x)),
     )
 
 

@@ -239,6 +239,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     broken: str | None = None
     last_error: str | None = None
     taken_back_at: str | None = None
+    missing_since: datetime | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         broken=worker.broken,
         last_error=worker.last_error,
         taken_back_at=worker.interruption,
+        missing_since=worker.missing_since or 0.0,
     )
 
 

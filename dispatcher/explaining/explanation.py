@@ -122,11 +122,15 @@ def standing(engine: Engine, container: Container) -> Standing:
 def _doubt(engine: Engine, container: Container) -> str:
     """Return what is not known of where a container runs, "" for nothing."""
     where = container.attempts[-1].instance_id if container.has_open_attempt else ""
-    if where not in engine.pool.missing:
+    if where in engine.pool.missing:
+        return f"the cloud's first listing is to tell whether {where} is there, where it ran"
+    worker = engine.pool.workers.get(where)
+    since = None if worker is None else worker.missing_since
+    if since is None:
         return ""
     return (
-        f"no listing of the cloud has shown {where} since the dispatcher started; until one does, "
-        "or it counts as gone, nobody knows whether it still runs there"
+        f"{where} is missing from the cloud's listings since {moment(since)}; until one shows it, "
+        "it answers, or it counts as gone, nobody knows whether it still runs there"
     )
 
 

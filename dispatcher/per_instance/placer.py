@@ -299,7 +299,7 @@ class PerInstancePlacer:
         due = self._next_at is not None and self._next_at <= now
         changed = self._wanted | self._pool.touched
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())
-        if self._pool.settled:
+        if self._pool.listed_once:
             self._forget_gone(self._deeds.instances() if whole else changed, now)
         names = self._pool.workers.keys() if whole else changed & self._pool.workers.keys()
         self._plan(sorted(names), whole=whole, now=now)
@@ -310,7 +310,7 @@ class PerInstancePlacer:
         self.tell(decided)
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.
-        self._whole = not self._pool.settled
+        self._whole = not self._pool.listed_once
         self._keep(names, decided, whole=whole)
         jobs = {job_id: self._job(job_id) for job_id in sorted(self._jobs)}
         # What is not carried out is no round.
@@ -320,7 +320,7 @@ class PerInstancePlacer:
         self._rollouts = known | begun
         self._deeds.carry_out(decided, jobs, now)
         self._deeds.end_without_place(snapshot, decided, now)
-        if whole and self._pool.settled:
+        if whole and self._pool.listed_once:
             self._conclude_what_is_done(decided)
 
     def _forget_gone(self, names: Iterable[str], now: float) -> None:

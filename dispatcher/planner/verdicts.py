@@ -227,6 +227,7 @@ CAUSES: Mapping[str, str] = {
     "draining": "are drained",
     "interrupted": "are being taken back",
     "broken": "are broken",
+    "missing": "are missing from the cloud's listings",
     "offline": "have lost contact",
     "booting": "are not ready yet",
     "overloaded": "say that too much runs there",
@@ -245,7 +246,7 @@ _UP = (WorkerState.IDLE, WorkerState.RUNNING)
 def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
     is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
-    is_sound = not worker.broken and not worker.interruption
+    is_sound = not worker.broken and not worker.interruption and not worker.unseen
     if is_up and is_sound and worker.takes_more(now):
         return ""
     facts = (
@@ -254,6 +255,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
         ("draining", worker.behavior is IdleBehavior.DRAIN),
         ("interrupted", bool(worker.interruption)),
         ("broken", bool(worker.broken)),
+        ("missing", worker.unseen),
         ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
         ("offline", offline),
         ("overloaded", now < worker.overloaded_until),

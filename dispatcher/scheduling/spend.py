@@ -136,7 +136,7 @@ class InstanceSpend:
         What came of one and is missing is counted as such.
         """
         pool = self._pool
-        missing = set(pool.missing.values())
+        missing = set(pool.missing_tokens().values())
         hoped = [p.launch for p in launches if p.launch.token not in missing]
         prices = (launching.type_of(pool, launch).price_usd_per_hour for launch in hoped)
         self._of_launches = sum(prices, _NOTHING)

@@ -27,12 +27,13 @@ from drivers.ec2.requests import (
 )
 from drivers.ec2.user_data import Scratch, Storage, user_data
 from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
-from drivers.interface import TOKEN_TAG, HostKeyVerdict, Instance, InstanceType
+from drivers.interface import TOKEN_TAG, Existence, HostKeyVerdict, Instance, InstanceType
 from drivers.turns import Turns
 
 _PAGE = 1000
 _REMEMBERED_TOKENS = 4096
 _REACHABLE_STATES = ("pending", "running")
+_TERMINATED = "terminated"
 _GIB = 2**30
 _NARROWEST_FIRST = (ErrorScope.TYPE, ErrorScope.GROUP, ErrorScope.ALL)
 
@@ -140,6 +141,25 @@ class Ec2InstanceSet:
         states = {_state_of(each) for each in _described(answer)}
         if not states & {*LISTED_STATES}:
             raise InstanceNotFound(f"CreateTags: {instance_id} is gone")
+
+    def find(self, instance_id: str) -> Existence:
+        """Return whether EC2 knows an instance as terminated, which it does for about an hour.
+
+        It does not know what is too new, or in another region, either: that is no end.
+        """
+        try:
+            answer = self._client.describe_instances(InstanceIds=[instance_id])
+        except FAILURES as failure:
+            error = judged(failure, call="DescribeInstances", changes=False).error
+            if isinstance(error, InstanceNotFound):
+                return Existence.UNKNOWN
+            raise error from failure
+        states = {
+            _state_of(each) for each in _described(answer) if each["InstanceId"] == instance_id
+        }
+        if states & {*LISTED_STATES}:
+            return Existence.PRESENT
+        return Existence.GONE if _TERMINATED in states else Existence.UNKNOWN
 
     def quota_group(self, instance_type: InstanceType) -> str:
         """Return the name of the limit of vCPUs that a type counts against."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import assert_never
 
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
+from drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
 from drivers.local_machine import LocalMachine, remove_files
 from drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
 from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 _HISTORY_LENGTH = 100_000
 _OWNER_FILE = "owner"
 _POWER_FILE = "power-off"
+_ID_PREFIX = "i-sim-"
 _BROKEN = "the simulated cloud broke this instance"
 
 
@@ -140,6 +141,23 @@ class SimulatedCloud:
                 self._note(CloudEvent.FAILED)
                 raise
             return [self._view(machine, shown) for machine, shown in listing]
+
+    def find(self, instance_id: str) -> Existence:
+        """Return what is known of an instance by its id.
+
+        One of a cloud whose process is dead has ended: the first thing that this one did was to end
+        what was left of it.
+        """
+        with self._changed:
+            self._refuse_if_closed()
+            self.run_due()
+            found = self._model.find(instance_id, self._clock())
+            if found is Existence.UNKNOWN and self._model.parameters.finds:
+                name = instance_id.removeprefix(_ID_PREFIX).rpartition("-")[0]
+                others = self._directory.parent / f"cloud-{name}"
+                if name and others != self._directory and not others.exists():
+                    return Existence.GONE
+            return found
 
     def destroy(self, instance_id: str) -> None:
         """Begin to end an instance; it leaves the listing later. No error when it is gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from drivers.interface import Instance, InstanceType
+from drivers.interface import Existence, Instance, InstanceType
 from drivers.registry import Capability, DriverContext, DriverInfo
 from drivers.simulated.cloud import SimulatedCloud
 from drivers.simulated.parameters import SimulatedParameters
@@ -39,6 +39,10 @@ class SimulatedInstanceSet:
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         """List the instances that carry all of `tags`."""
         return self.cloud.instances(tags)
+
+    def find(self, instance_id: str) -> Existence:
+        """Return whether an instance is there, or ended, also with the process that had it."""
+        return self.cloud.find(instance_id)
 
     def quota_group(self, instance_type: InstanceType) -> str:
         """Return the group that `quota_groups` of the parameters names, "" for none."""
@@ -76,6 +80,7 @@ DRIVER = DriverInfo(
             Capability.PREEMPTIBLE,
             Capability.QUOTA_GROUPS,
             Capability.POWER_OFF,
+            Capability.FINDS,
             Capability.INTERRUPTION_NOTICES,
         }
     ),

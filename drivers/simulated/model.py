@@ -23,7 +23,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import InstanceType
+from drivers.interface import Existence, InstanceType
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 
 REMEMBERED_TOKENS = 10_000
@@ -205,7 +205,7 @@ class CloudModel:
             raise error
         shown: list[tuple[Machine, dict[str, str]]] = []
         for _, machine in sorted(self.machines.items()):
-            if now < machine.created_at + machine.fate.listed_after_s:
+            if not self._shows(machine, now):
                 continue
             seen = machine.shown_tags if now < machine.tags_shown_from else machine.tags
             if tags.items() <= seen.items():
@@ -213,6 +213,33 @@ class CloudModel:
                 if self._falls(self.faults.duplicates):
                     shown.append((machine, dict(seen)))
         return shown
+
+    def find(self, instance_id: str, now: float) -> Existence:
+        """Return what the cloud says of an instance by its id; raises a `CloudError` as told."""
+        error = self._throttled() or self._failure(self.faults.listing_errors, "find")
+        if error is not None:
+            raise error
+        return self.existence(instance_id, now)
+
+    def existence(self, instance_id: str, now: float) -> Existence:
+        """Return what the cloud says of an instance where nothing goes wrong with the call."""
+        machine = self.machines.get(instance_id)
+        if machine is None:
+            return Existence.GONE if self._had(instance_id) else Existence.UNKNOWN
+        if not self.parameters.finds or not self._shows(machine, now):
+            return Existence.UNKNOWN
+        return Existence.GONE if machine.ended else Existence.PRESENT
+
+    def _had(self, instance_id: str) -> bool:
+        """Return whether an instance that is not there any more was one of this cloud's."""
+        prefix, _, number = instance_id.rpartition("-")
+        ours = prefix == f"i-sim-{self._name}" and number.isdecimal()
+        return self.parameters.finds and ours and 0 < int(number) <= self._created
+
+    @staticmethod
+    def _shows(machine: Machine, now: float) -> bool:
+        """Return whether whoever asks is told of an instance: not of one that is too new."""
+        return now >= machine.created_at + machine.fate.listed_after_s
 
     def destroy(self, instance_id: str, now: float) -> bool:
         """Begin to end an instance; return whether it began now (twice is no error)."""

@@ -65,8 +65,9 @@ class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     their own, and `group_quotas` those limits, by "GROUP" for on-demand and "GROUP/spot" for
     preemptible instances. A create call takes `create_delay_s`, though the instance is there from
     its beginning; a destroyed one leaves the listing after `destroy_delay_s`. `late_tags` are the
-    tags that a listing may lack while tags lag (`faults.tag_lag_s`). `state_dir` is where the
-    instances' directories are ("": where the dispatcher keeps its data).
+    tags that a listing may lack while tags lag (`faults.tag_lag_s`). `finds` says whether it tells
+    of an instance, asked by its id, that it has ended. `state_dir` is where the instances'
+    directories are ("": where the dispatcher keeps its data).
     """
 
     boot_time_s: Delay = 1.0
@@ -79,5 +80,6 @@ class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     create_delay_s: Delay = 0.0
     destroy_delay_s: Delay = 0.0
     late_tags: tuple[str, ...] = (TOKEN_TAG,)
+    finds: bool = True
     faults: SimulatedFaults = SimulatedFaults()
     state_dir: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
+from drivers.interface import Existence
 from drivers.simulated.model import CloudModel, Creation, Machine
 from pool.messages import (
     Created,
@@ -15,6 +16,9 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    FindFailed,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListingFailed,
     ListInstances,
@@ -26,14 +30,17 @@ from pool.messages import (
 from pool.model import InstanceSeen
 from tests.sim.timeline import Dice, Timeline
 
-CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags
+CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance
 CLUSTER_TAGS = {"longshore-cluster": "sim"}
 NEW_S = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
 class CloudSurroundings:
-    """What the calls of one dispatcher need; `appeared` hears of new machines and their secret."""
+    """What the calls of one dispatcher need; `appeared` hears of new machines and their secret.
+
+    `hides` says whether listings, and the cloud's word on an id, lack an instance that is there.
+    """
 
     timeline: Timeline
     dice: Dice
@@ -46,6 +53,8 @@ class CloudSurroundings:
     timeout_s: float
     hanging: float
     late_addresses: bool
+    find_dice: Dice
+    hides: Callable[[Machine], bool]
     filters_tags: bool = True
     flickers: float = 0.0
     pace: float = 1.0
@@ -72,6 +81,8 @@ class VirtualCalls:
                 self._create(command)
             case DestroyInstance() | SetTags():
                 self._alone(command)
+            case FindInstance():
+                self._find(command)
             case _:
                 assert_never(command)
 
@@ -81,9 +92,10 @@ class VirtualCalls:
         too_late: Callable[[CloudError], PoolEvent],
         *,
         takes_s: float = 0.0,
+        dice: Dice | None = None,
     ) -> None:
         """Let `effect` happen in the cloud a little later, and its outcome come back."""
-        around, dice = self._around, self._around.dice
+        around, dice = self._around, dice or self._around.dice
         there_s = dice.between(0, 0.3) * around.pace
         back_s = dice.between(0, 0.3) * around.pace + takes_s
         hangs = dice.falls(around.hanging)
@@ -112,7 +124,9 @@ class VirtualCalls:
             except CloudError as error:
                 return ListingFailed(op_id=command.op_id, error=self._as_told(error))
             seen = tuple(
-                self._seen(machine, tags) for machine, tags in shown if not self._flickers(machine)
+                self._seen(machine, tags)
+                for machine, tags in shown
+                if not self._flickers(machine) and not self._around.hides(machine)
             )
             self._known.update(instance.id for instance in seen)
             return Listed(op_id=command.op_id, began_at=began_at, instances=seen)
@@ -141,6 +155,29 @@ class VirtualCalls:
             return Created(op_id=command.op_id, token=token, instance=seen)
 
         self._call(effect, failed, takes_s=self._around.model.parameters.create_delay_s)
+
+    def _find(self, command: FindInstance) -> None:
+        around, dice = self._around, self._around.find_dice
+
+        def failed(error: CloudError) -> PoolEvent:
+            return FindFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
+
+        def effect() -> PoolEvent:
+            faults = around.model.faults
+            if dice.falls(faults.rate_limits):
+                told_s = faults.retry_after_s * dice.random() or None
+                return failed(RateLimitError("slow down", retry_after_s=told_s))
+            if dice.falls(faults.listing_errors):
+                return failed(CloudError("a find call failed, as told"))
+            machine = around.model.machines.get(command.instance_id)
+            existence = Existence.UNKNOWN
+            if machine is None or not around.hides(machine):
+                existence = around.model.existence(command.instance_id, around.timeline.now)
+            return InstanceFound(
+                op_id=command.op_id, instance_id=command.instance_id, existence=existence
+            )
+
+        self._call(effect, failed, dice=dice)
 
     def _as_told(self, error: CloudError) -> CloudError:
         """Return an error as it is told: how long a rate limit lasts differs from call to call."""

@@ -13,6 +13,9 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    FindFailed,
+    FindInstance,
+    InstanceFound,
     InterruptionNoticed,
     Listed,
     ListingFailed,
@@ -48,7 +51,7 @@ from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
 from tests.sim.work import Work
 
-CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags)
+CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags, FindInstance)
 SLACK = 1e-6
 LEAST_RATE_LIMIT_S = 1.0
 LONGEST_UNTOLD_S = 60.0
@@ -109,6 +112,7 @@ class Conduct:
         self._process: DispatcherProcess | None = None
         self._listings = CallAccount()
         self._changes = CallAccount()
+        self._finds = CallAccount()
         self._offsets: dict[str, float] = {}
         self._taken_back: set[str] = set()
 
@@ -132,7 +136,7 @@ class Conduct:
         self._ops = Bucket(settings.max_cloud_ops_per_second)
         self._probes = Bucket(settings.max_probes_per_second)
         self._shortages = Shortages(process.engine, process.now() - self._timeline.now)
-        self._presence = Presence(process)
+        self._presence = Presence(process, self._timeline, self._truth, self._hosts)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._kills = Kills(process, self._truth, self.killed)
         self._work = Work(process, self._timeline, self._truth, self._hosts)
@@ -143,6 +147,7 @@ class Conduct:
         self._per_instance = PerInstanceConduct(process, self._timeline, self._truth, self._hosts)
         self._elastic = ElasticConduct(process, self._timeline, self._truth, self._hosts)
         self._listings, self._changes = CallAccount(), CallAccount()
+        self._finds = CallAccount()
         self._taken_back.clear()
 
     # ---- what is decided ----
@@ -165,9 +170,8 @@ class Conduct:
             ours = command.instance_id not in self._foreign
             expect(ours, "foreign instances are untouched", command)
         match command:
-            case ListInstances():
-                held = now < self._listings.until - SLACK
-                expect(not held, "no listing during a hold", f"until {self._listings.until}")
+            case ListInstances() | FindInstance():
+                self._on_question(command)
             case CreateInstance():
                 self._on_create(process, command)
             case DestroyInstance():
@@ -180,6 +184,11 @@ class Conduct:
                 self._on_start(process, command)
             case _:
                 pass
+
+    def _on_question(self, command: ListInstances | FindInstance) -> None:
+        account = self._finds if isinstance(command, FindInstance) else self._listings
+        held = self._timeline.now < account.until - SLACK
+        expect(not held, "no listing during a hold", command, f"until {account.until}")
 
     def _expect_others_free(self) -> None:
         held = self._timeline.now < self._changes.until - SLACK
@@ -194,6 +203,7 @@ class Conduct:
         self._doubts.created(command)
         count = len(pool.workers) + self._doubts.count()
         expect(count <= most, "max_instances", f"{count} of {most}")
+        self._presence.expect_few(most)
         in_flight = self._shortages.under_way
         at_once = pool.settings.max_concurrent_creates
         expect(in_flight <= at_once, "max_concurrent_creates", f"{in_flight} of {at_once}")
@@ -314,6 +324,11 @@ class Conduct:
                     self._changes.failed(event.error, now)
             case Destroyed() | TagsSet():
                 self._changes.succeeded(now)
+            case FindFailed():
+                if isinstance(event.error, RateLimitError):
+                    self._finds.failed(event.error, now)
+            case InstanceFound():
+                self._finds.succeeded(now)
             case _:
                 pass
 

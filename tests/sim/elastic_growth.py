@@ -43,7 +43,7 @@ class Growth:
         book = self._ledger.jobs
         lives = [job for job in jobs if not book.is_concluded(job.id)]
         lives.sort(key=lambda job: job.sequence)
-        if not self._engine.pool.settled or not lives:
+        if not self._engine.pool.listed_once or not lives:
             return
         waiting = [job for job in lives if not _runs(job, members[job.id])]
         elastic = self._engine.settings.elastic
@@ -130,6 +130,7 @@ class Growth:
         claimed = any(worker.id in slots or worker.token in slots for slots in claims)
         return (
             worker.session_up
+            and not worker.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
             and not idle.is_draining(worker)

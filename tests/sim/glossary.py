@@ -233,6 +233,14 @@ PROMISES: dict[str, str] = {
     "off",
     "who is gone is not listed": "no instance is given up before a listing that should show it "
     "lacks it",
+    "who is gone was asked for in vain": "unless the cloud said that it has ended, or it was to "
+    "end with nothing on it, a probe found nobody at its address since listings lacked it",
+    "who is too new for listings is not gone": "what no listing ever showed counts for "
+    "boot_timeout_s",
+    "who is gone was missing for long": "and three listings in a row lacked it, over gone_after_s",
+    "what listings lack gets no work": "nothing is planned onto what listings lack",
+    "max_instances of what is there": "no more are created than max_instances, with all that is "
+    "there by the truth and was created with an id",
     "no session with what is shut down": "no session stays with what is being destroyed",
     "no busy instance is idled out": "what is idled out, or unwanted, runs nothing",
     "drain waits for what runs": "what is drained runs nothing that may still end",
@@ -364,6 +372,9 @@ FAULTS: dict[str, str] = {
     "left_over": "how many instances of ours no launch is known of",
     "flickers": "share of sights of new instances that a listing lacks, though an earlier one had "
     "them",
+    "old_flickers_every_s": "mean time between instances of any age, or all of them, that listings "
+    "lack from then on, and whose ids the cloud does not know",
+    "longest_flicker_s": "for up to how long they do",
     "meddled_every_s": "mean time between tags that somebody else changes",
     "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
 }

@@ -22,7 +22,8 @@ class Kills:
         for instance_id in sorted(self._asked & self._pool.workers.keys()):
             stored, worker = self._stored.get(instance_id), self._pool.workers[instance_id]
             if stored is not None and stored.killed is not None and stored.gone_at is None:
-                ends = worker.state is WorkerState.SHUTDOWN
+                # Who no listing shows cannot be destroyed.
+                ends = worker.state is WorkerState.SHUTDOWN or worker.remembered
                 expect(ends, "what was killed ends", f"{instance_id} is {worker.state.value}")
 
     def begun(self, command: DestroyInstance) -> None:

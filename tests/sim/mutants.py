@@ -6,6 +6,7 @@ holds that each is caught within 200 seeds.
 
 from __future__ import annotations
 
+from tests.sim.mutants_absence import ABSENCE_MUTANTS
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
 from tests.sim.mutants_elastic import ELASTIC_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
@@ -39,28 +40,9 @@ JOURNAL = (
         new="elif False:",
     ),
 )
-LISTING = (
-    Mutant(
-        name="gone by an old listing",
-        guard="an instance is gone only when a listing that began later lacks it",
-        fault="delayed listings",
-        where="pool.listing:on_listed",
-        old="if event.began_at > _may_be_gone_after(core, worker):",
-        new="if True:",
-    ),
-    Mutant(
-        name="new instances must be listed at once",
-        guard="an instance that no listing has shown yet has 30 s",
-        fault="listings that lag",
-        where="pool.listing:_may_be_gone_after",
-        old="return worker.appeared_at + _grace_s(core)",
-        new="return worker.appeared_at",
-    ),
-)
-
 MUTANTS: tuple[Mutant, ...] = (
     *JOURNAL,
-    *LISTING,
+    *ABSENCE_MUTANTS,
     *LAUNCHES_MUTANTS,
     *INSTANCES_MUTANTS,
     *INTERRUPTION_MUTANTS,

@@ -91,11 +91,11 @@ RESTARTS = (
     ),
     Mutant(
         name="instances that went unseen",
-        guard="what was known and is not in the first listing is gone",
+        guard="what was known and is not in the first listing is looked for, until it is gone",
         fault="an instance that ends while no dispatcher runs",
-        where="dispatcher.engine:Engine.handle",
-        old="self._record_instances_not_listed(now)",
-        new="pass",
+        where="pool.listing:_take_up_missing",
+        old="for instance_id in sorted(core.missing):",
+        new="for instance_id in ():",
     ),
     Mutant(
         name="cancels are forgotten",

@@ -26,8 +26,8 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a held instance is never shut down",
         fault="admins who hold",
         where="pool.idle:review",
-        old="if worker.behavior is IdleBehavior.HOLD:",
-        new="if False:",
+        old="worker.behavior is IdleBehavior.HOLD or worker.remembered",
+        new="worker.remembered",
     ),
     Mutant(
         name="held instances are unwanted",

@@ -272,7 +272,7 @@ PROBES = (
         guard="a probe suspends the lease of a held instance",
         fault="admins",
         where="pool.probing:_send_probe",
-        old="suspend_lease=worker.behavior is IdleBehavior.HOLD",
+        old="suspend_lease=idle.suspends_lease(worker)",
         new="suspend_lease=False",
     ),
     Mutant(

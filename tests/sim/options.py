@@ -32,6 +32,8 @@ class SimOptions:
 
     Of the cloud's calls, `hanging_calls` never answer; a share (`flickers`) of sights of instances
     is missing from listings though earlier ones had them; others change tags (`meddled_every_s`).
+    Every `old_flickers_every_s` an instance of any age, or all of them, is missing from listings
+    for up to `longest_flicker_s`, and the cloud does not know its id, often as its session drops.
     The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
     `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
     """
@@ -54,6 +56,8 @@ class SimOptions:
     unfiltered_listings: bool = False
     flickers: float = 0.0
     meddled_every_s: float = 0.0
+    old_flickers_every_s: float = 0.0
+    longest_flicker_s: float = 0.0
     restarts_in_calm: bool = True
     pace: float = 1.0
 
@@ -73,6 +77,8 @@ class SimOptions:
             "unfiltered_listings",
             "flickers",
             "meddled_every_s",
+            "old_flickers_every_s",
+            "longest_flicker_s",
             "restarts_in_calm",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
@@ -105,6 +111,7 @@ def options_of(seed: int) -> SimOptions:
     )
     options = _worse(options, Dice(seed, "worse options"))
     options = _scheduling(options, Dice(seed, "scheduling options"))
+    options = _lacking(options, Dice(seed, "flicker"))
     options = _refusing(options, Dice(seed, "refused options"))
     if Dice(seed, "impossible options").falls(0.15):
         faults = msgspec.structs.replace(options.cloud.faults, impossible_types=("p1",))
@@ -216,6 +223,7 @@ def _refusing(options: SimOptions, dice: Dice) -> SimOptions:
         limits_change_every_s=0.0,
         hanging_calls=0.0,
         left_over=0,
+        old_flickers_every_s=0.0,
     )
 
 
@@ -238,6 +246,35 @@ def _taking_back(options: SimOptions, dice: Dice) -> SimOptions:
         limits_change_every_s=0.0,
         hanging_calls=0.0,
         left_over=0,
+        old_flickers_every_s=0.0,
+    )
+
+
+def _lacking(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, listings lack instances that are there, for long.
+
+    In some of them new ones are listed far later than elsewhere; some drivers cannot be asked.
+    """
+    flicker_s, lag_s = dice.between(20, 250), dice.between(30, 150)
+    gone_after_s, boot_timeout_s = dice.between(60, 240), options.pool.boot_timeout_s
+    every_s = _every(dice, 60)
+    cloud = msgspec.structs.replace(options.cloud, finds=dice.falls(0.6))
+    if dice.falls(0.25):
+        # The journal of a launch whose answer is lost is kept for a boot timeout.
+        gone_after_s, boot_timeout_s = (
+            max(gone_after_s, lag_s * 1.2),
+            max(boot_timeout_s, 2 * lag_s),
+        )
+        faults = msgspec.structs.replace(cloud.faults, listing_lag_s=lag_s)
+        cloud = msgspec.structs.replace(cloud, faults=faults)
+    return replace(
+        options,
+        cloud=cloud,
+        pool=msgspec.structs.replace(
+            options.pool, gone_after_s=gone_after_s, boot_timeout_s=boot_timeout_s
+        ),
+        old_flickers_every_s=every_s,
+        longest_flicker_s=flicker_s if every_s else 0.0,
     )
 
 

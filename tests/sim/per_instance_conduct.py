@@ -151,7 +151,7 @@ class PerInstanceConduct:
 
     def _expect_not_left(self, container: Container) -> None:
         """Expect that a container does not wait for an instance that is gone."""
-        gone = self._pool.settled and container.pinned_to not in self._pool.workers
+        gone = self._pool.listed_once and container.pinned_to not in self._pool.workers
         if not gone or container.has_open_attempt:
             self._left_since.pop(container.id, None)
             return

@@ -140,6 +140,7 @@ class Places:
     def _is_open(self, worker: Worker) -> bool:
         return (
             worker.session_up
+            and not worker.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
             and not idle.is_draining(worker)

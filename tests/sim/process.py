@@ -21,6 +21,7 @@ from dispatcher.outflow import Outflow, Write
 from pool.messages import (
     CreateInstance,
     DestroyInstance,
+    FindInstance,
     ListInstances,
     PoolCommand,
     PoolEvent,
@@ -232,7 +233,13 @@ class DispatcherProcess:
             match command:
                 case Confirm():
                     pass
-                case ListInstances() | CreateInstance() | DestroyInstance() | SetTags():
+                case (
+                    ListInstances()
+                    | CreateInstance()
+                    | DestroyInstance()
+                    | SetTags()
+                    | FindInstance()
+                ):
                     self.calls.begin(command)
                 case Probe():
                     VirtualProbe(self.links, command).begin()

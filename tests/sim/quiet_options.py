@@ -60,6 +60,7 @@ def _calm(options: SimOptions) -> SimOptions:
         limits_change_every_s=0.0,
         hanging_calls=0.0,
         left_over=0,
+        old_flickers_every_s=0.0,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dispatcher.messages import Overloaded
 from drivers.errors import ErrorScope
+from drivers.simulated.model import Machine
 from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
 from tests.sim.links import VirtualSession
@@ -20,10 +23,20 @@ if TYPE_CHECKING:
 CRASH_WITHIN_STEPS = 8
 CRASH_AFTER_S = 30.0
 LONGEST_PARTITION_S = 60.0
+UNREACHABLE_SHARE = 0.45
 FORGING = "3"
 """How the ids of instances end on which a job forges that the cloud takes them back."""
 TAKEN_BACK_AT = "2026-01-31T23:59:59Z"
 """What an instance says of its end: nothing depends on the time, so that none is computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hidden:
+    """An instance that listings lack, and the host key that it had when that began."""
+
+    since: float
+    until: float
+    key: str
 
 
 class Trouble:
@@ -32,6 +45,8 @@ class Trouble:
     def __init__(self, world: World) -> None:
         self._world = world
         self._dice = Dice(world.options.seed, "trouble")
+        self._flicker_dice = Dice(world.options.seed, "flickering")
+        self._hidden: dict[str, _Hidden] = {}
         self.crash_in_steps = 0
 
     def step(self) -> None:
@@ -167,6 +182,48 @@ class Trouble:
             host.machine.tags[TAG] = behaviors[self._dice.whole(0, len(behaviors) - 1)]
             self._world.conduct.wanted.pop(host.machine.id, None)
 
+    def _flicker(self) -> None:
+        """Let listings lack an instance for a while, or all, and their sessions drop, or not."""
+        dice, world = self._flicker_dice, self._world
+        up = [world.hosts[key] for key in sorted(world.hosts) if world.hosts[key].up]
+        if not up:
+            return
+        several = dice.falls(0.3)
+        chosen = up if several else [up[dice.whole(0, len(up) - 1)]]
+        until = world.timeline.now + dice.between(1, world.options.longest_flicker_s)
+        crashes, drops = dice.falls(0.25), dice.falls(0.7)
+        for host in chosen:
+            hidden = _Hidden(since=world.timeline.now, until=until, key=host.key)
+            self._hidden.setdefault(host.machine.id, hidden)
+            if drops and not crashes:
+                host.drop("connection reset")
+                if dice.falls(0.5):
+                    away_s = dice.between(1, LONGEST_PARTITION_S)
+                    host.frozen_until = max(host.frozen_until, world.timeline.now + away_s)
+        if crashes:
+            self._plan_crash()
+
+    def hides(self, machine: Machine) -> bool:
+        """Return whether listings lack an instance that is there, and the cloud does not know it.
+
+        For nearly half of `gone_after_s` whatever else befalls it; for longer only as long as it
+        can be reached: of what neither answers nor is listed nobody could tell that it is there.
+        """
+        hidden, now = self._hidden.get(machine.id), self._world.timeline.now
+        if hidden is None:
+            return False
+        host = self._world.hosts[machine.id]
+        short_s = UNREACHABLE_SHARE * self._world.options.pool.gone_after_s
+        answers = host.up and not host.dead and host.frozen_until <= now and host.key == hidden.key
+        if now < hidden.until and (answers or now < hidden.since + short_s):
+            return True
+        del self._hidden[machine.id]
+        return False
+
+    def show_all(self) -> None:
+        """Let listings show all that is there from now on."""
+        self._hidden.clear()
+
     def _change_limits(self) -> None:
         limits, dice = self._world.cloud.limits, self._dice
         limits.quota = dice.whole(1, 8) if dice.falls(0.5) else 0
@@ -196,7 +253,14 @@ class Trouble:
             (self._world.options.meddled_every_s, self._meddle),
             (hosts.partitions_every_s, self._partition),
         )
+        self._plan(plans, until, self._dice)
+        lacking = ((self._world.options.old_flickers_every_s, self._flicker),)
+        self._plan(lacking, until, self._flicker_dice)
+
+    def _plan(
+        self, plans: Sequence[tuple[float, Callable[[], None]]], until: float, dice: Dice
+    ) -> None:
         for mean_s, action in plans:
             when = 0.0
-            while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
+            while mean_s > 0 and (when := when + dice.soon(mean_s)) < until:
                 self._world.timeline.at(when, action)

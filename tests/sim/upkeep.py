@@ -312,7 +312,9 @@ class Upkeep:
     def _compare_tags(self, event: Listed, now: float) -> None:
         for seen in event.instances:
             worker = self._pool.workers.get(seen.id)
-            if worker is None or worker.state is WorkerState.SHUTDOWN:
+            # What the tags of one that is only remembered say is not known before.
+            known = worker is not None and not worker.remembered
+            if worker is None or not known or worker.state is WorkerState.SHUTDOWN:
                 continue
             if dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
                 self._tags_differ_at.pop(seen.id, None)
@@ -335,7 +337,7 @@ class Upkeep:
             if worker.state is WorkerState.SHUTDOWN:
                 self._tags_differ_at.pop(worker_id, None)
                 self._expect_repeated(worker, max(now - PATIENCE_S, 0.0), other_held_until)
-            elif worker.behavior is not IdleBehavior.HOLD:
+            elif worker.behavior is not IdleBehavior.HOLD and not worker.remembered:
                 self._expect_ended(worker)
         self._expect_no_return()
         # What a pass that is due will say of them is not known yet.

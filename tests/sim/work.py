@@ -217,6 +217,7 @@ class Work:
             and not w.attempts
             and not w.broken
             and not w.interruption
+            and not w.unseen
         )
         wanted = elastic + sum(len(c) for c in classes if name in {t.name for t in c.types})
         what = f"{coming} of {name} for {wanted}"
@@ -311,7 +312,7 @@ class Work:
     def _look_at_logs(self) -> None:
         """Expect that a log comes, or is known never to come, while there is a session."""
         awaited = self._ledger.unreleased
-        if self._pool.settled:
+        if self._pool.listed_once:
             forgotten = sorted(awaited.keys() - self._pool.attempts.keys())
             expect(not forgotten, "no log is awaited that cannot come", f"{forgotten}")
         since, now = self._awaited_since, self._timeline.now
@@ -395,6 +396,7 @@ class Work:
                 worker.state is WorkerState.IDLE
                 and worker.behavior is IdleBehavior.RUN
                 and worker.session_up
+                and not worker.remembered
                 and self._process.now() >= worker.overloaded_until
                 and not worker.on_trial
                 and not worker.unreleased

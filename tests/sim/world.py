@@ -86,6 +86,7 @@ class World:
         self._dice = Dice(options.seed, "world")
         self._links_dice = Dice(options.seed, "links")
         self._calls_dice = Dice(options.seed, "calls")
+        self._find_dice = Dice(options.seed, "finds")
         self._engine_dice = Dice(options.seed, "engine")
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
@@ -186,6 +187,8 @@ class World:
             hanging=0.0 if self._calm else self.options.hanging_calls,
             late_addresses=self.options.hosts.late_addresses,
             filters_tags=not self.options.unfiltered_listings,
+            find_dice=self._find_dice,
+            hides=self.trouble.hides,
             flickers=0.0 if self._calm else self.options.flickers,
             pace=self.options.pace,
         )
@@ -339,7 +342,14 @@ class World:
     def _expect_no_longer_than_needed(self, safety_s: float) -> None:
         pool = self.options.pool
         told_s = min(LONGEST_TOLD_S, self.options.cloud.faults.retry_after_s)
-        needed_s = pool.boot_timeout_s + pool.probe_timeout_s + pool.idle_timeout_s + GRACE_S
+        # Who no listing ever showed counts, and its launch is kept, for a boot timeout each.
+        needed_s = (
+            2 * pool.boot_timeout_s
+            + pool.gone_after_s
+            + pool.probe_timeout_s
+            + pool.idle_timeout_s
+            + GRACE_S
+        )
         needed_s += told_s if self.options.restarts_in_calm else 2 * told_s
         outlived_s = self.timeline.now - max(safety_s, self._last_final_at)
         expect(outlived_s <= needed_s, "no instance outlives its use", f"by {outlived_s:.0f} s")
@@ -352,6 +362,7 @@ class World:
         limits = self.cloud.limits
         limits.quota += len(self.strangers.foreign) if limits.quota else 0
         limits.capacity, limits.shortages = {}, {}
+        self.trouble.show_all()
         for host in self.hosts.values():
             host.faults = HostFaults()
             if not host.dead and host.frozen_until > self.timeline.now:

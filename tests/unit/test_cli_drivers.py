@@ -60,7 +60,7 @@ def test_list_shows_what_each_driver_can_do(capsys: Capture) -> None:
         "name": "loopback",
         "origin": "built-in",
         "summary": "this machine as the one instance",
-        "capabilities": ["host-keys", "idempotent-create", "outlives-process"],
+        "capabilities": ["finds", "host-keys", "idempotent-create", "outlives-process"],
         "problem": None,
     }
     assert "power-off" in items["simulated"]["capabilities"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_the_note_tells_first_when_the_cloud_takes_it_back() -> None:
     document["taken_back_at"] = "2026-01-31T23:59:59Z"
     note = instance_row(view(document, InstanceView))[-1]
     assert note == "taken back at 2026-01-31T23:59:59Z; connect: refused"
+
+
+def test_the_note_tells_first_for_how_long_listings_lack_it() -> None:
+    document = {"id": "i-1", "state": "running", "last_error": "connect: refused"}
+    document["missing_since"] = (datetime.now(UTC) - timedelta(seconds=125)).isoformat()
+    note = instance_row(view(document, InstanceView))[-1]
+    assert re.fullmatch(r"missing for 2m\d\ds; connect: refused", note)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, HostKeyVerdict
+from drivers.interface import CLUSTER_TAG, Existence, HostKeyVerdict
 from tests.ec2_answers import (
     HUNG_UP,
     KEY,
@@ -318,3 +318,33 @@ def test_tags_for_what_has_ended_are_for_nobody(site: Site, answer: Answer) -> N
     (found,) = site.open(script).instances({})
     with pytest.raises(InstanceNotFound):
         found.set_tags({"a": "1"})
+
+
+# ---- asking for one instance ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "existence"),
+    [
+        (listing(described("i-1", state="terminated")), Existence.GONE),
+        (listing(described("i-1", state="running")), Existence.PRESENT),
+        (listing(described("i-1", state="shutting-down")), Existence.PRESENT),
+        (listing(described("i-1", state="stopped")), Existence.PRESENT),
+        (listing(), Existence.UNKNOWN),
+        (listing(described("i-2", state="terminated")), Existence.UNKNOWN),
+        (refusal("InvalidInstanceID.NotFound"), Existence.UNKNOWN),
+    ],
+)
+def test_only_what_it_calls_terminated_has_ended(
+    site: Site, answer: Answer, existence: Existence
+) -> None:
+    asked = site.open(Script(DescribeInstances=[answer]))
+    assert asked.find("i-1") is existence
+    (sent,) = site.words.asked("DescribeInstances")
+    assert sent["InstanceId.1"] == "i-1"
+
+
+def test_what_goes_wrong_with_the_question_is_raised(site: Site) -> None:
+    throttled = refusal("RequestLimitExceeded", status=503)
+    with pytest.raises(RateLimitError):
+        site.open(Script(DescribeInstances=[throttled])).find("i-1")

@@ -308,12 +308,20 @@ def test_who_runs_on_an_instance_that_no_listing_shows_is_in_doubt() -> None:
     rig.advance(30)
     worker = rig.started_on()["c-1"]
     assert standing(rig.engine, rig.containers["c-1"]).doubt == ""
-    seen = rig.cloud.pop(worker)
-    rig.crash()
+    rig.hidden.add(worker)
+    rig.unreachable.add(worker)
+    rig.crash(listed=False)
     doubt = standing(rig.engine, rig.containers["c-1"]).doubt
-    assert doubt.startswith(f"no listing of the cloud has shown {worker} since the dispatcher")
+    assert doubt == f"the cloud's first listing is to tell whether {worker} is there, where it ran"
+    rig.silent.clear()
+    rig.list_now(rig.engine.pool.listing_op)
+    doubt = standing(rig.engine, rig.containers["c-1"]).doubt
+    assert doubt.startswith(
+        f"{worker} is missing from the cloud's listings since 1970-01-01T00:17:"
+    )
     assert told(rig, "c-1").sentence.endswith(f"; but {doubt}")
-    rig.cloud[worker] = seen
+    rig.hidden.clear()
+    rig.unreachable.clear()
     rig.advance(31)
     assert standing(rig.engine, rig.containers["c-1"]).doubt == ""
     assert told(rig, "c-1").sentence == f"c-1 runs on {worker} (t1), attempt 1"

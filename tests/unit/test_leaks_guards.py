@@ -15,6 +15,7 @@ from pool.messages import (
     BrokenReported,
     CreateFailed,
     CreateInstance,
+    Destroyed,
     DestroyFailed,
     DestroyInstance,
     ListingFailed,
@@ -242,13 +243,17 @@ def test_a_launch_whose_instance_was_destroyed_and_left_the_listing(*, ever_list
 
 def test_an_instance_that_no_listing_ever_showed_may_still_be_there() -> None:
     rig = Rig(make_type(1))
-    rig.silent.add(Probe)
+    rig.unreachable.add("i-001")
     rig.submit(make_container(1))
     rig.cancel("c-1")
     invisible = rig.cloud.pop("i-001")
-    rig.advance(100)
+    rig.knows_ended = False
+    rig.advance(599)
+    assert rig.worker_states() == {"i-001": "booting"}
+    assert kinds(rig) == []
+    rig.advance(10)
     assert rig.worker_states() == {}
-    assert one(rig).kind is LeakKind.LAUNCH_UNANSWERED
+    assert (one(rig).kind, one(rig).instance_id) == (LeakKind.DOUBTFUL, "i-001")
     rig.cloud["i-001"] = invisible
     rig.on_instance["i-001"] = {}
     rig.advance(60)
@@ -292,8 +297,13 @@ def test_an_instance_that_was_never_listed_and_whose_destroy_failed_may_still_be
     (destroy,) = last_commands(rig, DestroyInstance)
     rig.send(DestroyFailed(op_id=destroy.op_id, instance_id="i-001", error=CloudError("no")))
     del rig.cloud["i-001"]
+    rig.knows_ended = False
     rig.silent.discard(ListInstances)
-    rig.advance(31)
     rig.list_now(rig.engine.pool.listing_op)
+    rig.advance(700)
+    assert rig.worker_states() == {"i-001": "shutdown"}, "nobody knows whether it ends"
+    destroy = last_commands(rig, DestroyInstance)[-1]
+    rig.send(Destroyed(op_id=destroy.op_id, instance_id="i-001", known=False))
+    rig.advance(11)
     assert rig.worker_states() == {}
-    assert kinds(rig) == [LeakKind.LAUNCH_UNANSWERED]
+    assert kinds(rig) == [LeakKind.DOUBTFUL]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
+from drivers.interface import Existence
 from pool.cloud_calls import with_port
 from pool.link_model import ProbeStageError
 from pool.messages import (
@@ -19,6 +20,9 @@ from pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
+    FindFailed,
+    FindInstance,
+    InstanceFound,
     Listed,
     ListingFailed,
     ListInstances,
@@ -102,7 +106,7 @@ def test_destroy_and_tags(rig: Rig) -> None:
     rig.performer.perform(DestroyInstance(op_id=2, instance_id="i-1"))
     assert rig.outcome() == Destroyed(op_id=2, instance_id="i-1")
     rig.performer.perform(DestroyInstance(op_id=3, instance_id="i-unknown"))
-    assert rig.outcome() == Destroyed(op_id=3, instance_id="i-unknown")
+    assert rig.outcome() == Destroyed(op_id=3, instance_id="i-unknown", known=False)
     rig.performer.perform(DestroyInstance(op_id=4, instance_id="i-2"))
     assert isinstance(rig.outcome(), DestroyFailed)
     rig.performer.perform(SetTags(op_id=5, instance_id="i-1", tags=(("k", "v"),)))
@@ -112,6 +116,39 @@ def test_destroy_and_tags(rig: Rig) -> None:
     failed = rig.outcome()
     assert isinstance(failed, TagsFailed)
     assert isinstance(failed.error, InstanceNotFound)
+
+
+def test_who_was_listed_once_can_be_destroyed_though_the_next_listing_lacks_it(rig: Rig) -> None:
+    vm = Vm("i-1")
+    rig.cloud.vms = [vm]
+    rig.performer.perform(ListInstances(op_id=1))
+    rig.outcome()
+    rig.cloud.vms = []
+    rig.performer.perform(ListInstances(op_id=2))
+    rig.outcome()
+    rig.performer.perform(DestroyInstance(op_id=3, instance_id="i-1"))
+    assert rig.outcome() == Destroyed(op_id=3, instance_id="i-1")
+    assert vm.destroys == 1
+
+
+def test_what_a_driver_says_of_an_id_is_told_and_unknown_of_one_that_cannot_be_asked(
+    rig: Rig,
+) -> None:
+    rig.performer.perform(FindInstance(op_id=1, instance_id="i-1"))
+    unknown = InstanceFound(op_id=1, instance_id="i-1", existence=Existence.UNKNOWN)
+    assert rig.outcome() == unknown
+    rig.cloud.find = lambda _: Existence.GONE  # type: ignore[attr-defined]  # some can
+    rig.performer.perform(FindInstance(op_id=2, instance_id="i-1"))
+    assert rig.outcome() == InstanceFound(op_id=2, instance_id="i-1", existence=Existence.GONE)
+
+    def fails(instance_id: str) -> Existence:
+        raise OSError(f"no way to {instance_id}")
+
+    rig.cloud.find = fails  # type: ignore[attr-defined]  # as above
+    rig.performer.perform(FindInstance(op_id=3, instance_id="i-1"))
+    failed = rig.outcome()
+    assert isinstance(failed, FindFailed)
+    assert isinstance(failed.error, CloudError)
 
 
 def test_a_create_that_hangs_keeps_no_listing_waiting_and_becomes_ambiguous(rig: Rig) -> None:

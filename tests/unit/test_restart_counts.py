@@ -9,7 +9,7 @@ from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
 
-def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> tuple[Rig, InstanceSeen]:
+def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> Rig:
     """Return a rig after a crash, with an idle t1, and a t4 that boots and no listing shows.
 
     Something runs on the t1 if it is not `idle`.
@@ -21,12 +21,19 @@ def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> tuple[R
     rig.silent.add(Probe)
     rig.submit(make_container(2, cpus=4))
     assert rig.created_types() == ["t1", "t4"]
-    hidden = rig.cloud.pop("i-002")
+    rig.hidden.add("i-002")
+    rig.unreachable.add("i-002")
     rig.silent.clear()
     rig.crash()
-    assert sorted(rig.engine.pool.missing) == ["i-002"]
-    assert len(rig.engine.pool.hoped_for()) == 1
-    return rig, hidden
+    assert rig.engine.pool.workers["i-002"].remembered
+    assert rig.engine.pool.hoped_for() == []
+    return rig
+
+
+def show(rig: Rig) -> None:
+    """Let listings show what is in the cloud, and all of it be reached."""
+    rig.hidden.clear()
+    rig.unreachable.clear()
 
 
 def instances(rig: Rig) -> int:
@@ -34,65 +41,64 @@ def instances(rig: Rig) -> int:
 
 
 def test_an_instance_that_listings_lack_and_its_launch_count_once() -> None:
-    rig, hidden = crashed_while_one_boots(max_instances=3)
+    rig = crashed_while_one_boots(max_instances=3)
     assert instances(rig) == 2
+    assert rig.created_types() == [], "what was bought for c-2 is too new for listings"
     rig.submit(make_container(3, cpus=4))
     assert rig.created_types() == ["t4"], "there is room for a third"
     assert rig.worker_states()["i-001"] == "idle", "nobody needs its place"
     assert instances(rig) == 3
-    rig.cloud["i-002"] = hidden
+    show(rig)
     rig.advance(3)
     assert instances(rig) == 3
     assert sorted(rig.started_on().values()) == ["i-002", "i-003"]
 
 
 def test_it_still_counts_when_its_launch_is_hoped_for_no_more() -> None:
-    rig, _ = crashed_while_one_boots(max_instances=2, idle=False)
-    rig.advance(15)
-    assert rig.engine.pool.hoped_for() == []
+    rig = crashed_while_one_boots(max_instances=2, idle=False)
+    rig.advance(100)
     assert instances(rig) == 2, "its instance is in the store, and the listings may be behind"
     assert last_commands(rig, CreateInstance) == []
-    rig.advance(20)
-    assert rig.engine.pool.missing == {}
+    show(rig)
+    del rig.cloud["i-002"]
+    rig.advance(11)
+    assert "i-002" not in rig.engine.pool.workers, "the cloud says that it has ended"
     assert rig.created_types() == ["t4"]
 
 
 def test_one_that_is_listed_without_its_token_stands_for_its_launch() -> None:
-    rig, hidden = crashed_while_one_boots(max_instances=3)
-    (pending,) = rig.engine.pool.hoped_for()
-    token = pending.launch.token
-    tags = tuple(tag for tag in hidden.tags if tag[0] != "longshore-token")
+    rig = crashed_while_one_boots(max_instances=3)
+    (token,) = rig.engine.pool.launches
+    seen = rig.cloud["i-002"]
+    tags = tuple(tag for tag in seen.tags if tag[0] != "longshore-token")
     rig.silent.add(Probe)
-    rig.cloud["i-002"] = InstanceSeen(id="i-002", address=hidden.address, tags=tags)
+    rig.cloud["i-002"] = InstanceSeen(id="i-002", address=seen.address, tags=tags)
+    show(rig)
     rig.advance(3)
     worker = rig.engine.pool.workers["i-002"]
-    assert (worker.token, instances(rig)) == ("", 2)
-    rig.cloud["i-002"] = hidden
-    rig.advance(3)
-    assert (worker.token, instances(rig)) == (token, 2)
+    assert (worker.token, instances(rig)) == (token, 2), "the store knows what made it"
 
 
 # ---- what runs there -----------------------------------------------------------------------------
 
 
-def crashed_while_one_runs() -> tuple[Rig, InstanceSeen]:
-    """Return a rig after a crash, in which c-1 runs on i-001, which no listing shows."""
+def crashed_while_one_runs() -> Rig:
+    """Return a rig after a crash: c-1 runs on i-001, which is neither listed nor reached."""
     rig = Rig(make_type(1), settings=SchedulerSettings(max_containers=1))
     rig.submit(make_container(1))
-    hidden = rig.cloud.pop("i-001")
-    on_it = rig.on_instance["i-001"]
+    rig.hidden.add("i-001")
+    rig.unreachable.add("i-001")
     rig.crash()
-    rig.on_instance["i-001"] = on_it
-    assert list(rig.engine.pool.missing) == ["i-001"]
-    return rig, hidden
+    assert rig.engine.pool.workers["i-001"].remembered
+    return rig
 
 
 def test_what_runs_where_no_listing_shows_runs_until_the_listings_had_their_time() -> None:
-    rig, hidden = crashed_while_one_runs()
+    rig = crashed_while_one_runs()
     rig.submit(make_container(2))
-    rig.advance(20)
+    rig.advance(100)
     assert rig.states() == {"c-1": "running", "c-2": "queued"}, "it counts as running"
-    rig.cloud["i-001"] = hidden
+    show(rig)
     rig.advance(15)
     assert rig.engine.pool.workers["i-001"].attempts.keys() == {"c-1-1"}
     assert last_commands(rig, StartAttempt) == []
@@ -101,12 +107,12 @@ def test_what_runs_where_no_listing_shows_runs_until_the_listings_had_their_time
 
 
 def test_a_cancel_reaches_it_when_a_listing_shows_it() -> None:
-    rig, hidden = crashed_while_one_runs()
+    rig = crashed_while_one_runs()
     rig.cancel("c-1")
     rig.advance(10)
     assert rig.states() == {"c-1": "running"}, "it may run"
     assert last_commands(rig, SignalAttempt) == [], "there is nobody to tell"
-    rig.cloud["i-001"] = hidden
+    show(rig)
     rig.advance(20.5)
     assert [(s.attempt_id, s.signal) for s in last_commands(rig, SignalAttempt)][:1] == [
         ("c-1-1", "TERM")
@@ -114,17 +120,17 @@ def test_a_cancel_reaches_it_when_a_listing_shows_it() -> None:
 
 
 def test_a_cancel_holds_when_it_never_shows() -> None:
-    rig, _ = crashed_while_one_runs()
+    rig = crashed_while_one_runs()
     rig.cancel("c-1")
-    rig.advance(35)
+    rig.advance(250)
     assert rig.states() == {"c-1": "cancelled"}
     assert rig.created_types() == []
 
 
 def test_a_priority_of_0_holds_it_back_when_it_never_shows() -> None:
-    rig, _ = crashed_while_one_runs()
+    rig = crashed_while_one_runs()
     rig.set_priority("c-1", 0)
-    rig.advance(35)
+    rig.advance(250)
     assert rig.states() == {"c-1": "queued"}
     rig.advance(100)
     assert rig.created_types() == []

@@ -18,6 +18,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
+from drivers.interface import Existence
 from drivers.simulated import model
 from drivers.simulated.model import CloudModel, Creation, Happening
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
@@ -252,3 +253,36 @@ def test_what_a_listing_tells_is_a_copy() -> None:
     create(made, "a")
     made.listing({}, 0)[0][1]["cluster"] = "theirs"
     assert listed(made, 0, {"cluster": "ours"}) == ["01"]
+
+
+def test_asked_by_its_id_it_tells_what_has_ended_and_knows_nothing_of_what_is_too_new() -> None:
+    made = cloud(faults={"listing_lag_s": 10, "gone_lag_s": 10})
+    machine = create(made, "a")
+    lag_s = machine.fate.listed_after_s
+    assert lag_s > 0
+    assert made.find(machine.id, lag_s - 0.01) is Existence.UNKNOWN
+    assert made.find(machine.id, lag_s) is Existence.PRESENT
+    made.destroy(machine.id, 20)
+    assert made.find(machine.id, 20) is Existence.PRESENT
+    while not machine.ended:
+        made.run_due(made.next_due() or 20)
+    assert made.find(machine.id, 25) is Existence.GONE
+    story(made)
+    assert made.find(machine.id, 60) is Existence.GONE, "it is forgotten, and was ours"
+    assert made.find("i-sim-test-00002", 60) is Existence.UNKNOWN, "there never was one"
+    assert made.find("i-sim-other-00001", 60) is Existence.UNKNOWN
+
+
+def test_a_cloud_that_cannot_be_asked_knows_nothing() -> None:
+    made = cloud(finds=False)
+    machine = create(made, "a")
+    assert made.find(machine.id, 20) is Existence.UNKNOWN
+    made.end(machine, 20)
+    story(made)
+    assert made.find(machine.id, 60) is Existence.UNKNOWN
+
+
+def test_a_question_can_fail() -> None:
+    made = cloud(faults={"listing_errors": 1.0})
+    with pytest.raises(CloudError):
+        made.find(create(made, "a").id, 1)

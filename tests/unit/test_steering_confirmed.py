@@ -25,10 +25,11 @@ from dispatcher.messages import (
 from dispatcher.outflow import HELD_UP_AFTER_S
 from dispatcher.runtime import Runtime, WriteChanges
 from dispatcher.store.store import Store
-from pool.messages import Listed, SessionLost
+from drivers.interface import Existence
+from pool.messages import FindInstance, InstanceFound, Listed, SessionLost
 from pool.model import IdleBehavior
 from tests.backend_rig import backend_over, backend_with, store_in
-from tests.engine_rig import Rig
+from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
 
 HOLD = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD, asked=7)
@@ -223,14 +224,15 @@ async def test_what_is_gone_before_it_is_steered_is_not_said_to_be(
 ) -> None:
     runtime = runtime_of(rig, written)
     backend = backend_with(runtime, rig, store, tmp_path)
+    rig.silent.add(FindInstance)
+    rig.unreachable.add("i-001")
     rig.advance(600)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now - 1, reason="reset"))
+    rig.send(Listed(op_id=rig.engine.pool.listing_op, began_at=rig.now, instances=()))
+    (find,) = last_commands(rig, FindInstance)
     running = asyncio.create_task(runtime.run())
     await asyncio.wait([running], timeout=0.05)
-    for event in (
-        SessionLost(worker_id="i-001", last_contact=0.0, reason="reset"),
-        Listed(op_id=rig.engine.pool.listing_op, began_at=rig.now, instances=()),
-    ):
-        runtime.post(event)
+    runtime.post(InstanceFound(op_id=find.op_id, instance_id="i-001", existence=Existence.GONE))
     steering = asyncio.gather(
         backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
         backend.kill_instance("i-001", "too old"),

@@ -256,7 +256,7 @@ def test_what_was_lost_without_having_been_told_to_end_was_lost() -> None:
     rig.cloud.clear()
     rig.now += 300
     rig.crash()
-    rig.advance(60)
+    rig.advance(40)
     assert rig.attempts["c-1-1"].outcome is AttemptOutcome.LOST
     assert signals(rig) == []
 
