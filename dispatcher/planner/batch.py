@@ -228,7 +228,7 @@ class _Pass:
         return self._wait(line, reason)
 
     def _wait_for_money(self, line: Line, container_id: str, refusal: Refusal) -> _Step:
-        if not refusal.everywhere:
+        if not refusal.everywhere or self.outlook.is_doubtful(line):
             return self._wait(line, refusal.reason)
         self.plan.stopped = True
         return self.stop(line, container_id, refusal.reason)
@@ -258,8 +258,11 @@ class _Pass:
     def _stop_at_quota(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
         """Close the quotas that keep a container waiting; STOP when one is of everything.
 
-        What is below it must not keep it waiting by keeping their instances busy or alive.
+        What is below it must not keep it waiting by keeping their instances busy or alive. But for
+        what may never be allowed nobody waits.
         """
+        if self.outlook.is_doubtful(line):
+            return self._wait(line, reasons.doubtful(reason))
         limits, closed = self.view.limits, self.plan.closed
         found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
         quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}

@@ -15,7 +15,7 @@ from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
 from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
-from pool.holds import Hindrance, Scope
+from pool.holds import Allowance, Hindrance, Scope
 from pool.quotas import QuotaBound
 
 
@@ -86,8 +86,8 @@ class Limits:
 
     `instances` is how many there are (with those being created). `creates_left` is how many create
     calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
-    `hindrance` says what keeps a type from being created, None when nothing does; `trials` in
-    which scopes one may be created to try, and what that hinders until its answer is there.
+    `hindrance` says what keeps a type from being created, None when nothing does; `allowances` in
+    which scopes only some may be, and what hinders the others then.
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
@@ -99,7 +99,7 @@ class Limits:
     creates_left: int
     tokens_left: int
     hindrance: Callable[[InstanceType], Hindrance | None]
-    trials: Callable[[InstanceType], Mapping[Scope, Hindrance]]
+    allowances: Callable[[InstanceType], Mapping[Scope, Allowance]]
     containers_left: int | None = None
     supervisors_left: int | None = None
     budget: Budget | None = None

@@ -156,7 +156,13 @@ PROMISES: dict[str, str] = {
     "goes",
     "no more is created than is waited for": "no more instances of a type come than containers "
     "wait for",
-    "claims are journalled": "whoever has a claim is locked in the store",
+    "claims are journalled": "whoever has a claim is locked in the store; of those who are to go "
+    "to an instance that a quota may refuse, the first",
+    "at a quota one more than is known is tried": "at a quota no more instances are created than "
+    "are known to be allowed, and one to try beside nothing else",
+    "nobody waits for what may never be allowed": "who wants what a quota refused though none was "
+    "there keeps nobody waiting",
+    "nobody is locked for what may never be allowed": "and is unlocked meanwhile",
     "nobody has two places": "after a pass, whoever has a claim waits: nobody started as well",
     "claims are given up": "whoever is locked in the store has a claim",
     "complaints are heard": "what an instance says of itself is known while there is a session",

@@ -33,6 +33,7 @@ class SimOptions:
     is missing from listings though earlier ones had them; others change tags (`meddled_every_s`).
     The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
     `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
+    Of quota groups that are `forbidden` there may be none, before `allowed_after_s`.
     """
 
     seed: int
@@ -54,6 +55,8 @@ class SimOptions:
     flickers: float = 0.0
     meddled_every_s: float = 0.0
     restarts_in_calm: bool = True
+    forbidden: tuple[str, ...] = ()
+    allowed_after_s: float = 0.0
     pace: float = 1.0
 
     def described(self) -> str:
@@ -73,6 +76,8 @@ class SimOptions:
             "flickers",
             "meddled_every_s",
             "restarts_in_calm",
+            "forbidden",
+            "allowed_after_s",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
         return "\n".join(lines)

@@ -25,6 +25,9 @@ CROWDED = 0.05
 FREQUENT = 0.03
 """The share of runs, among those left, in each of which one thing is frequent that is seldom."""
 
+FORBIDDEN = 0.05
+"""The share of runs, among those left, in which the account may have none of some types."""
+
 QUEUED = 0.02
 """The share of runs, among those left, in which batch work waits for quotas of some types."""
 
@@ -46,6 +49,8 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
         return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
     if Dice(options.seed, "quotas of groups").falls(QUEUED) and demand.limited < 0.5:
         return with_queues(_calm(options))
+    if Dice(options.seed, "none allowed").falls(FORBIDDEN) and demand.limited < 0.5:
+        return with_forbidden(_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
 
 
@@ -204,3 +209,33 @@ def with_queues(calm: SimOptions) -> SimOptions:
     pool = msgspec.structs.replace(calm.pool, quota_hold_s=30.0)
     calm = replace(calm, safety_s=200.0, cloud=cloud, pool=pool)
     return replace(calm, demand=demand, scheduler=scheduler)
+
+
+def with_forbidden(calm: SimOptions) -> SimOptions:
+    """Return a run in which the account may have none of the large instances, for a time or long.
+
+    Small ones are few, and who wants a large one is often first in line.
+    """
+    dice = Dice(calm.seed, "what is forbidden")
+    demand = Demand(containers=40, longest_run_s=40.0, priorities_every_s=10.0)
+    group = "big" if dice.falls(0.6) else "all"
+    groups = dict.fromkeys(("p1", "p2", "p4"), group) if group == "all" else {"p4": group}
+    cloud = msgspec.structs.replace(
+        calm.cloud,
+        quota=3 if dice.falls(0.4) else 0,
+        quota_groups=groups,
+        group_quotas={group: 0},
+        create_delay_s=3.0 if dice.falls(0.5) else 0.0,
+    )
+    return replace(
+        calm,
+        safety_s=400.0,
+        demand=demand,
+        cloud=cloud,
+        pool=msgspec.structs.replace(calm.pool, quota_hold_s=20.0, idle_timeout_s=10.0),
+        scheduler=SchedulerSettings(
+            max_instances=dice.whole(1, 6), max_price_factor=1.5 if dice.falls(0.5) else 10.0
+        ),
+        forbidden=(group,),
+        allowed_after_s=dice.between(100, 300) if dice.falls(0.5) else calm.safety_s,
+    )
