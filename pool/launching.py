@@ -151,6 +151,22 @@ def told_quotas(core: PoolCore, now: float) -> tuple[QuotaBound, ...]:
     return core.holds.quotas.bounds(lambda scope: tally_of(core, scope), now=now)
 
 
+def known_quotas(core: PoolCore, now: float) -> list[tuple[frozenset[str], int]]:
+    """Return the types of each quota that errors told of, with how many more are known to be had.
+
+    None of those that were told alone: there is nothing that could be used up.
+    """
+    found = []
+    for known in core.holds.quotas.known(now):
+        counted = tally_of(core, known.scope)
+        left = max(0, max(known.most, counted.standing) - counted.taken)
+        covers = {
+            name for name, type_ in core.types.items() if core.holds.covers(known.scope, type_)
+        }
+        found += [] if known.alone else [(frozenset(covers), left)]
+    return found
+
+
 def may_be_refused(core: PoolCore, type_: InstanceType, now: float) -> bool:
     """Return whether one more of a type would be the last that a quota allows, or one too many."""
     return core.holds.may_be_refused(type_, lambda scope: tally_of(core, scope), now)

@@ -81,6 +81,18 @@ class Budget(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A limit of instances: so many more may be `left` of the types it covers, None for all."""
+
+    covers: frozenset[str] | None
+    left: int
+
+    def has(self, type_name: str) -> bool:
+        """Return whether it covers a type."""
+        return self.covers is None or type_name in self.covers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may do.
 
@@ -92,6 +104,8 @@ class Limits:
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
     as soon as it is there. `quotas` are what errors have told of quotas; that may have changed.
+    At each of the `ceilings` supervisors, of which some run (`supervisors_on`, by type), may be
+    `supervisor_fraction` of what can have a place there.
     """
 
     instances: int
@@ -105,6 +119,9 @@ class Limits:
     budget: Budget | None = None
     as_new: Callable[[InstanceType], InstanceType] = whole
     quotas: tuple[QuotaBound, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    supervisor_fraction: float = 1.0
+    supervisors_on: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

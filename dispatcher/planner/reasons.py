@@ -142,7 +142,8 @@ TOO_MANY = WaitReason(
 )
 SUPERVISORS = WaitReason(
     code="supervisors",
-    message="as many supervisors have a place as supervisor_fraction allows",
+    message="as many supervisors have a place as supervisor_fraction allows of what can run at"
+    " once, by max_containers, max_instances, max_hourly_spend or the cloud's quota",
     limit="supervisor_fraction",
 )
 CREATES = WaitReason(

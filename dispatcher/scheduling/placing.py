@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
@@ -14,7 +15,7 @@ from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
 from dispatcher.planner import plan_check, reasons
 from dispatcher.planner.batch import plan
-from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
+from dispatcher.planner.limits import Budget, Ceiling, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey, RequestClass
@@ -256,12 +257,7 @@ class Placing:
         placed = self.ledger.placed
         spoken_for = placed + self.placers.promised()
         instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
-        most = limit
-        if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
-            # Nothing more can be had for those that supervisors wait for.
-            here = placed + sum(each.number for each in self._locks.values())
-            most = here if limit is None else min(limit, here)
-        supervisors = self.concurrency.supervisors(most)
+        supervisors = self.concurrency.supervisors(limit)
         return replace(
             create_limits(
                 pool,
@@ -273,7 +269,30 @@ class Placing:
             containers_left=_left(limit, spoken_for),
             as_new=self.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
+            ceilings=self._ceilings(instances, now),
+            supervisor_fraction=self.settings.supervisor_fraction,
+            supervisors_on=self.ledger.supervisors_on(),
         )
+
+    def _ceilings(self, instances: int, now: float) -> tuple[Ceiling, ...]:
+        """Return the limits of how many instances there may be, while any supervisor waits.
+
+        Limits of our own are none while less than half of them is used up.
+        """
+        if not any(each.key.supervisor for each in self.ledger.queue.classes()):
+            return ()
+        known = launching.known_quotas(self.pool, now)
+        found = [Ceiling(covers=covers, left=left) for covers, left in known]
+        left = max(0, self.settings.max_instances - instances)
+        if left <= instances:
+            found.append(Ceiling(covers=None, left=left))
+        prices = [type_.price_usd_per_hour for type_ in self.pool.types.values()]
+        limit = None if self.spend is None else self.spend.limits.cluster
+        if self.spend is not None and limit is not None and min(prices, default=0):
+            money = max(Decimal(0), limit - self.spend.total)
+            if money <= self.spend.total:
+                found.append(Ceiling(covers=None, left=int(money / min(prices))))
+        return tuple(found)
 
     # ---- carrying it out -----------------------------------------------------------------------
 

@@ -160,6 +160,7 @@ PROMISES: dict[str, str] = {
     "to an instance that a quota may refuse, the first",
     "at a quota one more than is known is tried": "at a quota no more instances are created than "
     "are known to be allowed, and one to try beside nothing else",
+    "supervisors leave room at a quota": "supervisors do not take all that a quota allows",
     "nobody waits for what may never be allowed": "who wants what a quota refused though none was "
     "there keeps nobody waiting",
     "nobody is locked for what may never be allowed": "and is unlocked meanwhile",

@@ -110,6 +110,22 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="pass",
     ),
     Mutant(
+        name="a quota bounds no supervisors",
+        guard="what is learnt of a quota bounds how many supervisors may run",
+        fault="supervisors, and quotas that are used up",
+        where="dispatcher.scheduling.placing:Placing._ceilings",
+        old="found = [Ceiling(covers=covers, left=left) for covers, left in known]",
+        new="found: list[Ceiling] = []",
+    ),
+    Mutant(
+        name="supervisors at a quota are not counted",
+        guard="those that have a place count against the share of supervisors",
+        fault="supervisors, and quotas that are used up",
+        where="dispatcher.planner.supervisors:Shares.count",
+        old="self.taken[index] += number",
+        new="pass",
+    ),
+    Mutant(
         name="all who try a quota are locked",
         guard="of those who are to go where a quota may refuse an instance, the first is locked",
         fault="quotas that are used up",
