@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dispatcher.explaining.explanation import explain
 from dispatcher.model import Constraints, Container, Placement, SchedulerSettings
 from drivers.errors import CloudError, ErrorScope, QuotaError
 from drivers.interface import InstanceType
@@ -84,6 +85,22 @@ def test_the_reason_says_what_to_do_about_it() -> None:
         " for a higher limit, or allow another instance type"
     )
     assert rig.states()["c-1"] == "queued", "nothing is coming for it"
+
+
+def test_explain_says_it_of_each_type_that_is_refused() -> None:
+    rig = Rig(*TYPES, settings=EXCLUSIVE, pool=LATE, quota_groups=GROUPS)
+    rig.create_error = refusing("t16", ErrorScope.GROUP)
+    rig.submit(wants(1, "t16"))
+    waiting = explain(rig.engine, rig.containers["c-1"], rig.now).waiting
+    assert waiting is not None
+    verdicts = {verdict.name: verdict.hindrance for verdict in waiting.types}
+    assert verdicts["t16"] == (
+        "none allowed by the cloud's quota until 1970-01-01T00:17:40Z: VcpuLimitExceeded: 8 vcpus"
+        " at most"
+    )
+    assert verdicts["t1"] == verdicts["gpu"] == ""
+    assert waiting.reason is not None
+    assert "ask it for a higher limit, or allow another instance type" in waiting.reason.message
 
 
 def test_when_the_limit_is_raised_it_runs_after_the_hold() -> None:
