@@ -160,6 +160,8 @@ PROMISES: dict[str, str] = {
     "to an instance that a quota may refuse, the first",
     "at a quota one more than is known is tried": "at a quota no more instances are created than "
     "are known to be allowed, and one to try beside nothing else",
+    "no more than is known is tried during a hold": "and that one only when the quota's hold is over, "
+    "or where the number of instances or that of cpus would allow it",
     "supervisors leave room at a quota": "supervisors do not take all that a quota allows",
     "nobody waits for what may never be allowed": "who wants what a quota refused though none was "
     "there keeps nobody waiting",
@@ -360,6 +362,9 @@ FAULTS: dict[str, str] = {
     "flickers": "share of sights of new instances that a listing lacks, though an earlier one had "
     "them",
     "meddled_every_s": "mean time between tags that somebody else changes",
+    "forbidden": "quota groups of which the account may have none",
+    "forbidden_from_s": "from when on it may not",
+    "allowed_after_s": "from when on it may again",
     "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
 }
 """Each thing that can go wrong by the field that says how often, with what it is."""

@@ -46,28 +46,12 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="left = 1000",
     ),
     Mutant(
-        name="a quota counts instances only",
-        guard="what is larger than what has left is tried by itself",
-        fault="quotas that are used up, types of several sizes",
-        where="pool.backoff:CreateHolds._allowance",
-        old="number = max(0, min(left, left_of_size))",
-        new="number = max(0, left)",
-    ),
-    Mutant(
         name="a quota is tried beside others",
         guard="one create at a time tries if a quota allows more",
         fault="quotas that are used up",
         where="pool.backoff:CreateHolds._allowance",
         old="if is_trial and not counted.coming:",
         new="if is_trial:",
-    ),
-    Mutant(
-        name="others beside the one that tries a quota",
-        guard="nothing else of its scope is created beside one that tries a quota",
-        fault="quotas that are used up, types of several sizes",
-        where="dispatcher.planner.buying:Outlook.create",
-        old="self._tried.add(scope)",
-        new="pass",
     ),
     Mutant(
         name="what is had is not learnt",
@@ -123,14 +107,6 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         fault="supervisors, and quotas that are used up",
         where="dispatcher.planner.supervisors:Shares.count",
         old="self.taken[index] += number",
-        new="pass",
-    ),
-    Mutant(
-        name="all who try a quota are locked",
-        guard="of those who are to go where a quota may refuse an instance, the first is locked",
-        fault="quotas that are used up",
-        where="dispatcher.scheduling.placing:Placing._claims_that_wait",
-        old="found[line.number] += number",
         new="pass",
     ),
     Mutant(
@@ -250,7 +226,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="a create in doubt whose instance is listed has succeeded",
         fault="answers that are lost",
         where="pool.launching:after_listing",
-        old="_made_after_all(core, pending)",
+        old="_made_after_all(core, pending, now)",
         new="pass",
     ),
     Mutant(
@@ -258,8 +234,8 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="no create while a hold of its type is on",
         fault="failing create calls",
         where="pool.backoff:CreateHolds.hindrance",
-        old="if now < record.hold.until:",
-        new="if False:",
+        old="held = [record for record in covering if now < record.hold.until]",
+        new="held = []",
     ),
     Mutant(
         name="trials during a trial",

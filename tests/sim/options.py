@@ -33,7 +33,7 @@ class SimOptions:
     is missing from listings though earlier ones had them; others change tags (`meddled_every_s`).
     The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
     `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
-    Of quota groups that are `forbidden` there may be none, before `allowed_after_s`.
+    Of quota groups that are `forbidden` there may be none, from a time on until another.
     """
 
     seed: int
@@ -56,6 +56,7 @@ class SimOptions:
     meddled_every_s: float = 0.0
     restarts_in_calm: bool = True
     forbidden: tuple[str, ...] = ()
+    forbidden_from_s: float = 0.0
     allowed_after_s: float = 0.0
     pace: float = 1.0
 
@@ -77,6 +78,7 @@ class SimOptions:
             "meddled_every_s",
             "restarts_in_calm",
             "forbidden",
+            "forbidden_from_s",
             "allowed_after_s",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))

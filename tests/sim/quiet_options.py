@@ -236,7 +236,6 @@ def with_forbidden(calm: SimOptions) -> SimOptions:
         calm.cloud,
         quota=3 if dice.falls(0.4) else 0,
         quota_groups=groups,
-        group_quotas={group: 0},
         create_delay_s=3.0 if dice.falls(0.5) else 0.0,
     )
     return replace(
@@ -249,6 +248,7 @@ def with_forbidden(calm: SimOptions) -> SimOptions:
             max_instances=dice.whole(1, 6), max_price_factor=1.5 if dice.falls(0.5) else 10.0
         ),
         forbidden=(group,),
+        forbidden_from_s=dice.between(30, 90) if dice.falls(0.5) else 0.0,
         allowed_after_s=dice.between(100, 300) if dice.falls(0.5) else calm.safety_s,
     )
 

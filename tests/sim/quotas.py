@@ -158,7 +158,7 @@ class Quotas:
         names = [each.name for each in coming]
         expect(not names, "at a quota one more than is known is tried", f"{what}, beside {names}")
         free = now >= refused.until - SLACK or by_number or by_cpus
-        expect(free, "no create during a hold: quota", what)
+        expect(free, "no more than is known is tried during a hold", what)
 
     # ---- what is known after an event ----
 

@@ -13,7 +13,7 @@ from drivers.errors import CloudError, ErrorScope, QuotaError
 from drivers.interface import InstanceType
 from pool.messages import CreateInstance
 from pool.model import PoolSettings
-from tests.engine_rig import Rig
+from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
 EXCLUSIVE = SchedulerSettings(placement=Placement.EXCLUSIVE)
@@ -202,6 +202,22 @@ def test_when_one_leaves_as_many_are_created_as_are_known_to_be_allowed() -> Non
     assert len(rig.created_types()) - before <= 2
     assert account.refused - refused <= 1
     assert sum(account.unlocked.values()) <= 1
+
+
+def test_of_those_who_are_to_go_where_one_may_be_refused_the_first_is_locked() -> None:
+    rig = Rig(make_type(8), pool=PoolSettings(sync_interval_s=100_000))
+    account = Account(rig, 1)
+    rig.submit(make_container(1, cpus=8))
+    rig.submit(*(make_container(n) for n in range(2, 10)))
+    rig.silent.add(CreateInstance)
+    rig.advance(61)
+    states = Counter(rig.states().values())
+    assert states == {"running": 1, "locked": 1, "queued": 7}, "one create tries the quota"
+    assert told(rig, "c-9").startswith("instance_creating: it has a place on a new t8")
+    account.most = 2
+    rig.create_now(last_commands(rig, CreateInstance)[-1])
+    rig.settle()
+    assert Counter(rig.states().values()) == {"running": 9}
 
 
 def test_a_limit_that_is_raised_is_found_within_a_hold_and_used() -> None:
