@@ -160,8 +160,8 @@ PROMISES: dict[str, str] = {
     "to an instance that a quota may refuse, the first",
     "at a quota one more than is known is tried": "at a quota no more instances are created than "
     "are known to be allowed, and one to try beside nothing else",
-    "no more than is known is tried during a hold": "and that one only when the quota's hold is over, "
-    "or where the number of instances or that of cpus would allow it",
+    "no more than is known is tried during a hold": "and that one only when the hold of the "
+    "quota is over, or where the number of instances or that of cpus would allow it",
     "supervisors leave room at a quota": "supervisors do not take all that a quota allows",
     "nobody waits for what may never be allowed": "who wants what a quota refused though none was "
     "there keeps nobody waiting",

@@ -120,7 +120,7 @@ class Scheduling:
             placed = [c for c in self._ledger.containers.values() if c.has_open_attempt]
             here = [c for c in placed if c.attempts[-1].instance_id in ids and not c.pinned_to]
             rest = [c.id for c in here if not c.is_supervisor]
-            few = len(here) < 2 or rest or spec.unnamed or self._packs_more(there, beside)
+            few = len(here) < 2 or bool(rest or spec.unnamed) or self._packs_more(there, beside)
             expect(few, "supervisors leave room at a quota", [c.id for c in here], quota)
 
     def _packs_more(self, there: Sequence[Worker], wanted: Resources) -> bool:
