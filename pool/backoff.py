@@ -21,9 +21,18 @@ from drivers.errors import (
 from drivers.interface import InstanceType
 from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
 from pool.doubts import Doubts
-from pool.holds import EVERYTHING, Hindrance, HindranceKind, Hold, HoldCause, Scope
+from pool.holds import (
+    EVERYTHING,
+    Allowance,
+    Hindrance,
+    HindranceKind,
+    Hold,
+    HoldCause,
+    Scope,
+    Tally,
+)
 from pool.model import PoolSettings
-from pool.quotas import ToldQuotas
+from pool.quotas import KnownQuota, ToldQuotas
 
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0
@@ -78,6 +87,7 @@ class CreateHolds:
         self._grouped = any(self._groups.get(name) for name in self._types)
         self._records: dict[tuple[HoldCause, Scope], _Record] = {}
         self._doubts = Doubts(forgotten_after_s=_FORGOTTEN_AFTER_S)
+        self._left_at: dict[str, float] = {}
         self.quotas = ToldQuotas(
             covers=self.covers, types=tuple(self._types.values()), first_s=settings.quota_hold_s
         )
@@ -88,6 +98,7 @@ class CreateHolds:
             scope.type_name in (None, type_.name)
             and scope.group in (None, self._groups.get(type_.name, ""))
             and scope.preemptible in (None, type_.preemptible)
+            and type_.resources.cpu_millis >= (scope.cpu_millis_from or 0)
         )
 
     # ---- what happened ---------------------------------------------------------------------
@@ -98,13 +109,13 @@ class CreateHolds:
         error: CloudError,
         *,
         began_at: float,
-        instances: Callable[[Scope], int],
+        tally: Callable[[Scope], Tally],
         now: float,
     ) -> None:
         """Hold what an error of a create call, begun at `began_at`, tells to hold.
 
-        `instances` counts those that there are in a scope. Errors of calls that were under way
-        together count once, so that ten at once double nothing. A doubt alone holds nothing.
+        `tally` counts the instances of a scope. Errors of calls that were under way together count
+        once, so that ten at once double nothing. A doubt alone holds nothing.
         """
         if isinstance(error, AmbiguousResult):
             known = any(r.hold.cause is HoldCause.ERROR for r in self._covering(type_, now))
@@ -117,7 +128,9 @@ class CreateHolds:
             scope = Scope(type_name=type_.name)
         if cause is HoldCause.QUOTA:
             told = sentence(error)
-            self.quotas.refused(scope, instances(scope), told, began_at=began_at, now=now)
+            scope, alone = self._reach(type_, scope, tally, now)
+            counted = tally(scope)
+            self.quotas.refused(scope, counted, told, alone=alone, began_at=began_at, now=now)
         repeats = self._repeats((cause, scope), began_at, now)
         until = self._hold(
             cause,
@@ -127,10 +140,45 @@ class CreateHolds:
             reason=sentence(error),
             error=type(error).__name__,
             repeats=repeats,
-            instances=(instances(scope) or None) if cause is HoldCause.QUOTA else None,
         )
         if of_a_type and scope == EVERYTHING and len(self._types) > 1:
             self._suspect(type_, error, began_at=began_at, others_until=until, now=now)
+
+    def _reach(
+        self, type_: InstanceType, scope: Scope, tally: Callable[[Scope], Tally], now: float
+    ) -> tuple[Scope, bool]:
+        """Return of what a quota's error speaks, and whether it refused one though none was there.
+
+        Then there is nothing to wait for. A quota may count cpus, or capacity of another kind: that
+        one alone is too many says nothing of smaller ones, and once it is known, nor do those that
+        are there when it is tried again. What has just left may be counted still.
+        """
+        of_size = scope
+        if scope.type_name is None:
+            of_size = replace(scope, cpu_millis_from=type_.resources.cpu_millis)
+        if self._is_known_alone(type_, scope, now):
+            return of_size, True
+        since = now - self._settings.quota_hold_s
+        types = (
+            self._types.get(name) for name, left_at in self._left_at.items() if left_at > since
+        )
+        has_left = any(each is not None and self.covers(of_size, each) for each in types)
+        if tally(scope).taken or has_left:
+            return scope, False
+        if of_size != scope:
+            # What was told of all of them was told of those as large, which were tried at once.
+            self.quotas.forget(scope)
+            self._records.pop((HoldCause.QUOTA, scope), None)
+        return of_size, True
+
+    def _is_known_alone(self, type_: InstanceType, scope: Scope, now: float) -> bool:
+        """Return whether a quota of a scope is known to refuse a type, or a smaller one, alone."""
+        return any(
+            known.alone
+            and replace(known.scope, cpu_millis_from=None) == scope
+            and self.covers(known.scope, type_)
+            for known in self.quotas.known(now)
+        )
 
     def _is_its_own(self, type_: InstanceType, now: float) -> bool:
         """Return whether an error without a scope is its type's: creates of others succeed."""
@@ -195,14 +243,9 @@ class CreateHolds:
             if concluded and record.hold.cause is not HoldCause.STILLBORN:
                 del self._records[key]
 
-    def instance_left(self, instances: Callable[[Scope], int], *, now: float) -> None:
-        """End the holds for quota in whose scope there are fewer instances now than there were."""
-        for record in self._records.values():
-            hold = record.hold
-            if now >= hold.until or hold.instances is None:
-                continue
-            if instances(hold.scope) < hold.instances:
-                record.hold = replace(hold, until=now)
+    def instance_left(self, type_: InstanceType, now: float) -> None:
+        """Note that an instance is gone: the cloud's quota may count it for a while yet."""
+        self._left_at[type_.name] = now
 
     # ---- what follows ------------------------------------------------------------------------
 
@@ -235,36 +278,64 @@ class CreateHolds:
         *,
         in_flight: Collection[InstanceType],
         unproven: bool,
+        tally: Callable[[Scope], Tally],
         now: float,
     ) -> Hindrance | None:
         """Return what keeps a type from being created, None when nothing does.
 
         `in_flight` are the types of the creates under way: on a trial there may be one. `unproven`
-        says that there is an instance which may yet be of use, the trial of useless ones.
+        says that there is an instance which may yet be of use, the trial of useless ones. `tally`
+        counts the instances of a scope.
         """
         covering = self._covering(type_, now)
-        for record in covering:
-            if now < record.hold.until:
-                return self._hindrance(record.hold, now)
+        held = [record for record in covering if now < record.hold.until]
+        if held and held[0].hold.cause is HoldCause.CAPACITY:
+            return self._hindrance(held[0].hold, now)
+        used_up = self._used_up(type_, tally, now)
+        if used_up is not None and (used_up.until is not None or not held):
+            return used_up
+        if held:
+            return self._hindrance(held[0].hold, now)
         for record in covering:
             tried = any(self.covers(record.hold.scope, each) for each in in_flight)
             if tried or (unproven and record.hold.cause is HoldCause.STILLBORN):
                 return self._hindrance(record.hold, now)
         return None
 
-    def trials(self, type_: InstanceType, now: float) -> dict[Scope, Hindrance]:
-        """Return the scopes in which one create may be tried, with what it hinders meanwhile."""
-        return {
-            record.hold.scope: self._hindrance(record.hold, now)
-            for record in self._covering(type_, now)
-            if now >= record.hold.until
-        }
+    def allowances(
+        self, type_: InstanceType, *, tally: Callable[[Scope], Tally], now: float
+    ) -> dict[Scope, Allowance]:
+        """Return the scopes in which only some may be created now, with what hinders the others.
 
-    def is_tried(self, cause: HoldCause, in_flight: Collection[InstanceType], now: float) -> bool:
-        """Return whether a create under way, of these types, tells if a cause's hold is over."""
-        unended = (record for record in self._of(cause) if not _is_forgotten(record, now))
-        scopes = [record.hold.scope for record in unended if now >= record.hold.until]
-        return any(self.covers(scope, type_) for scope in scopes for type_ in in_flight)
+        After a hold it is one, to try; at a quota, those that are known to be allowed, and when its
+        hold is over one more.
+        """
+        found = self._allowances_of_quotas(type_, tally, now)
+        for record in self._covering(type_, now):
+            scope = record.hold.scope
+            if now >= record.hold.until and (scope not in found or found[scope].number > 1):
+                found[scope] = Allowance(number=1, then=self._hindrance(record.hold, now))
+        return found
+
+    def may_be_refused(
+        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+    ) -> bool:
+        """Return whether one more would be the last that a quota allows, or one too many."""
+        found = self._allowances_of_quotas(type_, tally, now).values()
+        return any(each.is_trial or each.number <= 1 for each in found)
+
+    def at_quota(self, tally: Callable[[Scope], Tally], now: float) -> bool:
+        """Return whether a quota keeps anything from being created until its hold is over."""
+        held = [k for k in self.quotas.known(now) if self._quota_held_until(k.scope, now)]
+        counted = [(max(each.most, tally(each.scope).standing), tally(each.scope)) for each in held]
+        return any(count.taken >= most for most, count in counted)
+
+    def tries_quota(self, tally: Callable[[Scope], Tally], now: float) -> bool:
+        """Return whether a create is under way that tells if a quota's limit is still the same."""
+        known = self.quotas.known(now)
+        free = [each for each in known if self._quota_held_until(each.scope, now) is None]
+        counted = [(max(each.most, tally(each.scope).standing), tally(each.scope)) for each in free]
+        return any(count.coming and count.taken > most for most, count in counted)
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -278,8 +349,70 @@ class CreateHolds:
         return [
             record
             for record in records
-            if self.covers(record.hold.scope, type_) and not _is_forgotten(record, now)
+            if self.covers(record.hold.scope, type_)
+            and not _is_forgotten(record, now)
+            and record.hold.cause is not HoldCause.QUOTA
         ]
+
+    def _allowances_of_quotas(
+        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+    ) -> dict[Scope, Allowance]:
+        """Return how many more of a type may be created, by each quota that errors told of."""
+        known = [each for each in self.quotas.known(now) if self.covers(each.scope, type_)]
+        alone = any(each.alone and not tally(each.scope).standing for each in known)
+        return {
+            each.scope: self._allowance(type_, each, tally(each.scope), alone=alone, now=now)
+            for each in known
+        }
+
+    def _used_up(
+        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+    ) -> Hindrance | None:
+        """Return which quota allows no more of a type now, None when each does."""
+        found = self._allowances_of_quotas(type_, tally, now).values()
+        used_up = [each.then for each in found if not each.number]
+        return next((each for each in used_up if each.until is not None), next(iter(used_up), None))
+
+    def _allowance(
+        self, type_: InstanceType, known: KnownQuota, counted: Tally, *, alone: bool, now: float
+    ) -> Allowance:
+        """Return how many more of a type a quota is known to allow, or one to try that."""
+        until = self._quota_held_until(known.scope, now)
+        left = max(known.most, counted.standing) - counted.taken
+        cpu_millis = max(known.most_cpu_millis, counted.standing_cpu_millis)
+        cpu_millis -= counted.taken_cpu_millis
+        left_of_size = cpu_millis // max(1, type_.resources.cpu_millis)
+        number = max(0, min(left, left_of_size))
+        is_trial = not number
+        if is_trial and not counted.coming:
+            number = int(until is None or left > 0 or left_of_size > 0)
+        message = known.reason
+        if number and not is_trial:
+            message = f"as many are being created as are known to be allowed: {known.reason}"
+        elif number or (until is None and counted.coming):
+            message = f"one create is being tried, after: {known.reason}"
+        elif until is None:
+            message = f"those that are being shut down must be gone first, after: {known.reason}"
+        # What is being created is no refusal: nobody need be stopped or shut down for it.
+        until = None if number else until
+        kind = HindranceKind.QUOTA if until is not None else HindranceKind.OTHER
+        return Allowance(
+            number=number,
+            cpu_millis=None if is_trial else cpu_millis,
+            is_trial=is_trial,
+            then=self._hindrance_in(
+                known.scope,
+                kind=HindranceKind.NONE_ALLOWED if alone else kind,
+                message=message,
+                until=until,
+                topic=f"{HoldCause.QUOTA.value} {QuotaError.__name__}",
+            ),
+        )
+
+    def _quota_held_until(self, scope: Scope, now: float) -> float | None:
+        """Return until when no more are tried than are known to be allowed, None for now."""
+        record = self._records.get((HoldCause.QUOTA, scope))
+        return record.hold.until if record is not None and now < record.hold.until else None
 
     def _repeats(self, key: tuple[HoldCause, Scope], began_at: float, now: float) -> int:
         """Return how many failures of calls one after the other there were before this one."""
@@ -299,7 +432,6 @@ class CreateHolds:
         reason: str,
         error: str = "",
         repeats: int = 0,
-        instances: int | None = None,
     ) -> float:
         self._forget(now)
         old = self._records.get((cause, scope))
@@ -312,7 +444,6 @@ class CreateHolds:
             since=since,
             until=until,
             reason=reason,
-            instances=instances,
             error=error,
         )
         others_work = old is not None and old.others_work
@@ -383,14 +514,20 @@ class CreateHolds:
             message = f"one create is being tried, after: {hold.reason}"
             # A trial is no refusal: nobody need be stopped or shut down for it.
             kind = kind if kind is HindranceKind.CAPACITY else HindranceKind.OTHER
-        covers = frozenset(n for n, t in self._types.items() if self.covers(hold.scope, t))
+        topic = f"{hold.cause.value} {hold.error}"
+        return self._hindrance_in(hold.scope, kind=kind, message=message, until=until, topic=topic)
+
+    def _hindrance_in(
+        self, scope: Scope, *, kind: HindranceKind, message: str, until: float | None, topic: str
+    ) -> Hindrance:
+        covers = frozenset(n for n, t in self._types.items() if self.covers(scope, t))
         return Hindrance(
             kind=kind,
             message=message,
             until=until,
             covers=covers,
             everywhere=len(covers) == len(self._types),
-            topic=f"{hold.cause.value} {hold.error}",
+            topic=topic,
         )
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from drivers.interface import TOKEN_TAG, Existence, InstanceType
 from pool.backoff import CreateHolds
 from pool.gates import CloudGate, ProbeGate
-from pool.holds import Scope
 from pool.messages import (
     CloseSession,
     CreateInstance,
@@ -151,10 +150,6 @@ class PoolCore:
     def jittered_s(self, delay_s: float) -> float:
         """Return a delay made longer or shorter by up to a tenth, so that probes spread."""
         return delay_s * (0.9 + 0.2 * self.dice())
-
-    def instances_in(self, scope: Scope) -> int:
-        """Return how many instances there are of the types that a scope covers."""
-        return sum(self.holds.covers(scope, worker.type) for worker in self.workers.values())
 
     def add_worker(self, seen: InstanceSeen, type_: InstanceType, *, now: float) -> Worker:
         """Make the record of an instance that was not known; its state is `unknown`."""
@@ -369,8 +364,7 @@ class PoolCore:
         for kind in OF_WORKERS:
             self.timers.clear(kind, worker.id)
         self.cloud_gate.drop(worker.id)
-        self.holds.instance_left(self.instances_in, now=now)
-        self.timers.arm(TimerKind.HOLD, self.holds.next_end(now))
+        self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"

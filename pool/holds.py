@@ -17,9 +17,14 @@ class HoldCause(Enum):
 
 
 class HindranceKind(Enum):
-    """What kind of thing keeps a type from being created, as far as a plan depends on it."""
+    """What kind of thing keeps a type from being created, as far as a plan depends on it.
+
+    A quota that is used up has room again when an instance leaves; where none was there when it
+    refused, there is nothing to wait for: none may be allowed, ever.
+    """
 
     QUOTA = "quota"
+    NONE_ALLOWED = "none allowed"
     CAPACITY = "capacity"
     OTHER = "other"
 
@@ -28,12 +33,14 @@ class HindranceKind(Enum):
 class Scope:
     """Which types a hold covers; each field that is None covers all.
 
-    `type_name` is one type, `group` a quota group, `preemptible` one market.
+    `type_name` is one type, `group` a quota group, `preemptible` one market; `cpu_millis_from` are
+    the types that have so many cpus or more.
     """
 
     type_name: str | None = None
     group: str | None = None
     preemptible: bool | None = None
+    cpu_millis_from: int | None = None
 
 
 EVERYTHING = Scope()
@@ -43,9 +50,9 @@ EVERYTHING = Scope()
 class Hold:
     """Calls wait `since` a time `until` another, and why.
 
-    A hold for quota ends early when fewer than `instances` are left in its scope (None: it does
-    not). It goes on as a trial after its end: until a create in its scope succeeds, only one is
-    under way at a time. `error` is the kind of error that began it, "" where it was none.
+    One for a quota keeps nobody from the instances that are known to be allowed. Any other goes on
+    as a trial after its end: until a create in its scope succeeds, only one is under way at a time.
+    `error` is the kind of error that began it, "" where it was none.
     """
 
     cause: HoldCause
@@ -53,7 +60,6 @@ class Hold:
     since: float
     until: float
     reason: str
-    instances: int | None = None
     error: str = ""
 
 
@@ -72,3 +78,52 @@ class Hindrance:
     covers: frozenset[str]
     everywhere: bool
     topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How many instances more may be created in a scope now, and what hinders the others `then`.
+
+    Together they may have `cpu_millis`, None for any number. `is_trial` says that nobody knows if
+    there may be one: nothing else is created beside it.
+    """
+
+    number: int
+    then: Hindrance
+    cpu_millis: int | None = None
+    is_trial: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The instances of a scope: `there`, `going` ones among them, and others that are `coming`.
+
+    Nobody knows which of the two a quota counts, and if it counts instances or their cpus.
+    """
+
+    there: int
+    going: int = 0
+    coming: int = 0
+    there_cpu_millis: int = 0
+    going_cpu_millis: int = 0
+    coming_cpu_millis: int = 0
+
+    @property
+    def taken(self) -> int:
+        """Return how many of a quota are taken at most."""
+        return self.there + self.coming
+
+    @property
+    def standing(self) -> int:
+        """Return how many are there to stay."""
+        return self.there - self.going
+
+    @property
+    def taken_cpu_millis(self) -> int:
+        """Return how many cpus of a quota are taken at most."""
+        return self.there_cpu_millis + self.coming_cpu_millis
+
+    @property
+    def standing_cpu_millis(self) -> int:
+        """Return how many cpus are there to stay."""
+        return self.there_cpu_millis - self.going_cpu_millis

@@ -8,7 +8,7 @@ from drivers.errors import AmbiguousResult
 from drivers.interface import InstanceType
 from pool import idle, probing
 from pool.core import PoolCore
-from pool.holds import HoldCause, Scope
+from pool.holds import Scope, Tally
 from pool.messages import Created, CreateFailed, CreateInstance
 from pool.model import Launch, Payer, PendingLaunch, WorkerState
 from pool.notices import LaunchMade
@@ -53,7 +53,6 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
         return
     pending.in_flight = False
     type_ = type_of(core, pending.launch)
-    core.holds.succeeded(type_, began_at=pending.launch.created_at)
     worker = core.workers.get(event.instance.id)
     if worker is None:
         worker = core.add_worker(event.instance, type_, now=now)
@@ -69,12 +68,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker.state is WorkerState.BOOTING:
         probing.ensure(core, worker, now)
         idle.review(core, worker, now)
-    core.holds.quotas.made(
-        type_,
-        lambda scope: core.instances_in(scope) - going_in(core, scope),
-        began_at=pending.launch.created_at,
-        now=now,
-    )
+    _note_made(core, pending, now)
     if worker.host_key:
         core.end_launch(event.token)
     # Until a listing has shown it, nobody can tell whether it is gone.
@@ -90,7 +84,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
     pending.in_flight = False
     if isinstance(event.error, AmbiguousResult):
         if pending.instance_id:
-            _made_after_all(core, pending)
+            _made_after_all(core, pending, now)
             return
         pending.lost_answer_at = now
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
@@ -102,17 +96,23 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         type_of(core, pending.launch),
         event.error,
         began_at=pending.launch.created_at,
-        instances=core.instances_in,
+        tally=lambda scope: tally_of(core, scope),
         now=now,
     )
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
-def _made_after_all(core: PoolCore, pending: PendingLaunch) -> None:
+def _made_after_all(core: PoolCore, pending: PendingLaunch, now: float) -> None:
     """Note that a create whose answer left a doubt made the instance that a listing shows."""
     pending.lost_answer_at = None
-    type_ = type_of(core, pending.launch)
-    core.holds.succeeded(type_, began_at=pending.launch.created_at)
+    _note_made(core, pending, now)
+
+
+def _note_made(core: PoolCore, pending: PendingLaunch, now: float) -> None:
+    """Note that a create succeeded: what was short is not any more."""
+    type_, began_at = type_of(core, pending.launch), pending.launch.created_at
+    core.holds.succeeded(type_, began_at=began_at)
+    core.holds.quotas.made(type_, lambda scope: tally_of(core, scope), began_at=began_at, now=now)
 
 
 def type_of(core: PoolCore, launch: Launch) -> InstanceType:
@@ -132,35 +132,57 @@ def creates_left(core: PoolCore) -> int:
     return max(0, core.settings.max_concurrent_creates - len(types_in_flight(core)))
 
 
-def going_in(core: PoolCore, scope: Scope) -> int:
-    """Return how many instances of the types that a scope covers are being shut down."""
-    going = (w for w in core.workers.values() if w.state is WorkerState.SHUTDOWN)
-    return sum(core.holds.covers(scope, worker.type) for worker in going)
+def tally_of(core: PoolCore, scope: Scope) -> Tally:
+    """Return how many instances there are of the types that a scope covers, and are coming."""
+    covers = core.holds.covers
+    there = [worker for worker in core.workers.values() if covers(scope, worker.type)]
+    going = [worker for worker in there if worker.state is WorkerState.SHUTDOWN]
+    types = (type_of(core, pending.launch) for pending in core.hoped_for())
+    coming = [type_ for type_ in types if covers(scope, type_)]
+    return Tally(
+        there=len(there),
+        going=len(going),
+        coming=len(coming),
+        there_cpu_millis=sum(worker.type.resources.cpu_millis for worker in there),
+        going_cpu_millis=sum(worker.type.resources.cpu_millis for worker in going),
+        coming_cpu_millis=sum(type_.resources.cpu_millis for type_ in coming),
+    )
 
 
 def told_quotas(core: PoolCore, now: float) -> tuple[QuotaBound, ...]:
     """Return what errors have told of quotas, and what they leave."""
+    return core.holds.quotas.bounds(lambda scope: tally_of(core, scope), now=now)
 
-    def coming_in(scope: Scope) -> int:
-        types = (type_of(core, pending.launch) for pending in core.hoped_for())
-        return sum(core.holds.covers(scope, type_) for type_ in types)
 
-    return core.holds.quotas.bounds(
-        instances=core.instances_in,
-        going=lambda scope: going_in(core, scope),
-        coming=coming_in,
-        now=now,
-    )
+def known_quotas(core: PoolCore, now: float) -> list[tuple[frozenset[str], int]]:
+    """Return the types of each quota that errors told of, with how many more are known to be had.
+
+    None of those that were told alone: there is nothing that could be used up.
+    """
+    found = []
+    for known in core.holds.quotas.known(now):
+        counted = tally_of(core, known.scope)
+        left = max(0, max(known.most, counted.standing) - counted.taken)
+        covers = {
+            name for name, type_ in core.types.items() if core.holds.covers(known.scope, type_)
+        }
+        found += [] if known.alone else [(frozenset(covers), left)]
+    return found
+
+
+def may_be_refused(core: PoolCore, type_: InstanceType, now: float) -> bool:
+    """Return whether one more of a type would be the last that a quota allows, or one too many."""
+    return core.holds.may_be_refused(type_, lambda scope: tally_of(core, scope), now)
 
 
 def at_quota(core: PoolCore, now: float) -> bool:
     """Return whether a quota of the cloud's holds creates, all or some."""
-    return core.holds.of(HoldCause.QUOTA, now) is not None
+    return core.holds.at_quota(lambda scope: tally_of(core, scope), now)
 
 
 def tries_quota(core: PoolCore, now: float) -> bool:
     """Return whether a create is under way that tells if a quota of the cloud's still holds."""
-    return core.holds.is_tried(HoldCause.QUOTA, types_in_flight(core), now)
+    return core.holds.tries_quota(lambda scope: tally_of(core, scope), now)
 
 
 def on_token(core: PoolCore, now: float) -> bool:
@@ -209,7 +231,7 @@ def after_listing(core: PoolCore, began_at: float, now: float) -> None:
         if pending.in_flight or pending.lost_answer_at is None:
             continue
         if pending.instance_id:
-            _made_after_all(core, pending)
+            _made_after_all(core, pending, now)
             continue
         if began_at - pending.lost_answer_at >= _DOUBT_S:
             pending.counted = False

@@ -1,8 +1,15 @@
 """What errors have told of quotas, remembered when the holds that followed are over; pure.
 
-A hold ends when an instance leaves. For one who needs many instances at once that would be too
-soon: with those that are within the quota it can do nothing, they go, and it would create them
-again and again. Whether a quota is still what it was is tried after delays that double.
+There may be as many instances in a scope as there were when another one was refused: so many are
+known to be allowed, and so many cpus, since nobody knows which of the two a quota counts. When one
+leaves, as many are created as are known to be, and no more. Whether there may be more by now is
+tried by one create at a time, beside nothing else: when the hold is over, and before that where one
+of the two numbers would allow it, as where one that leaves makes room for a larger one, or for two
+smaller ones. More than were known are known as soon as they are there.
+
+For one who needs many instances at once, to have some of them would be of no use: with those that
+are within the quota it can do nothing, they go, and it would create them again and again. Whether a
+quota is still what it was is tried for these after delays that double.
 """
 
 from __future__ import annotations
@@ -12,10 +19,25 @@ from dataclasses import dataclass
 
 from drivers.interface import InstanceType
 from pool.delays import doubled_s
-from pool.holds import EVERYTHING, Scope
+from pool.holds import EVERYTHING, Scope, Tally
 
 _LONGEST_S = 3600.0
 _LONGEST_OF_FIRST = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownQuota:
+    """So many instances, of so many cpus, are known to be allowed in a scope.
+
+    `reason` is what an error said; `alone` says that it refused one though none was there, so that
+    none may be allowed, ever.
+    """
+
+    scope: Scope
+    most: int
+    most_cpu_millis: int
+    reason: str
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +62,20 @@ class QuotaBound:
 
 @dataclass(slots=True, kw_only=True)
 class _Told:
-    """What is known of one scope; `most` is None while it is tried whether there may be more.
+    """What is known of one scope; `is_tried` while it is tried if all of a job can be had.
 
-    `since` is when that was told, or the trial began; `trials` is how many there were.
+    `since` is when it was told, or that trial began, `heard_at` when an error told it last;
+    `trials` is how many there were.
     """
 
-    most: int | None
+    most: int
+    most_cpu_millis: int
     since: float
+    heard_at: float
     again_at: float
     reason: str
+    alone: bool
+    is_tried: bool = False
     trials: int = 0
 
 
@@ -70,70 +97,98 @@ class ToldQuotas:
         self._told: dict[Scope, _Told] = {}
 
     def refused(
-        self, scope: Scope, instances: int, reason: str, *, began_at: float, now: float
+        self,
+        scope: Scope,
+        counted: Tally,
+        reason: str,
+        *,
+        alone: bool,
+        began_at: float,
+        now: float,
     ) -> None:
-        """Note that beside so many instances in a scope no other may be, by a call's error."""
+        """Note that beside the instances of a scope no other may be, by a call's error.
+
+        `alone` says that there was none, and that there is nothing else to wait for.
+        """
+        instances, cpu_millis = counted.there, counted.there_cpu_millis
         known = self._known(scope, now)
         if known is None:
-            until = now + self._delay_s(0)
-            self._told[scope] = _Told(most=instances, since=now, again_at=until, reason=reason)
+            self._told[scope] = _Told(
+                most=instances,
+                most_cpu_millis=cpu_millis,
+                since=now,
+                heard_at=now,
+                again_at=now + self._delay_s(0),
+                reason=reason,
+                alone=alone,
+            )
             return
-        if known.most is None and began_at < known.since:
+        known.heard_at = now
+        if known.is_tried and began_at < known.since:
             return
-        if known.most is None or instances < known.most:
+        if known.is_tried or instances < known.most:
             known.again_at = max(known.again_at, now + self._delay_s(known.trials))
-        if known.most is None or began_at >= known.since:
+        if known.is_tried or began_at >= known.since:
             known.since = now
-        known.most, known.reason = instances, reason
+        known.most, known.most_cpu_millis = instances, cpu_millis
+        known.reason, known.alone, known.is_tried = reason, alone, False
 
     def made(
-        self, type_: InstanceType, instances: Callable[[Scope], int], *, began_at: float, now: float
+        self, type_: InstanceType, tally: Callable[[Scope], Tally], *, began_at: float, now: float
     ) -> None:
-        """Note that a create, begun at `began_at`, succeeded: what was told may be too few.
-
-        `instances` counts those in a scope that are not going.
-        """
+        """Note that a create, begun at `began_at`, succeeded: what was told may be too few."""
         for scope in list(self._told):
             known = self._known(scope, now)
-            if known is None or known.most is None or not self._covers(scope, type_):
+            if known is None or not self._covers(scope, type_):
                 continue
-            count = instances(scope)
+            counted = tally(scope)
+            count = counted.standing
+            known.most_cpu_millis = max(known.most_cpu_millis, counted.standing_cpu_millis)
             if count <= known.most:
                 continue
-            if began_at < known.since:
-                known.most = count
-            else:
+            known.most, known.alone = count, False
+            if began_at >= known.since and not known.is_tried:
                 self.begin_trial(scope, now)
 
     def begin_trial(self, scope: Scope, now: float) -> None:
-        """Take nothing for true that was told of a scope, until an error tells it anew."""
+        """Let it be tried if there is enough for all of a job, until an error tells anew."""
         known = self._known(scope, now)
         if known is not None:
             known.trials += 1
-            known.most, known.since = None, now
+            known.is_tried, known.since = True, now
             known.again_at = now + self._delay_s(known.trials)
 
-    def bounds(
-        self,
-        *,
-        instances: Callable[[Scope], int],
-        going: Callable[[Scope], int],
-        coming: Callable[[Scope], int],
-        now: float,
-    ) -> tuple[QuotaBound, ...]:
-        """Return what was told, in that order.
+    def forget(self, scope: Scope) -> None:
+        """Forget what was told of a scope; nothing is no error."""
+        self._told.pop(scope, None)
 
-        `instances` counts those that there are in a scope; of these some are `going`, beside them
-        others are `coming`. Nobody knows which of both the quota counts.
-        """
+    def known(self, now: float) -> list[KnownQuota]:
+        """Return what is known to be allowed, in the order in which it was told first."""
         found = []
         for scope in list(self._told):
             known = self._known(scope, now)
-            if known is None or known.most is None:
+            if known is not None:
+                found.append(
+                    KnownQuota(
+                        scope=scope,
+                        most=known.most,
+                        most_cpu_millis=known.most_cpu_millis,
+                        reason=known.reason,
+                        alone=known.alone,
+                    )
+                )
+        return found
+
+    def bounds(self, tally: Callable[[Scope], Tally], *, now: float) -> tuple[QuotaBound, ...]:
+        """Return what was told, in that order, but for what is being tried."""
+        found = []
+        for scope in list(self._told):
+            known = self._known(scope, now)
+            if known is None or known.is_tried:
                 continue
-            there, on_their_way = instances(scope), coming(scope)
-            left = max(0, known.most - there - on_their_way)
-            is_free = not on_their_way and there - going(scope) >= known.most
+            counted = tally(scope)
+            left = max(0, known.most - counted.taken)
+            is_free = not counted.coming and counted.standing >= known.most
             found.append(
                 QuotaBound(
                     most=known.most,
@@ -151,7 +206,7 @@ class ToldQuotas:
     def _known(self, scope: Scope, now: float) -> _Told | None:
         """Return what is known of a scope, forgetting what nobody has tried for long."""
         known = self._told.get(scope)
-        if known is not None and now >= known.again_at + self._longest_s:
+        if known is not None and now >= max(known.again_at, known.heard_at) + self._longest_s:
             del self._told[scope]
             return None
         return known

@@ -9,7 +9,7 @@ from dispatcher.planner.limits import Limits, View
 from dispatcher.planner.room import Rules, Slot
 from dispatcher.queueing.queue import Queue
 from drivers.interface import InstanceType
-from pool.holds import Hindrance, HindranceKind, Scope
+from pool.holds import Allowance, Hindrance, HindranceKind, Scope
 
 
 def make_hindrance(
@@ -54,7 +54,10 @@ def make_limits(
         creates_left=creates_left,
         tokens_left=tokens_left,
         hindrance=hindrance,
-        trials=lambda type_: (trials or {}).get(type_.name, {}),
+        allowances=lambda type_: {
+            scope: Allowance(number=1, then=then)
+            for scope, then in (trials or {}).get(type_.name, {}).items()
+        },
     )
 
 

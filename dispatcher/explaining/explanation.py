@@ -17,9 +17,10 @@ from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
 from dispatcher.queueing.holdbacks import Block
 from dispatcher.queueing.queue import ClassKey
+from dispatcher.scheduling.create_limits import hindrances
 from dispatcher.scheduling.placers import NOTHING
 from drivers.interface import InstanceType, Resources
-from pool import launching, probing, signals, stillborn
+from pool import probing, signals
 from pool.holds import Hindrance, Hold
 from pool.model import Worker
 from pool.room import clamped
@@ -222,15 +223,14 @@ _STATES = {
 
 def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) -> Waiting:
     pool = engine.pool
-    in_flight = launching.types_in_flight(pool)
-    unproven = pool.stillborn > 0 and stillborn.unproven(pool)
     types, workers = _for_it(engine, container)
+    hindrance_of = hindrances(pool, now)
 
     def hindrance(type_: InstanceType) -> Hindrance | None:
         # Nothing is created for what is for one instance only.
         if container.pinned_to:
             return None
-        return pool.holds.hindrance(type_, in_flight=in_flight, unproven=unproven, now=now)
+        return hindrance_of(type_)
 
     verdicts = type_verdicts(
         types,

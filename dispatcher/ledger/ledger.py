@@ -5,6 +5,7 @@ Every change of a container goes through here, so that it is journalled and publ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -199,6 +200,13 @@ class Ledger:
     def placed(self) -> int:
         """Return how many containers have a place that count against limits of how many may."""
         return len(self.open_attempts) - self.residents
+
+    def supervisors_on(self) -> dict[str, int]:
+        """Return how many supervisors have a place on instances of each type, by its name."""
+        if not self.supervisors_placed:
+            return {}
+        open_ = (self.containers[container_id] for container_id in self.open_attempts.values())
+        return dict(Counter(c.attempts[-1].instance_type for c in open_ if c.is_supervisor))
 
     def open_attempt(
         self, container_id: str, worker: Worker, now: float, *, revision: int = 0

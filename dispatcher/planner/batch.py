@@ -14,6 +14,7 @@ from dispatcher.planner.deeds import Deed
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.supervisors import Shares, shares
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey
 from pool.holds import Hindrance, HindranceKind
@@ -39,6 +40,7 @@ class _Pass:
     deeds: list[Deed] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
+    shares: Shares = field(default_factory=lambda: Shares(taken=[]))
     stopped_by: tuple[str, WaitReason] | None = None
     by_turns: bool = False
     room_came_free: bool = False
@@ -59,7 +61,7 @@ class _Pass:
             # What could not start anyway keeps nobody waiting.
             own = self.outlook.own_reason(line)
             return self._wait(line, own) if own else self.stop(line, container_id, reasons.TOO_MANY)
-        if line.key.supervisor and self.supervisors_left == 0:
+        if self._supervisors_left(line) == 0:
             return self._wait(line, reasons.SUPERVISORS)
         # Room that comes free meanwhile is for the higher ones of the class, which need it too.
         slot = self._best_for(container_id, line) if not line.demanded else None
@@ -191,14 +193,21 @@ class _Pass:
 
     def _most(self, line: Line) -> list[int]:
         """Return the limits of how many more of a class may have a place."""
-        left = [self.containers_left]
-        left += [self.supervisors_left] if line.key.supervisor else []
+        left = (self.containers_left, self._supervisors_left(line))
         return [number for number in left if number is not None]
+
+    def _supervisors_left(self, line: Line) -> int | None:
+        """Return how many more of a class may have a place as supervisors, None for any number."""
+        if not line.key.supervisor:
+            return None
+        left = (self.supervisors_left, self.shares.left(line))
+        return min((number for number in left if number is not None), default=None)
 
     def count(self, line: Line, number: int) -> None:
         """Note that so many more of a class may have a place, or fewer."""
         if self.containers_left is not None:
             self.containers_left += number
+        self.shares.count(line, -number)
         if line.key.supervisor and self.supervisors_left is not None:
             self.supervisors_left += number
 
@@ -239,7 +248,7 @@ class _Pass:
         return self._wait(line, reason)
 
     def _wait_for_money(self, line: Line, container_id: str, refusal: Refusal) -> _Step:
-        if not refusal.everywhere:
+        if not refusal.everywhere or self.outlook.is_doubtful(line):
             return self._wait(line, refusal.reason)
         self.plan.stopped = True
         return self.stop(line, container_id, refusal.reason)
@@ -269,8 +278,11 @@ class _Pass:
     def _stop_at_quota(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
         """Close the quotas that keep a container waiting; STOP when one is of everything.
 
-        What is below it must not keep it waiting by keeping their instances busy or alive.
+        What is below it must not keep it waiting by keeping their instances busy or alive. But for
+        what may never be allowed nobody waits.
         """
+        if self.outlook.is_doubtful(line):
+            return self._wait(line, reasons.doubtful(reason))
         limits, closed = self.view.limits, self.plan.closed
         found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
         quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}
@@ -311,7 +323,7 @@ class _Pass:
         waiting = self.plan.waiting
         behind = reasons.behind(*self.stopped_by) if self.stopped_by is not None else None
         for line in self.plan.lines:
-            if self.supervisors_left and waiting.get(line.key) is reasons.SUPERVISORS:
+            if self._supervisors_left(line) and waiting.get(line.key) is reasons.SUPERVISORS:
                 # The share was kept for others that have found no place either.
                 waiting[line.key] = behind or reasons.CREATES
             untold = line.position < len(line.request_class) and line.key not in waiting
@@ -367,13 +379,15 @@ def _begin(view: View) -> _Pass:
         # The last is used first: what is nearest to running something.
         kept.sort(key=lambda each: (each[0].kind, each[0].id), reverse=True)
         lines.append(Line(number=len(lines), request_class=request_class, kept=kept))
+    share = shares(view.limits, lines, view.fleet)
     return _Pass(
         view=view,
         plan=Plan(lines=lines),
         outlook=Outlook(view.limits),
         containers_left=view.limits.containers_left,
         supervisors_left=view.limits.supervisors_left,
-        by_turns=_are_short(view.limits, lines),
+        shares=share,
+        by_turns=_are_short(view.limits, lines) or share.are_short(lines),
     )
 
 

@@ -15,12 +15,13 @@ from dispatcher.planner.mix_needless import worthwhile
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from dispatcher.queueing.ordering import Order
 from drivers.interface import InstanceType
-from pool.holds import Hindrance, HindranceKind, Scope
+from pool.holds import Allowance, Hindrance, HindranceKind, Scope
 from pool.room import charge
 
 _MOST_ROUNDS = 8
 _MOST_CLASSES = 40
 _MANY_TYPES = 24
+_SHORT = (HindranceKind.CAPACITY, HindranceKind.NONE_ALLOWED)
 _VOLUME = 2
 """How many times what may be created in a pass is looked at, so that instances are well filled."""
 
@@ -54,21 +55,31 @@ class Stop:
 
 
 class Outlook:
-    """What the limits say of each type, asked once a pass, and what is being tried in it."""
+    """What the limits say of each type, asked once a pass, and what is created in it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Hindrance]]] = {}
-        self._tried: dict[Scope, Hindrance] = {}
+        self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Allowance]]] = {}
+        self._made: Counter[Scope] = Counter()
+        self._made_cpu_millis: Counter[Scope] = Counter()
+        self._tried: set[Scope] = set()
         self._options: dict[int, tuple[Option, ...]] = {}
         self._with_room: dict[int, tuple[InstanceType, ...]] = {}
 
     def hindrance(self, type_: InstanceType) -> Hindrance | None:
         """Return what keeps a type from being created now, None when nothing does."""
-        found, trials = self._of(type_)
-        if found is not None or not self._tried:
+        found, allowances = self._of(type_)
+        if found is not None or not self._made:
             return found
-        return next((self._tried[scope] for scope in trials if scope in self._tried), None)
+        cpu_millis = type_.resources.cpu_millis
+        for scope, allowance in allowances.items():
+            most_cpu_millis = allowance.cpu_millis
+            is_over = most_cpu_millis is not None and (
+                self._made_cpu_millis[scope] + cpu_millis > most_cpu_millis
+            )
+            if scope in self._tried or self._made[scope] >= allowance.number or is_over:
+                return allowance.then
+        return None
 
     def options(self, line: Line) -> tuple[Option, ...]:
         """Return the types of a class that may be created, before any is."""
@@ -89,18 +100,35 @@ class Outlook:
             self._with_room[line.number] = known
         return known
 
-    def has_trials(self, type_: InstanceType) -> bool:
-        """Return whether of a type, alone or with others, one may be created at a time."""
+    def has_allowances(self, type_: InstanceType) -> bool:
+        """Return whether of a type, alone or with others, only some may be created now."""
         return bool(self._of(type_)[1])
 
-    def is_on_trial(self, type_: InstanceType) -> bool:
-        """Return whether of this very type one instance may be created at a time."""
-        return any(scope.type_name is not None for scope in self._of(type_)[1])
+    def most_of(self, type_: InstanceType) -> int | None:
+        """Return how many of this very type may be created now, None for any number."""
+        allowances = self._of(type_)[1].items()
+        return min((a.number for scope, a in allowances if scope.type_name), default=None)
+
+    def is_doubtful(self, line: Line) -> bool:
+        """Return whether of none of a class's types one may ever be allowed, as far as is known.
+
+        Whether that is still so is tried now and then; it must keep nobody waiting.
+        """
+        types = self.with_room(line)
+        return bool(types) and all(map(self._is_doubtful, types))
+
+    def _is_doubtful(self, type_: InstanceType) -> bool:
+        found, allowances = self._of(type_)
+        kinds = {allowance.then.kind for allowance in allowances.values()}
+        return HindranceKind.NONE_ALLOWED in kinds or (found is not None and found.kind in _SHORT)
 
     def create(self, type_: InstanceType) -> None:
         """Note that an instance of a type is created in this pass."""
-        for scope, hindrance in self._of(type_)[1].items():
-            self._tried.setdefault(scope, hindrance)
+        for scope, allowance in self._of(type_)[1].items():
+            self._made[scope] += 1
+            self._made_cpu_millis[scope] += type_.resources.cpu_millis
+            if allowance.is_trial:
+                self._tried.add(scope)
 
     def why_hindered(self, line: Line) -> WaitReason:
         """Return why none of a class's types may be created."""
@@ -117,15 +145,15 @@ class Outlook:
         return self.shortage(line)
 
     def shortage(self, line: Line) -> WaitReason | None:
-        """Return why a class waits if the cloud has none left of all its types, else None."""
+        """Return why a class waits if the cloud has or allows none of all its types, else None."""
         hindrances = []
         # Where there never is room on a new one, it is no matter whether the cloud has any.
         for type_ in self.with_room(line):
             hindrance = self.hindrance(type_)
-            if hindrance is None or hindrance.kind is not HindranceKind.CAPACITY:
+            if hindrance is None or hindrance.kind not in _SHORT:
                 return None
             hindrances.append(hindrance)
-        return reasons.at_capacity(self.with_room(line), hindrances) if hindrances else None
+        return reasons.short(self.with_room(line), hindrances) if hindrances else None
 
     def refusal(self, line: Line, types: Iterable[InstanceType]) -> Refusal | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.
@@ -143,11 +171,11 @@ class Outlook:
             found.append(refusal)
         return next((each for each in found if not each.is_final), found[0]) if found else None
 
-    def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Hindrance]]:
+    def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Allowance]]:
         known = self._known.get(type_.name)
         if known is None:
             limits = self._limits
-            known = self._known[type_.name] = (limits.hindrance(type_), limits.trials(type_))
+            known = self._known[type_.name] = (limits.hindrance(type_), limits.allowances(type_))
         return known
 
 
@@ -188,7 +216,8 @@ class Buyer:
                 open_.append(demand)
                 continue
             refusal = self._refusal(demand)
-            if refusal is not None and refusal.everywhere:
+            is_doubtful = self.outlook.is_doubtful(demand.line)
+            if refusal is not None and refusal.everywhere and not is_doubtful:
                 break
         return open_
 
@@ -198,10 +227,14 @@ class Buyer:
             if not demand.unserved or demand.reason is not None:
                 continue
             refusal = self._refusal(demand)
-            if refusal is not None and not refusal.everywhere:
+            is_doubtful = self.outlook.is_doubtful(demand.line)
+            if refusal is not None and (is_doubtful or not refusal.everywhere):
                 demand.reason = refusal.reason
             elif not self._instances_left():
-                return self._stop(demand, reasons.full(self.view.limits.max_instances))
+                full = reasons.full(self.view.limits.max_instances)
+                if not is_doubtful:
+                    return self._stop(demand, full)
+                demand.reason = reasons.doubtful(full)
             elif refusal is not None:
                 return self._stop(demand, refusal.reason)
             else:
@@ -230,7 +263,8 @@ class Buyer:
 
     def _mix(self, demands: list[Demand]) -> tuple[NewInstance, ...]:
         rules = self.view.fleet.rules
-        on_trial = self._on_trial(demands)
+        types = {option.type.name: option.type for d in demands for option in d.options}
+        most = {name: self.outlook.most_of(type_) for name, type_ in types.items()}
         wants = [
             Want(
                 index=demand.line.number,
@@ -244,7 +278,7 @@ class Buyer:
             placement=rules.placement,
             max_containers=rules.max_containers,
             most_instances=self._instances_left(),
-            most_of=lambda name: 1 if name in on_trial else None,
+            most_of=lambda name: most[name],
         )
 
     def _first_short(self, demands: list[Demand], mix: tuple[NewInstance, ...]) -> int | None:
@@ -330,10 +364,6 @@ class Buyer:
         """Return why nothing that might be created for a demand may be paid, else None."""
         return self.outlook.refusal(demand.line, (o.type for o in self._unhindered(demand)))
 
-    def _on_trial(self, demands: list[Demand]) -> set[str]:
-        types = {option.type.name: option.type for d in demands for option in d.options}
-        return {name for name, type_ in types.items() if self.outlook.is_on_trial(type_)}
-
     def _within_reach(self, demands: list[Demand]) -> list[Demand]:
         """Return the first demands, enough to fill what may be created with the largest types."""
         reach: list[Demand] = []
@@ -377,7 +407,7 @@ def _leave_out_the_needless(demands: Sequence[Demand], outlook: Outlook) -> None
     options = {demand.line.number: demand.options for demand in demands}
     if max(map(len, options.values()), default=0) < _MANY_TYPES:
         return
-    worth = worthwhile(list(options.values()), may_replace=lambda t: not outlook.has_trials(t))
+    worth = worthwhile(list(options.values()), may_replace=lambda t: not outlook.has_allowances(t))
     left = {
         number: tuple(option for option in each if option.type.name in worth)
         for number, each in options.items()

@@ -226,7 +226,8 @@ class _Shopping:
             t for each in demand for t in self._types(self._components[job_id, each.component])
         ]
         found = ((type_.name, self._outlook.hindrance(type_)) for type_ in types)
-        held = {n for n, each in found if each and each.kind is HindranceKind.QUOTA}
+        of_quota = (HindranceKind.QUOTA, HindranceKind.NONE_ALLOWED)
+        held = {n for n, each in found if each and each.kind in of_quota}
         over = tuple(bound for bound in self._limits.quotas if bound.covers & held)
         if over:
             self._over_quota[job_id] = over

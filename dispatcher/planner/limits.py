@@ -15,7 +15,7 @@ from dispatcher.planner.reasons import spend_limit
 from dispatcher.planner.room import Slot
 from dispatcher.queueing.queue import ClassKey, RequestClass
 from drivers.interface import InstanceType, Resources
-from pool.holds import Hindrance, Scope
+from pool.holds import Allowance, Hindrance, Scope
 from pool.quotas import QuotaBound
 
 
@@ -81,17 +81,31 @@ class Budget(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A limit of instances: so many more may be `left` of the types it covers, None for all."""
+
+    covers: frozenset[str] | None
+    left: int
+
+    def has(self, type_name: str) -> bool:
+        """Return whether it covers a type."""
+        return self.covers is None or type_name in self.covers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a pass may do.
 
     `instances` is how many there are (with those being created). `creates_left` is how many create
     calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
-    `hindrance` says what keeps a type from being created, None when nothing does; `trials` in
-    which scopes one may be created to try, and what that hinders until its answer is there.
+    `hindrance` says what keeps a type from being created, None when nothing does; `allowances` in
+    which scopes only some may be, and what hinders the others then.
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
     as soon as it is there. `quotas` are what errors have told of quotas; that may have changed.
+    At each of the `ceilings` supervisors, of which some run (`supervisors_on`, by type), may be
+    `supervisor_fraction` of what can have a place there.
     """
 
     instances: int
@@ -99,12 +113,15 @@ class Limits:
     creates_left: int
     tokens_left: int
     hindrance: Callable[[InstanceType], Hindrance | None]
-    trials: Callable[[InstanceType], Mapping[Scope, Hindrance]]
+    allowances: Callable[[InstanceType], Mapping[Scope, Allowance]]
     containers_left: int | None = None
     supervisors_left: int | None = None
     budget: Budget | None = None
     as_new: Callable[[InstanceType], InstanceType] = whole
     quotas: tuple[QuotaBound, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    supervisor_fraction: float = 1.0
+    supervisors_on: Mapping[str, int] = field(default_factory=dict)
 
 
 def avoids_none(_container_id: str) -> frozenset[str]:

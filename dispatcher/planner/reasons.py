@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from dispatcher.model import WaitReason
@@ -59,6 +60,25 @@ def no_room_on_new(
     return WaitReason(code="no_room_on_new", message=message)
 
 
+def short(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> WaitReason:
+    """Return why a class waits of each of whose types the cloud has none left, or allows none."""
+    of = zip(types, hindrances, strict=True)
+    refused = [(type_, h) for type_, h in of if h.kind is HindranceKind.NONE_ALLOWED]
+    if not refused:
+        return at_capacity(types, hindrances)
+    end, first = _first_end(hindrances), refused[0][1]
+    if end is None:
+        return WaitReason(code="creating", message=first.message, topic=first.topic)
+    names = ", ".join(type_.name for type_, _ in refused[:_TYPES_TOLD])
+    more = f" and {len(refused) - _TYPES_TOLD} more" if len(refused) > _TYPES_TOLD else ""
+    message = (
+        f"no creates before {moment(end)}: {first.message}; there is no instance of {names}{more}"
+        " that could leave, so the cloud may never allow one: ask it for a higher limit, or allow"
+        " another instance type"
+    )
+    return WaitReason(code="at_quota", message=message, until=end, topic=first.topic)
+
+
 def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
     message = f"the cloud is short of {', '.join(type_.name for type_ in types)}"
@@ -71,9 +91,11 @@ def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) 
 def why_held(hindrances: Sequence[Hindrance]) -> tuple[WaitReason, bool]:
     """Return why none of a class's types may be created, and whether that is a quota.
 
-    What ends first is told, a quota last.
+    What ends first is told, a quota last. There is one that is neither a shortage nor a type of
+    which none is allowed.
     """
-    remaining = [h for h in hindrances if h.kind is not HindranceKind.CAPACITY]
+    short_of = (HindranceKind.CAPACITY, HindranceKind.NONE_ALLOWED)
+    remaining = [h for h in hindrances if h.kind not in short_of]
     told = [h for h in remaining if h.kind is not HindranceKind.QUOTA] or remaining
     end = _first_end(told)
     first = next(h for h in told if h.until == end)
@@ -89,6 +111,15 @@ def full(max_instances: int) -> WaitReason:
     """Return why a class waits when there are as many instances as there may be."""
     message = f"at quota: max_instances is {max_instances}"
     return WaitReason(code="at_quota", message=message, limit="max_instances")
+
+
+def doubtful(why: WaitReason) -> WaitReason:
+    """Return why a class waits that a limit keeps from what the cloud may never allow it."""
+    message = (
+        f"{why.message}; the rest goes on, since the cloud's quota has refused its types though"
+        " none was there: ask the cloud for a higher limit, or allow another instance type"
+    )
+    return replace(why, message=message)
 
 
 def not_listed(problem: str) -> WaitReason:
@@ -111,7 +142,8 @@ TOO_MANY = WaitReason(
 )
 SUPERVISORS = WaitReason(
     code="supervisors",
-    message="as many supervisors have a place as supervisor_fraction allows",
+    message="as many supervisors have a place as supervisor_fraction allows of what can run at"
+    " once, by max_containers, max_instances, max_hourly_spend or the cloud's quota",
     limit="supervisor_fraction",
 )
 CREATES = WaitReason(

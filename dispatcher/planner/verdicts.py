@@ -141,6 +141,7 @@ def _too_dear(type_: InstanceType, cheapest: InstanceType, max_price_factor: flo
 
 _HELD = {
     HindranceKind.QUOTA: "at quota",
+    HindranceKind.NONE_ALLOWED: "none allowed by the cloud's quota",
     HindranceKind.CAPACITY: "at capacity",
     HindranceKind.OTHER: "creates held",
 }

@@ -5,18 +5,19 @@ runs, a step a second at most. After each minute without another report in which
 reached it rises by a tenth and one; when it has not been reached for ten minutes, it is gone.
 
 It counts containers, never instances, so that free room on an instance is always taken. A quota of
-the cloud's is none of these limits: it keeps nobody from room that is there. It only counts for
-how many supervisors there may be.
+the cloud's is none of these limits: it keeps nobody from room that is there. How many supervisors
+there may be at one is `dispatcher.planner.supervisors`' to say.
 """
 
 from __future__ import annotations
 
 import math
 
+from dispatcher.planner.supervisors import share_of
+
 QUIET_S = 60.0
 FORGOTTEN_AFTER_S = 600.0
 STEP_S = 1.0
-_ROUNDING = 1e-9
 
 
 class Concurrency:
@@ -46,12 +47,9 @@ class Concurrency:
     def supervisors(self, limit: int | None) -> int | None:
         """Return how many of `limit` containers may be supervisors, at least one.
 
-        None, for any number, while there is no limit. At a quota, `limit` is what runs or has a
-        place then, if that is fewer: nothing else can be had for those that supervisors wait for.
+        None, for any number, while there is no limit.
         """
-        if limit is None:
-            return None
-        return max(1, math.floor(self._supervisor_fraction * limit + _ROUNDING))
+        return None if limit is None else share_of(self._supervisor_fraction, limit)
 
     def overloaded(self, running: int, now: float, cause: str = "") -> bool:
         """Note a report of overload while `running` containers run; return whether the limit sank.

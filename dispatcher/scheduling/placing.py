@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import inf
 
 from dispatcher.accounts import Account, SpendLimits, payer_of
@@ -13,8 +15,9 @@ from dispatcher.messages import PublishFailedPass
 from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
 from dispatcher.planner import plan_check, reasons
 from dispatcher.planner.batch import plan
-from dispatcher.planner.limits import Budget, Limits, Line, Plan, View
+from dispatcher.planner.limits import Budget, Ceiling, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
+from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey, RequestClass
 from dispatcher.restarts import avoided
 from dispatcher.scheduling.concurrency import Concurrency
@@ -36,11 +39,23 @@ PAUSE_AFTER_FAILURE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locks:
-    """The containers of a class that are locked: its first `number`, as of a `version` of it."""
+    """Who of a class has a claim: its first `number`, as of a `version` of it.
+
+    `ids` are those that are locked: the first of them, all but some whose instance may be refused.
+    """
 
     version: int
     number: int
     ids: frozenset[str]
+
+    def is_of(self, version: int, number: int, locked: int) -> bool:
+        """Return whether these are the first `number`, of whom `locked` are, of that version."""
+        return (self.version, self.number, len(self.ids)) == (version, number, locked)
+
+    @property
+    def unlocked_until(self) -> int:
+        """Return up to which position of the class there are claims, 0 where all are locked."""
+        return self.number if len(self.ids) < self.number else 0
 
 
 class Placing:
@@ -87,6 +102,7 @@ class Placing:
         self.at_quota = False
         self._locks: dict[ClassKey, _Locks] = {}
         self._loose: set[str] = set()
+        self._uncertain: set[str] = set()
         self._last_pass_at = -inf
 
     def _new_roster(self) -> Roster:
@@ -172,7 +188,9 @@ class Placing:
         for slot in decided.creates:
             payer = payer_of(payers.get(slot.id, ()))
             type_ = self.pool.types[slot.type.name]
+            is_uncertain = launching.may_be_refused(self.pool, type_, now)
             token = launching.request_launch(self.pool, type_, payer, now)
+            self._uncertain |= {slot.id, token} if is_uncertain else set()
             self.roster.launched(slot, token)
             if self.spend is not None:
                 self.spend.launched(token)
@@ -249,12 +267,7 @@ class Placing:
         placed = self.ledger.placed
         spoken_for = placed + self.placers.promised()
         instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
-        most = limit
-        if launching.at_quota(pool, now) or instances >= self.settings.max_instances:
-            # Nothing more can be had for those that supervisors wait for.
-            here = placed + sum(each.number for each in self._locks.values())
-            most = here if limit is None else min(limit, here)
-        supervisors = self.concurrency.supervisors(most)
+        supervisors = self.concurrency.supervisors(limit)
         return replace(
             create_limits(
                 pool,
@@ -266,7 +279,30 @@ class Placing:
             containers_left=_left(limit, spoken_for),
             as_new=self.left_of,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
+            ceilings=self._ceilings(instances, now),
+            supervisor_fraction=self.settings.supervisor_fraction,
+            supervisors_on=self.ledger.supervisors_on(),
         )
+
+    def _ceilings(self, instances: int, now: float) -> tuple[Ceiling, ...]:
+        """Return the limits of how many instances there may be, while any supervisor waits.
+
+        Limits of our own are none while less than half of them is used up.
+        """
+        if not any(each.key.supervisor for each in self.ledger.queue.classes()):
+            return ()
+        known = launching.known_quotas(self.pool, now)
+        found = [Ceiling(covers=covers, left=left) for covers, left in known]
+        left = max(0, self.settings.max_instances - instances)
+        if left <= instances:
+            found.append(Ceiling(covers=None, left=left))
+        prices = [type_.price_usd_per_hour for type_ in self.pool.types.values()]
+        limit = None if self.spend is None else self.spend.limits.cluster
+        if self.spend is not None and limit is not None and min(prices, default=0):
+            money = max(Decimal(0), limit - self.spend.total)
+            if money <= self.spend.total:
+                found.append(Ceiling(covers=None, left=int(money / min(prices))))
+        return tuple(found)
 
     # ---- carrying it out -----------------------------------------------------------------------
 
@@ -274,16 +310,18 @@ class Placing:
         """Lock who has a claim now and unlock who has none any more, but for the next in line."""
         before, loose = self._locks, self._loose
         self._locks = {}
+        unlocked = self._claims_that_wait(decided)
         now_locked: set[str] = set()
         gone: set[str] = set()
         for line in decided.lines:
             old = before.pop(line.key, None)
             number, version = line.claimed, line.request_class.version
-            if old is not None and (old.version, old.number) == (version, number):
+            locked = number - unlocked[line.number]
+            if old is not None and old.is_of(version, number, locked):
                 self._locks[line.key] = old
                 continue
-            ids = frozenset(c for _, c in line.request_class.span(0, number))
-            if ids:
+            ids = frozenset(c for _, c in line.request_class.span(0, locked))
+            if number:
                 self._locks[line.key] = _Locks(version=version, number=number, ids=ids)
             now_locked |= ids
             gone |= (old.ids if old is not None else frozenset()) - ids
@@ -293,6 +331,30 @@ class Placing:
             if self.ledger.containers[container_id].state is ContainerState.QUEUED:
                 self.ledger.lock(container_id)
         self._unlock(gone, kept=gone.intersection(decided.next_in_line))
+
+    def _claims_that_wait(self, decided: Plan) -> Counter[int]:
+        """Return how many claims of each line are not locked until a create is answered.
+
+        A quota may refuse the instance: only the first of those who are to go there is locked for
+        it, or all of them would be unlocked again each time that it is tried.
+        """
+        found: Counter[int] = Counter()
+        launches = self.pool.launches
+        hoped_for = {t for t in self._uncertain if t in launches and not launches[t].instance_id}
+        firsts: dict[str, tuple[Order, int]] = {}
+        for line in decided.lines if self._uncertain else ():
+            position = 0
+            for slot, number in line.claims:
+                first = line.request_class.at(position)
+                position += number
+                is_new = slot.kind is SlotKind.NEW or slot.id in hoped_for
+                if slot.id in self._uncertain and is_new and first is not None:
+                    found[line.number] += number
+                    mine = (first[0], line.number)
+                    firsts[slot.id] = min(mine, firsts.get(slot.id, mine))
+        found.subtract(Counter(number for _, number in firsts.values()))
+        self._uncertain = hoped_for
+        return found
 
     def _unlock(self, ids: set[str], kept: set[str]) -> None:
         self._loose = {container_id for container_id in kept if container_id in self.ledger.queue}
@@ -334,11 +396,11 @@ class Placing:
         if request_class is None:
             return None
         locks = self._locks.get(request_class.key)
-        if locks is None or container_id not in locks.ids:
+        position = request_class.before(request_class.order_of(container_id))
+        if locks is None or not (container_id in locks.ids or position < locks.unlocked_until):
             return None
         fleet = self.roster.fleet
         by_slot = fleet.claims.get(request_class.key, {})
-        position = request_class.before(request_class.order_of(container_id))
         for slot in sorted((fleet.slots[s] for s in by_slot), key=lambda s: (s.kind, s.id)):
             position -= by_slot[slot.id]
             if position < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -14,8 +15,10 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
+from drivers.interface import InstanceType
 from pool.backoff import CreateHolds
 from pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
+from pool.holds import HoldCause, Scope, Tally
 from pool.messages import DestroyInstance, ListInstances, SetTags
 from pool.model import PoolSettings
 from tests.samples import make_type
@@ -213,45 +216,77 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
 ) -> None:
     holds = CreateHolds(settings=PoolSettings(), types=TYPES, groups=groups)
     choose = dice.choice  # type: ignore[attr-defined]  # Hypothesis' random.Random
-    now, instances = START, 3
+    now, instances = START, [TYPES["t1"]] * 3
     in_flight: list[tuple[str, float]] = []
     for step_s, what, error in steps:
         now += step_s
         if what == "create":
             name = choose(NAMES)
             flying = [TYPES[each] for each, _ in in_flight]
-            if holds.hindrance(TYPES[name], in_flight=flying, unproven=False, now=now) is None:
-                _check_create(holds, name, [each for each, _ in in_flight], now)
+            tally = _tally_of(holds, instances, flying)
+            hindrance = holds.hindrance(
+                TYPES[name], in_flight=flying, unproven=False, tally=tally, now=now
+            )
+            if hindrance is None:
+                _check_create(holds, name, flying, tally, now)
                 in_flight.append((name, now))
         elif what == "answer" and in_flight:
             name, began_at = in_flight.pop(choose(range(len(in_flight))))
             if error is None:
+                instances.append(TYPES[name])
+                tally = _tally_of(holds, instances, [TYPES[each] for each, _ in in_flight])
                 holds.succeeded(TYPES[name], began_at=began_at)
-                instances += 1
+                holds.quotas.made(TYPES[name], tally, began_at=began_at, now=now)
             else:
-                count = instances
-                holds.failed(
-                    TYPES[name],
-                    error,
-                    began_at=began_at,
-                    instances=lambda _scope, count=count: count,  # type: ignore[misc]  # bound now
-                    now=now,
-                )
+                tally = _tally_of(holds, instances, [TYPES[each] for each, _ in in_flight])
+                holds.failed(TYPES[name], error, began_at=began_at, tally=tally, now=now)
         elif what == "leave" and instances:
-            instances -= 1
-            holds.instance_left(lambda _scope, count=instances: count, now=now)  # type: ignore[misc]  # bound now
+            holds.instance_left(instances.pop(), now)
         for hold in holds.active(now):
             assert hold.since <= now < hold.until <= now + LONGEST_HOLD_S
     assert holds.active(now + LONGEST_HOLD_S) == []
     assert holds.next_end(now + LONGEST_HOLD_S) is None
+    end = now + LONGEST_HOLD_S
+    tally = _tally_of(holds, instances, [])
     for type_ in TYPES.values():
-        assert (
-            holds.hindrance(type_, in_flight=(), unproven=False, now=now + LONGEST_HOLD_S) is None
+        assert holds.hindrance(type_, in_flight=(), unproven=False, tally=tally, now=end) is None
+
+
+def _tally_of(
+    holds: CreateHolds, instances: list[InstanceType], flying: list[InstanceType]
+) -> Callable[[Scope], Tally]:
+    """Return what counts instances, as of now, and creates under way."""
+    there, coming = list(instances), list(flying)
+
+    def tally(scope: Scope) -> Tally:
+        here = [type_.resources.cpu_millis for type_ in there if holds.covers(scope, type_)]
+        more = [type_.resources.cpu_millis for type_ in coming if holds.covers(scope, type_)]
+        return Tally(
+            there=len(here),
+            coming=len(more),
+            there_cpu_millis=sum(here),
+            coming_cpu_millis=sum(more),
         )
 
+    return tally
 
-def _check_create(holds: CreateHolds, name: str, in_flight: list[str], now: float) -> None:
+
+def _check_create(
+    holds: CreateHolds,
+    name: str,
+    flying: list[InstanceType],
+    tally: Callable[[Scope], Tally],
+    now: float,
+) -> None:
+    """Check that no hold is ignored, and that what is tried at a quota is one, and the only one."""
     for hold in holds.active(now):
-        assert not holds.covers(hold.scope, TYPES[name])
-    for scope in holds.trials(TYPES[name], now):
-        assert not any(holds.covers(scope, TYPES[each]) for each in in_flight)
+        covered = holds.covers(hold.scope, TYPES[name])
+        assert not covered or hold.cause is HoldCause.QUOTA
+    for known in holds.quotas.known(now):
+        if holds.covers(known.scope, TYPES[name]):
+            counted = tally(known.scope)
+            within = counted.taken + 1 <= max(known.most, counted.standing)
+            assert within or not counted.coming
+    for scope, allowance in holds.allowances(TYPES[name], tally=tally, now=now).items():
+        under_way = any(holds.covers(scope, each) for each in flying)
+        assert not (allowance.is_trial and under_way)

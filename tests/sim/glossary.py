@@ -166,7 +166,16 @@ PROMISES: dict[str, str] = {
     "goes",
     "no more is created than is waited for": "no more instances of a type come than containers "
     "wait for",
-    "claims are journalled": "whoever has a claim is locked in the store",
+    "claims are journalled": "whoever has a claim is locked in the store; of those who are to go "
+    "to an instance that a quota may refuse, the first",
+    "at a quota one more than is known is tried": "at a quota no more instances are created than "
+    "are known to be allowed, and one to try beside nothing else",
+    "no more than is known is tried during a hold": "and that one only when the hold of the "
+    "quota is over, or where the number of instances or that of cpus would allow it",
+    "supervisors leave room at a quota": "supervisors do not take all that a quota allows",
+    "nobody waits for what may never be allowed": "who wants what a quota refused though none was "
+    "there keeps nobody waiting",
+    "nobody is locked for what may never be allowed": "and is unlocked meanwhile",
     "nobody has two places": "after a pass, whoever has a claim waits: nobody started as well",
     "claims are given up": "whoever is locked in the store has a claim",
     "complaints are heard": "what an instance says of itself is known while there is a session",
@@ -376,6 +385,9 @@ FAULTS: dict[str, str] = {
     "lack from then on, and whose ids the cloud does not know",
     "longest_flicker_s": "for up to how long they do",
     "meddled_every_s": "mean time between tags that somebody else changes",
+    "forbidden": "quota groups of which the account may have none",
+    "forbidden_from_s": "from when on it may not",
+    "allowed_after_s": "from when on it may again",
     "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
 }
 """Each thing that can go wrong by the field that says how often, with what it is."""

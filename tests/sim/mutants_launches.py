@@ -66,7 +66,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="a launch whose instance is known is not forgotten",
         fault="instances that flicker in listings",
         where="pool.launching:after_listing",
-        old="_made_after_all(core, pending)\n            continue",
+        old="_made_after_all(core, pending, now)\n            continue",
         new="pass",
     ),
     Mutant(

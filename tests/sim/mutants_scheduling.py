@@ -269,7 +269,7 @@ AT_ONCE = (
         guard="supervisors fill only their share",
         fault="a low max_containers, supervisors",
         where="dispatcher.planner.batch:_Pass.step",
-        old="if line.key.supervisor and self.supervisors_left == 0:",
+        old="if self._supervisors_left(line) == 0:",
         new="if False:",
     ),
     Mutant(
@@ -294,9 +294,9 @@ AT_ONCE = (
         name="no supervisor at all",
         guard="one supervisor may always run",
         fault="a low max_containers, supervisors",
-        where="dispatcher.scheduling.concurrency:Concurrency.supervisors",
-        old="max(1, math.floor(self._supervisor_fraction * limit + _ROUNDING))",
-        new="math.floor(self._supervisor_fraction * limit + _ROUNDING)",
+        where="dispatcher.planner.supervisors:share_of",
+        old="max(1, math.floor(fraction * containers + _ROUNDING))",
+        new="math.floor(fraction * containers + _ROUNDING)",
     ),
     Mutant(
         name="overload is not heard",

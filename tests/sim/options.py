@@ -36,6 +36,7 @@ class SimOptions:
     for up to `longest_flicker_s`, and the cloud does not know its id, often as its session drops.
     The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
     `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
+    Of quota groups that are `forbidden` there may be none, from a time on until another.
     """
 
     seed: int
@@ -59,6 +60,9 @@ class SimOptions:
     old_flickers_every_s: float = 0.0
     longest_flicker_s: float = 0.0
     restarts_in_calm: bool = True
+    forbidden: tuple[str, ...] = ()
+    forbidden_from_s: float = 0.0
+    allowed_after_s: float = 0.0
     pace: float = 1.0
 
     def described(self) -> str:
@@ -80,6 +84,9 @@ class SimOptions:
             "old_flickers_every_s",
             "longest_flicker_s",
             "restarts_in_calm",
+            "forbidden",
+            "forbidden_from_s",
+            "allowed_after_s",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
         return "\n".join(lines)

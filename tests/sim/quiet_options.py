@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import SchedulerSettings
+from dispatcher.model import Placement, SchedulerSettings
 from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.timeline import Dice
@@ -24,6 +25,12 @@ CROWDED = 0.05
 
 FREQUENT = 0.03
 """The share of runs, among those left, in each of which one thing is frequent that is seldom."""
+
+FORBIDDEN = 0.05
+"""The share of runs, among those left, in which the account may have none of some types."""
+
+SUPERVISED = 0.04
+"""The share of runs, among those left, in which supervisors meet a quota of the cloud's."""
 
 QUEUED = 0.02
 """The share of runs, among those left, in which batch work waits for quotas of some types."""
@@ -44,9 +51,19 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
     if often.falls(FREQUENT) and demand.limited < 0.5:
         kinds = (with_sharers, with_givers, with_shoppers)
         return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
-    if Dice(options.seed, "quotas of groups").falls(QUEUED) and demand.limited < 0.5:
-        return with_queues(_calm(options))
+    at_quotas = _at_quotas(options.seed) if demand.limited < 0.5 else None
+    if at_quotas is not None:
+        return at_quotas(_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
+
+
+def _at_quotas(seed: int) -> Callable[[SimOptions], SimOptions] | None:
+    """Return how to make a run of quotas, where it is to be one, else None."""
+    if Dice(seed, "quotas of groups").falls(QUEUED):
+        return with_queues
+    if Dice(seed, "none allowed").falls(FORBIDDEN):
+        return with_forbidden
+    return with_supervisors if Dice(seed, "many supervisors").falls(SUPERVISED) else None
 
 
 def _calm(options: SimOptions) -> SimOptions:
@@ -205,3 +222,49 @@ def with_queues(calm: SimOptions) -> SimOptions:
     pool = msgspec.structs.replace(calm.pool, quota_hold_s=30.0)
     calm = replace(calm, safety_s=200.0, cloud=cloud, pool=pool)
     return replace(calm, demand=demand, scheduler=scheduler)
+
+
+def with_forbidden(calm: SimOptions) -> SimOptions:
+    """Return a run in which the account may have none of the large instances, for a time or long.
+
+    Small ones are few, and who wants a large one is often first in line.
+    """
+    dice = Dice(calm.seed, "what is forbidden")
+    demand = Demand(containers=40, longest_run_s=40.0, priorities_every_s=10.0)
+    group = "big" if dice.falls(0.6) else "all"
+    groups = dict.fromkeys(("p1", "p2", "p4"), group) if group == "all" else {"p4": group}
+    cloud = msgspec.structs.replace(
+        calm.cloud,
+        quota=3 if dice.falls(0.4) else 0,
+        quota_groups=groups,
+        create_delay_s=3.0 if dice.falls(0.5) else 0.0,
+    )
+    return replace(
+        calm,
+        safety_s=400.0,
+        demand=demand,
+        cloud=cloud,
+        pool=msgspec.structs.replace(calm.pool, quota_hold_s=20.0, idle_timeout_s=10.0),
+        scheduler=SchedulerSettings(
+            max_instances=dice.whole(1, 6), max_price_factor=1.5 if dice.falls(0.5) else 10.0
+        ),
+        forbidden=(group,),
+        forbidden_from_s=dice.between(30, 90) if dice.falls(0.5) else 0.0,
+        allowed_after_s=dice.between(100, 300) if dice.falls(0.5) else calm.safety_s,
+    )
+
+
+def with_supervisors(calm: SimOptions) -> SimOptions:
+    """Return a run in which many are supervisors, at a quota that nobody was told of."""
+    dice = Dice(calm.seed, "supervisors at a quota")
+    placement = Placement.EXCLUSIVE if dice.falls(0.6) else Placement.PACKED
+    return replace(
+        calm,
+        safety_s=300.0,
+        demand=Demand(containers=40, longest_run_s=60.0, supervising=0.6),
+        cloud=msgspec.structs.replace(calm.cloud, quota=dice.whole(2, 4), create_delay_s=1.0),
+        pool=msgspec.structs.replace(calm.pool, quota_hold_s=20.0, idle_timeout_s=20.0),
+        scheduler=SchedulerSettings(
+            max_instances=8, placement=placement, supervisor_fraction=dice.between(0.1, 0.7)
+        ),
+    )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from math import inf
 
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.planner.fit import rejections
 from dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from drivers.interface import Resources
 from pool.messages import (
     CreateInstance,
     InterruptionNoticed,
@@ -16,7 +19,8 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import WorkerState
+from pool.model import Worker, WorkerState
+from pool.room import charge
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer
 from tests.sim.process import DispatcherProcess
@@ -97,6 +101,31 @@ class Scheduling:
             share = self._share(limit)
             placed = self._supervisors()
             expect(placed <= share, "supervisors have their share", f"{placed} of {share}")
+        if container.spec.supervisor:
+            self._expect_room_beside(container)
+
+    def _expect_room_beside(self, container: Container) -> None:
+        """Expect that at a quota of the cloud's supervisors leave room for others."""
+        engine, spec = self._engine, container.spec
+        pool, covers = engine.pool, engine.pool.holds.covers
+        wanted = (spec.resources, spec.constraints, spec.unnamed)
+        eligible = [t for t in engine.types.values() if not rejections(t, *wanted)]
+        beside = charge(spec.resources, sharers=0)
+        for quota in pool.holds.quotas.known(self._process.now()):
+            there = [w for w in pool.workers.values() if covers(quota.scope, w.type)]
+            all_covered = all(covers(quota.scope, type_) for type_ in eligible)
+            if quota.alone or not all_covered or not 1 < quota.most <= len(there):
+                continue
+            ids = {worker.id for worker in there}
+            placed = [c for c in self._ledger.containers.values() if c.has_open_attempt]
+            here = [c for c in placed if c.attempts[-1].instance_id in ids and not c.pinned_to]
+            rest = [c.id for c in here if not c.is_supervisor]
+            few = len(here) < 2 or bool(rest or spec.unnamed) or self._packs_more(there, beside)
+            expect(few, "supervisors leave room at a quota", [c.id for c in here], quota)
+
+    def _packs_more(self, there: Sequence[Worker], wanted: Resources) -> bool:
+        rules = self._engine.placing.rules
+        return any(wanted.fits_in(w.free) and not rules.is_full(w.busy_with) for w in there)
 
     def _count(self) -> int:
         """Return how many attempts count for limits: those that belong to no instance."""

@@ -22,6 +22,7 @@ from pool import holds
 from pool.messages import StartRefused
 from pool.model import IdleBehavior, Worker, WorkerState
 from pool.transitions import Trigger
+from tests.sim.quotas import Quotas
 from tests.sim.truth import expect
 
 FORGOTTEN_AFTER_S = 900.0
@@ -42,7 +43,6 @@ Key = tuple[str, Scope]
 class _Account:
     until: float
     repeats: int = 0
-    instances: int = 0
     others_work: bool = False
     failed_at: float = -inf
 
@@ -58,6 +58,7 @@ class Shortages:
         self._offset_s = offset_s
         self._settings = engine.pool.settings
         self._groups = engine.pool.quota_groups
+        self.quotas = Quotas(engine, offset_s, self._scopes)
         self._accounts: dict[Key, _Account] = {}
         self._doubted: dict[str, float] = {}
         self._in_doubt: dict[str, tuple[InstanceType, float]] = {}
@@ -76,10 +77,6 @@ class Shortages:
     def _scopes(self, type_: InstanceType) -> tuple[Scope, ...]:
         return ((), self._market(type_), ("type", type_.name))
 
-    def _count(self, scope: Scope) -> int:
-        workers = self._engine.pool.workers.values()
-        return sum(scope in self._scopes(worker.type) for worker in workers)
-
     # ---- creates ----
 
     def created(self, op_id: int, type_: InstanceType, now: float) -> None:
@@ -93,6 +90,7 @@ class Shortages:
             expect(not others, "one trial create at a time", f"{scope}: {others}")
             if cause == STILLBORN:
                 self._expect_none_unproven()
+        self.quotas.created(type_, self._not_seen(), now)
         self._under_way[op_id] = (type_, now)
 
     def _expect_none_unproven(self) -> None:
@@ -103,6 +101,12 @@ class Shortages:
         young = worker.appeared_at - self._offset_s > self._useless_until + SLACK
         able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.proven
         return young and able and worker.state is not WorkerState.SHUTDOWN
+
+    def _not_seen(self) -> list[InstanceType]:
+        """Return the creates that have no answer yet, but for those whose instance is listed."""
+        launches = self._engine.pool.launches.values()
+        seen = {pending.op_id for pending in launches if pending.instance_id}
+        return [type_ for op, (type_, _) in self._under_way.items() if op not in seen]
 
     @property
     def under_way(self) -> int:
@@ -115,6 +119,7 @@ class Shortages:
 
     def had(self, type_: InstanceType, began_at: float) -> None:
         """Note that an instance was had: what was short is not any more."""
+        self.quotas.had(type_)
         if began_at >= self._doubted.get(type_.name, inf):
             del self._doubted[type_.name]
         for key, account in list(self._accounts.items()):
@@ -157,6 +162,9 @@ class Shortages:
     def failed(self, type_: InstanceType, error: CloudError, began_at: float, now: float) -> None:
         """Note what a create call was refused for, and how long that holds."""
         key = self._blamed(type_, error)
+        if key[0] == QUOTA:
+            self.quotas.refused(type_, key[1], self._not_seen(), now)
+            return
         if key == (ERROR, ()) and self._is_its_own(type_, now):
             key = (ERROR, ("type", type_.name))
         known = self._accounts.get(key)
@@ -165,12 +173,10 @@ class Shortages:
             repeats = known.repeats + (began_at >= known.until - SLACK)
             until = known.until
         until = max(until, now + self._length_s(key[0], error, repeats))
-        count = self._count(key[1]) if key[0] == QUOTA else 0
         held = known is not None and now < known.until
         self._accounts[key] = _Account(
             until=until,
             repeats=repeats,
-            instances=count,
             others_work=known is not None and known.others_work,
             failed_at=known.failed_at if known is not None and held else now,
         )
@@ -227,7 +233,6 @@ class Shortages:
             return min(max(told_s, 1.0), LONGEST_TOLD_S)
         first_s, most_s = {
             CAPACITY: (self._settings.capacity_hold_s, 900.0),
-            QUOTA: (self._settings.quota_hold_s, self._settings.quota_hold_s),
             RATE_LIMIT: (1.0, 60.0),
             ERROR: (0.5, 60.0),
         }[cause]
@@ -293,10 +298,7 @@ class Shortages:
     def look(self, now: float) -> None:
         """Take in what became of instances, and compare the accounts."""
         self._settle_doubts()
-        for (cause, scope), account in self._accounts.items():
-            left = cause == QUOTA and account.instances and self._count(scope) < account.instances
-            if left and now < account.until:
-                account.until = now
+        self.quotas.look(now)
         self._note_of_use(now)
         self._note_useless(now)
         mine = {k: a.until for k, a in self._accounts.items() if a.until > now + SLACK}
@@ -305,6 +307,7 @@ class Shortages:
             for hold in self._engine.pool.holds.active(now + self._offset_s)
             if hold.until - self._offset_s > now + SLACK
         }
+        mine |= self.quotas.held(now)
         for key in sorted(mine.keys() | pools.keys()):
             same = abs(mine.get(key, now) - pools.get(key, now)) < SLACK
             what = f"{key}: until {mine.get(key)}, the pool says {pools.get(key)}"
@@ -322,6 +325,7 @@ class Shortages:
     def _named(self, scope: holds.Scope) -> Scope:
         if scope.type_name is not None:
             return ("type", scope.type_name)
+        size = () if scope.cpu_millis_from is None else ("from", str(scope.cpu_millis_from))
         if scope.group is not None:
-            return ("market", scope.group, str(scope.preemptible))
-        return ()
+            return ("market", scope.group, str(scope.preemptible), *size)
+        return size

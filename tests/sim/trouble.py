@@ -234,8 +234,21 @@ class Trouble:
                 scopes = list(ErrorScope)
                 limits.shortages[provider_type] = scopes[dice.whole(0, len(scopes) - 1)]
 
+    def _forbid(self) -> None:
+        """Let the account have none of some quota groups."""
+        for group in self._world.options.forbidden:
+            self._world.cloud.limits.group_quotas[group] = 0
+
+    def allow_all(self) -> None:
+        """Let the account have of those quota groups again of which it may have none."""
+        for group in self._world.options.forbidden:
+            self._world.cloud.limits.group_quotas.pop(group, None)
+
     def begin(self, until: float) -> None:
         """Plan everything that goes wrong before `until`."""
+        if self._world.options.forbidden:
+            self._world.timeline.at(self._world.options.forbidden_from_s, self._forbid)
+            self._world.timeline.at(self._world.options.allowed_after_s, self.allow_all)
         hosts, dispatcher = self._world.options.hosts, self._world.options.dispatcher
         plans = (
             (hosts.drops_every_s, self._drop),

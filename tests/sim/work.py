@@ -11,8 +11,9 @@ from dispatcher.model import (
     resources_of,
 )
 from dispatcher.planner.fit import need
+from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queueing.queue import RequestClass
-from drivers.interface import Resources
+from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind
 from pool.messages import (
     AttemptStarted,
@@ -175,10 +176,12 @@ class Work:
         reason = placing.waiting.get(request_class.key)
         if reason is None or reason.code != "at_quota":
             return None
-        if "max_instances" in reason.message:
-            return set()
         key = request_class.key
         types = [t for t in request_class.types if may_be_bought(self._engine, key, t)]
+        if self._never_allowed(types):
+            return None
+        if "max_instances" in reason.message:
+            return set()
         hindrance = placing.view(self._process.now()).limits.hindrance
         found = [h for h in map(hindrance, types) if h is not None]
         quotas = [h for h in found if h.kind is HindranceKind.QUOTA]
@@ -190,6 +193,18 @@ class Work:
             # The one that might have been its own went to another: the next pass closes the quota.
             return None
         return set() if everywhere else covered
+
+    def _never_allowed(self, types: list[InstanceType]) -> bool:
+        """Return whether a quota has refused each of some types though none was there."""
+        pool = self._pool
+        known = [each for each in pool.holds.quotas.known(self._process.now()) if each.alone]
+        there = {
+            each.scope
+            for each in known
+            if any(pool.holds.covers(each.scope, worker.type) for worker in pool.workers.values())
+        }
+        alone = [each.scope for each in known if each.scope not in there]
+        return bool(types) and all(any(pool.holds.covers(s, t) for s in alone) for t in types)
 
     def _bought_now(self) -> set[str]:
         """Return the types of which the pass at this moment has created."""
@@ -370,6 +385,13 @@ class Work:
             there = worker.verdict.split()[1] in host.processes.keys() | self._truth.unknown
             expect(there, "no instance is judged too soon", what)
 
+    def _may_be_refused(self, slot: Slot) -> bool:
+        """Return whether an instance is being created where a quota has refused one before."""
+        holds = self._pool.holds
+        known = holds.quotas.known(self._process.now())
+        covered = any(holds.covers(each.scope, slot.type) for each in known)
+        return covered and slot.kind is SlotKind.LAUNCHING
+
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""
         placing = self._engine.placing
@@ -380,7 +402,8 @@ class Work:
             if container.has_open_attempt:
                 continue
             locked = container.state is ContainerState.LOCKED
-            claimed = placing.claimed_slot(container.id) is not None
+            slot = placing.claimed_slot(container.id)
+            claimed = slot is not None and not self._may_be_refused(slot)
             expect(locked or not claimed, "claims are journalled", f"{container.id}")
             known = container.id in held
             expect(known or not locked, "claims are given up", f"{container.id} is locked")

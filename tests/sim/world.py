@@ -363,6 +363,7 @@ class World:
         limits.quota += len(self.strangers.foreign) if limits.quota else 0
         limits.capacity, limits.shortages = {}, {}
         self.trouble.show_all()
+        self.trouble.allow_all()
         for host in self.hosts.values():
             host.faults = HostFaults()
             if not host.dead and host.frozen_until > self.timeline.now:

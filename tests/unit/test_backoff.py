@@ -14,7 +14,7 @@ from drivers.errors import (
 )
 from pool.backoff import CreateHolds
 from pool.delays import CallHold
-from pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope
+from pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope, Tally
 from pool.model import PoolSettings
 from tests.samples import make_type
 
@@ -31,15 +31,21 @@ class Cloud:
 
     def __init__(self, *, grouped: bool = True) -> None:
         self.instances = 0
+        self.cpu_millis = 0
+        self.instances_of_size: int | None = None
         self.holds = CreateHolds(
             settings=SETTINGS, types=TYPES, groups=GROUPS if grouped else {"t1": ""}
         )
 
     def fail(self, error: CloudError, *, at: float, began: float, type_name: str = "t1") -> None:
-        self.holds.failed(TYPES[type_name], error, began_at=began, instances=self.count, now=at)
+        self.holds.failed(TYPES[type_name], error, began_at=began, tally=self.tally, now=at)
 
-    def count(self, _scope: Scope) -> int:
-        return self.instances
+    def tally(self, scope: Scope, coming: int = 0) -> Tally:
+        there = self.instances
+        if scope.cpu_millis_from is not None and self.instances_of_size is not None:
+            there = self.instances_of_size
+        cpu_millis = self.cpu_millis or 1000 * there
+        return Tally(there=there, there_cpu_millis=cpu_millis, coming=coming)
 
     def fail_in_a_row(self, error: CloudError, times: int) -> list[float]:
         """Let each trial fail when the hold ends; return how long each hold was."""
@@ -53,9 +59,23 @@ class Cloud:
         return lengths
 
     def hindrance(self, type_name: str, now: float, *in_flight: str) -> Hindrance | None:
+        flying = [TYPES[name] for name in in_flight]
+
+        def tally(scope: Scope) -> Tally:
+            coming = sum(self.holds.covers(scope, type_) for type_ in flying)
+            return self.tally(scope, coming)
+
         return self.holds.hindrance(
-            TYPES[type_name], in_flight=[TYPES[name] for name in in_flight], unproven=False, now=now
+            TYPES[type_name], in_flight=flying, unproven=False, tally=tally, now=now
         )
+
+    def number(self, type_name: str, now: float) -> tuple[int, bool]:
+        """Return how many of a type the one quota that is known of allows, and if that is tried."""
+        (found,) = self.holds.allowances(TYPES[type_name], tally=self.tally, now=now).values()
+        return found.number, found.is_trial
+
+    def held_beside(self, *in_flight: str, now: float) -> list[str]:
+        return [name for name in TYPES if self.hindrance(name, now, *in_flight) is not None]
 
     def held(self, now: float) -> list[str]:
         return [name for name in TYPES if self.hindrance(name, now) is not None]
@@ -67,6 +87,7 @@ class Cloud:
 @pytest.mark.parametrize(
     ("error", "grouped", "held"),
     [
+        (QuotaError("q", scope=ErrorScope.TYPE), True, ["t1"]),
         (QuotaError("q"), False, ["t1", "t2", "spot", "gpu"]),
         (QuotaError("q"), True, ["t1", "t2"]),
         (CapacityError("c"), True, ["t1"]),
@@ -89,17 +110,19 @@ def test_each_error_holds_the_types_that_it_speaks_of(
 def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market() -> None:
     types = {**TYPES, "own": make_type(8, name="own", preemptible=True)}
     holds = CreateHolds(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
-    holds.failed(T1, QuotaError("q"), began_at=0, instances=lambda _scope: 0, now=0)
+    holds.failed(T1, QuotaError("q"), began_at=0, tally=lambda _scope: Tally(there=1), now=0)
     held = [
         n
         for n, t in types.items()
-        if holds.hindrance(t, in_flight=(), unproven=False, now=1) is not None
+        if holds.hindrance(t, in_flight=(), unproven=False, tally=lambda _: Tally(there=1), now=1)
+        is not None
     ]
     assert held == ["t1", "t2", "spot", "own"]
 
 
 def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
     cloud = Cloud()
+    cloud.instances = 8
     cloud.fail(QuotaError("32 vcpus at most"), at=10, began=9)
     assert cloud.hindrance("t2", 11) == Hindrance(
         kind=HindranceKind.QUOTA,
@@ -201,40 +224,84 @@ def test_after_a_quarter_of_an_hour_of_quiet_all_is_forgotten() -> None:
 # ---- quota ---------------------------------------------------------------------------------------
 
 
-def test_a_quota_hold_ends_when_there_are_fewer_instances_in_its_scope() -> None:
+def test_a_quota_keeps_nobody_from_as_many_as_there_were_when_it_refused() -> None:
     cloud = Cloud()
     cloud.instances = 3
     cloud.fail(QuotaError("3"), at=0, began=0)
-    asked: list[Scope] = []
-
-    def count(scope: Scope) -> int:
-        asked.append(scope)
-        return cloud.instances
-
-    cloud.holds.instance_left(count, now=10)
-    assert cloud.held(10) == ["t1", "t2"], "not fewer"
+    assert cloud.held(10) == ["t1", "t2"]
     cloud.instances = 2
-    cloud.holds.instance_left(count, now=20)
-    assert cloud.held(20) == []
-    assert set(asked) == {Scope(group="standard", preemptible=False)}
+    assert cloud.held(20) == [], "one has left"
+    assert cloud.held_beside("t1", now=20) == ["t1", "t2"], "and its place is being taken"
     cloud.instances = 3
-    assert cloud.held(30) == [], "ended is ended"
-
-
-def test_a_quota_without_instances_ends_by_time_only() -> None:
-    cloud = Cloud()
-    cloud.fail(QuotaError("0"), at=0, began=0)
-    cloud.holds.instance_left(lambda _scope: 0, now=10)
+    assert cloud.held(30) == ["t1", "t2"], "it is taken"
     assert cloud.held(89.5) == ["t1", "t2"]
-    assert cloud.held(90) == []
+    assert cloud.held(90) == [], "if there may be more is tried"
 
 
-def test_a_leaving_instance_ends_no_hold_of_another_cause() -> None:
+def test_more_than_were_known_are_known_once_they_are_there_and_one_more_is_tried() -> None:
     cloud = Cloud()
     cloud.instances = 3
-    cloud.fail(CapacityError("c", scope=ErrorScope.ALL), at=0, began=0)
-    cloud.holds.instance_left(lambda _scope: 0, now=10)
-    assert len(cloud.held(10)) == 4
+    cloud.fail(QuotaError("3"), at=0, began=0)
+    assert cloud.number("t1", now=90) == (1, True)
+    cloud.instances = 4
+    cloud.holds.succeeded(T1, began_at=90)
+    cloud.holds.quotas.made(T1, cloud.tally, began_at=90, now=91)
+    assert cloud.number("t1", now=91) == (1, True), "not as many as one likes"
+    cloud.fail(QuotaError("4"), at=92, began=91)
+    cloud.instances = 2
+    assert cloud.number("t1", now=93) == (2, False)
+
+
+def test_nobody_knows_if_a_quota_counts_instances_or_cpus() -> None:
+    """What both would allow is known to be allowed; what one of them would is tried at once."""
+    cloud = Cloud(grouped=False)
+    cloud.instances, cloud.cpu_millis = 3, 6000
+    cloud.fail(QuotaError("3"), at=0, began=0)
+    cloud.instances, cloud.cpu_millis = 2, 2000
+    assert cloud.number("t2", now=1) == (1, False)
+    assert cloud.number("t1", now=1) == (1, False), "four cpus are left, and one place"
+    cloud.cpu_millis = 5000
+    assert cloud.number("t2", now=1) == (1, True), "a larger one than has left"
+    cloud.instances, cloud.cpu_millis = 3, 5000
+    assert cloud.number("t1", now=1) == (1, True), "two small ones in the place of a large one"
+    cloud.cpu_millis = 6000
+    assert cloud.number("t1", now=1) == (0, True)
+
+
+def test_a_quota_that_refuses_one_alone_holds_what_is_as_large_and_nothing_smaller() -> None:
+    cloud = Cloud()
+    cloud.fail(QuotaError("0"), at=0, began=0, type_name="t2")
+    assert cloud.held(89.5) == ["t2"]
+    found = cloud.hindrance("t2", 1)
+    assert found is not None
+    assert (found.kind, found.until) == (HindranceKind.NONE_ALLOWED, 90)
+    assert cloud.held(90) == []
+    cloud.instances_of_size = 0
+    cloud.instances = 5
+    cloud.fail(QuotaError("0"), at=100, began=100, type_name="t2")
+    assert cloud.held(101) == ["t2"], "smaller ones that are there tell nothing else"
+
+
+def test_what_was_told_beside_others_is_told_of_a_size_when_none_is_left() -> None:
+    cloud = Cloud()
+    cloud.instances = 1
+    cloud.fail(QuotaError("q"), at=0, began=0, type_name="t2")
+    assert cloud.held(1) == ["t1", "t2"]
+    cloud.instances = 0
+    cloud.fail(QuotaError("q"), at=2, began=2, type_name="t2")
+    assert cloud.held(3) == ["t2"]
+
+
+def test_what_has_just_left_may_be_counted_still() -> None:
+    cloud = Cloud()
+    cloud.holds.instance_left(T2, 0)
+    cloud.fail(QuotaError("q"), at=89, began=89, type_name="t2")
+    assert cloud.held(90) == ["t1", "t2"]
+    found = cloud.hindrance("t2", 90)
+    assert found is not None
+    assert found.kind is HindranceKind.QUOTA
+    cloud.fail(QuotaError("q"), at=180, began=180, type_name="t2")
+    assert cloud.held(181) == ["t2"]
 
 
 # ---- trials --------------------------------------------------------------------------------------
@@ -244,21 +311,22 @@ def test_when_a_hold_ends_one_create_is_tried_in_its_scope_until_one_succeeds() 
     cloud = Cloud()
     cloud.fail(CapacityError("c", scope=ErrorScope.GROUP), at=0, began=0)
     scope = Scope(group="standard", preemptible=False)
-    assert cloud.holds.trials(T1, 59) == {}, "it is held"
-    assert list(cloud.holds.trials(T1, 60)) == [scope]
-    assert cloud.holds.trials(GPU, 60) == {}
+    assert cloud.holds.allowances(T1, tally=cloud.tally, now=59) == {}, "it is held"
+    assert list(cloud.holds.allowances(T1, tally=cloud.tally, now=60)) == [scope]
+    assert cloud.holds.allowances(GPU, tally=cloud.tally, now=60) == {}
     assert cloud.hindrance("t1", 60) is None
     found = cloud.hindrance("t1", 60, "t2")
     assert found is not None
     assert (found.kind, found.until) == (HindranceKind.CAPACITY, None)
     assert cloud.hindrance("t1", 60, "gpu") is None, "another scope"
     cloud.holds.succeeded(T2, began_at=60)
-    assert cloud.holds.trials(T1, 61) == {}
+    assert cloud.holds.allowances(T1, tally=cloud.tally, now=61) == {}
     assert cloud.hindrance("t1", 61, "t2") is None
 
 
 def test_a_trial_after_a_quota_is_no_quota() -> None:
     cloud = Cloud(grouped=False)
+    cloud.instances = 1
     cloud.fail(QuotaError("q"), at=0, began=0)
     found = cloud.hindrance("gpu", 90, "t1")
     assert found is not None
@@ -276,7 +344,7 @@ def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
         lengths.append(end - now)
         now = end
     assert lengths == [0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
-    assert list(cloud.holds.trials(GPU, now)) == [EVERYTHING]
+    assert list(cloud.holds.allowances(GPU, tally=cloud.tally, now=now)) == [EVERYTHING]
 
 
 def test_what_a_useless_instance_says_of_itself_is_cut() -> None:
@@ -376,7 +444,7 @@ def test_bad_credentials_are_no_fault_of_a_type_and_a_single_type_has_no_other_t
     assert [hold.scope for hold in cloud.holds.active(400)] == [EVERYTHING]
     alone = CreateHolds(settings=SETTINGS, types={"t1": T1}, groups={})
     for at in range(5):
-        alone.failed(T1, CloudError("?"), began_at=at * 100, instances=cloud.count, now=at * 100)
+        alone.failed(T1, CloudError("?"), began_at=at * 100, tally=cloud.tally, now=at * 100)
     assert [hold.scope for hold in alone.active(400)] == [EVERYTHING]
 
 

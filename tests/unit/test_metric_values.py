@@ -166,8 +166,8 @@ def test_at_quota_only_while_the_quota_holds() -> None:
     rig.create_error = lambda _command: QuotaError("no more")
     rig.submit(make_container(1), make_container(2))
     assert value(rig, "longshore_at_quota") == 1
-    assert value(rig, "longshore_containers_allocated_not_started") == 1, "the next in line"
-    assert value(rig, "longshore_containers_not_allocated_over_quota") == 1
+    assert value(rig, "longshore_containers_allocated_not_started") == 0, "nothing can leave"
+    assert value(rig, "longshore_containers_not_allocated_over_quota") == 2
     rig.create_error = lambda _command: None
     rig.advance(61)
     assert value(rig, "longshore_at_quota") == 0

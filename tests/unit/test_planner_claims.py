@@ -17,6 +17,7 @@ from dispatcher.queueing.queue import Queue
 from drivers.errors import BugError, ErrorScope, QuotaError
 from drivers.interface import Resources
 from pool.backoff import CreateHolds
+from pool.holds import Scope, Tally
 from pool.model import PoolSettings
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
@@ -86,13 +87,19 @@ def test_who_comes_after_the_next_in_line_keeps_no_claim_that_its_class_has_from
 
 def test_a_quota_of_one_type_is_a_group_of_its_own() -> None:
     types = {type_.name: type_ for type_ in (T1, T2, T8)}
+
+    def one_each(_scope: Scope) -> Tally:
+        return Tally(there=1, there_cpu_millis=2000)
+
     holds = CreateHolds(settings=PoolSettings(), types=types, groups={})
     for name in ("t1", "t2"):
         error = QuotaError("no more of it", scope=ErrorScope.TYPE)
-        holds.failed(types[name], error, began_at=0.0, instances=lambda _: 0, now=0.0)
+        holds.failed(types[name], error, began_at=0.0, tally=one_each, now=0.0)
     bounds = replace(
         limits(),
-        hindrance=lambda type_: holds.hindrance(type_, in_flight=(), unproven=False, now=1.0),
+        hindrance=lambda type_: holds.hindrance(
+            type_, in_flight=(), unproven=False, tally=one_each, now=1.0
+        ),
     )
     queue = Queue(
         lambda k: eligible_types(types.values(), k.resources, k.constraints, max_price_factor=9)
