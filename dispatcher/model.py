@@ -208,6 +208,9 @@ EVICTED = "preempted"
 INTERRUPTED = "interrupted"
 """The code of what the cloud ended by taking the instance back, with notice."""
 
+START_REFUSED = "start_refused"
+"""The code of what a runner will not start for a fault of the request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason(Reason):

@@ -132,6 +132,8 @@ PROMISES: dict[str, str] = {
     "residents are told of the end": "what belongs to an instance that can be reached got TERM "
     "before it is drained or idled out",
     "residents have their time": "and its grace, term_timeout_s at most, before the destroy",
+    "a job that every instance refuses ends": "no sysbatch job goes on each of whose starts was "
+    "refused for a fault of the request, and says nothing",
     "no instance waits for its residents for ever": "the destroy comes term_timeout_s later, or "
     "sooner",
     # ---- elastic jobs
@@ -337,6 +339,8 @@ FAULTS: dict[str, str] = {
     "picky": "share of these that are for some types only",
     "restless": "share of attempts that exit though they were to run for ever",
     "restless_run_s": "how long they run at most",
+    "refused_jobs": "share of revisions of these whose every start is refused for a fault of the "
+    "request",
     "sharing": "share of these that ask for no cpus, and share one",
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
