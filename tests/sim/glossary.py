@@ -39,6 +39,10 @@ PROMISES: dict[str, str] = {
     "what is to end is ended": "an attempt is being ended when its container is cancelled or held "
     "back",
     "what is lost too often fails": "nothing starts that was lost max_lost_attempts times",
+    "what is taken back too often runs on what is not": "nothing starts on a preemptible type that "
+    "the cloud interrupted max_reclaimed_attempts times, if another type would do",
+    "who has no preemptible instance for long gets another": "no class waits for preemptible types "
+    "that could not be had for preemptible_patience_s, if another type would do",
     "what may not be tried again is not": "nothing that ran and was lost starts again where a loss "
     "is final",
     "what is refused for its own fault is not tried again": "nothing starts that a runner refused "

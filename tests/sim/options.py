@@ -110,6 +110,7 @@ def options_of(seed: int) -> SimOptions:
         cloud = msgspec.structs.replace(options.cloud, faults=faults)
         options = replace(options, cloud=cloud)
     options = _taking_back(options, Dice(seed, "interrupted options"))
+    options = _on_spot(options, Dice(seed, "spot options"))
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
@@ -230,6 +231,38 @@ def _taking_back(options: SimOptions, dice: Dice) -> SimOptions:
         dispatcher=DispatcherFaults(),
         cloud=SimulatedParameters(seed=options.cloud.seed, boot_time_s=5.0, faults=faults),
         scheduler=SchedulerSettings(max_instances=8),
+        limits_change_every_s=0.0,
+        hanging_calls=0.0,
+        left_over=0,
+    )
+
+
+def _on_spot(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, what is cheapest is taken back soon, or never to be had.
+
+    Whoever may run on demand is to end there. Some make way for others, or are held back, which is
+    not the cloud's doing.
+    """
+    if not dice.falls(0.03):
+        return options
+    faults = SimulatedFaults(reclaims=0.95, reclaim_notice_s=10.0, longest_life_s=90.0)
+    capacity = {"p2s": 0} if dice.falls(0.4) else {}
+    return replace(
+        options,
+        safety_s=600.0,
+        hosts=HostFaults(),
+        demand=Demand(containers=30, longest_run_s=250.0, priorities_every_s=15.0),
+        dispatcher=DispatcherFaults(crashes_every_s=150.0 if dice.falls(0.5) else 0.0),
+        cloud=SimulatedParameters(
+            seed=options.cloud.seed, boot_time_s=5.0, capacity=capacity, faults=faults
+        ),
+        pool=msgspec.structs.replace(options.pool, capacity_hold_s=10.0),
+        scheduler=SchedulerSettings(
+            max_instances=8,
+            max_price_factor=1.0,
+            max_reclaimed_attempts=dice.whole(1, 2),
+            preemptible_patience_s=dice.between(30, 120),
+        ),
         limits_change_every_s=0.0,
         hanging_calls=0.0,
         left_over=0,
