@@ -5,7 +5,7 @@ Deterministic: the same events at the same times give the same commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -51,12 +51,15 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.per_instance.placer import PerInstancePlacer
-from dispatcher.planner.fit import fitting_types, within_price
+from dispatcher.planner.fit import fitting_types, has_room, need, within_price
+from dispatcher.planner.preemptible import instead_of_scarce
 from dispatcher.queries import Recovered
 from dispatcher.queueing.queue import ClassKey, Queue
+from dispatcher.restarts import is_lasting
 from dispatcher.scheduling.kept_room import Kept
 from dispatcher.scheduling.placers import Placers
 from dispatcher.scheduling.placing import Placing
+from dispatcher.scheduling.preemptible_market import PreemptibleMarket
 from dispatcher.user_requests import UserRequests
 from drivers.interface import InstanceType
 from pool import attempts, core_check, reactor
@@ -132,9 +135,12 @@ class Engine:
         )
         self.records: dict[str, InstanceRecord] = {}
         self._kept = Kept()
-        queue = Queue(self._fitting, SpendLimits(settings).account_of, self._allowed)
+        self.market = PreemptibleMarket(pool=self.pool, settings=settings)
+        account_of = SpendLimits(settings).account_of
+        queue = Queue(self._fitting, account_of, self._allowed, self._is_lasting)
         self.ledger = Ledger(queue=queue, types=types, settings=settings)
-        self.placers = Placers(jobs=self.ledger.jobs)
+        self.ledger.ran = self.market.ran
+        self.placers = Placers(jobs=self.ledger.jobs, priced=self.market.priced)
         self.ledger.rule = self.placers.rule
         self.per_instance = self.placers.per_instance = PerInstancePlacer(
             pool=self.pool,
@@ -150,6 +156,7 @@ class Engine:
             records=self.records,
             placers=self.placers,
             kept=self._kept,
+            market=self.market,
         )
         self._elastic = self.placers.elastic = elastic_placer(self.placing, self.placers)
         self.concurrency = self.placing.concurrency
@@ -162,21 +169,46 @@ class Engine:
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""
-        key = self.ledger.queue.key_of(container)
+        return self.types_for(self.ledger.queue.key_of(container))
+
+    def types_for(self, key: ClassKey) -> tuple[InstanceType, ...]:
+        """Return the types on which a class of batch work may run now, cheapest first."""
         return self._allowed(key, self._fitting(key))
 
     def _fitting(self, key: ClassKey) -> tuple[InstanceType, ...]:
-        return fitting_types(self.types.values(), key.resources, key.constraints, key.unnamed)
+        return fitting_types(
+            self.types.values(),
+            key.resources,
+            key.constraints,
+            key.unnamed,
+            lasting=key.lasting,
+        )
+
+    def _is_lasting(self, container: Container) -> bool:
+        return is_lasting(container, self.settings)
 
     def _allowed(
         self, key: ClassKey, fitting: tuple[InstanceType, ...]
     ) -> tuple[InstanceType, ...]:
-        return within_price(
+        as_new = self._kept.left_of
+
+        def within(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
+            return within_price(
+                types,
+                key.resources,
+                key.unnamed,
+                max_price_factor=self.settings.max_price_factor,
+                as_new=as_new,
+            )
+
+        return instead_of_scarce(
+            within(fitting),
             fitting,
-            key.resources,
-            key.unnamed,
-            max_price_factor=self.settings.max_price_factor,
-            as_new=self._kept.left_of,
+            key.constraints,
+            scarce=self.market.scarce,
+            has_room=lambda t: has_room(as_new(t), need(t, key.resources, key.unnamed)),
+            within=within,
+            as_new=as_new,
         )
 
     # ---- the two doors ---------------------------------------------------------------------

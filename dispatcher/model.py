@@ -88,6 +88,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     say so. What all instances cost an hour stays within `max_hourly_spend_usd` (None for no limit),
     a project's and a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not
     named, without it they have no limit. `elastic` says how elastic jobs queue.
+
+    A container whose instances the cloud took back `max_reclaimed_attempts` times, or for which it
+    has had no preemptible instance for `preemptible_patience_s`, runs on types that are not
+    preemptible where these would do.
     """
 
     placement: Placement = Placement.PACKED
@@ -96,6 +100,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_containers_per_instance: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 256
     max_price_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.5
     max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    max_reclaimed_attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    preemptible_patience_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 600.0
     max_containers: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
     supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
     preempt_from_priority: Annotated[int, msgspec.Meta(ge=1, le=PRIORITY_MAX)] | None = None
@@ -213,6 +219,9 @@ SUPERVISOR_LOST = "supervisor_lost"
 
 ENGINE_FAILURE = "engine_failure"
 """The code of what its engine could not run: failed by the request's fault, else lost."""
+
+START_REFUSED = "start_refused"
+"""The code of what a runner will not start for a fault of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
+    Preemptible,
     Reason,
     Retries,
     SchedulerSettings,
@@ -21,7 +22,7 @@ from pool.delays import doubled_s
 
 _SHORTEST_DELAY_S = 1.0
 _INTERRUPTION_FIRST_S = 1.0
-_INTERRUPTION_MOST_S = 60.0
+_INTERRUPTION_MOST_S = 900.0
 _LOSS_FIRST_S = 1.0
 _LOSS_MOST_S = 60.0
 _OVERLOAD_FIRST_S = 15.0
@@ -50,6 +51,8 @@ class Tries:
 
         Nobody knows whose fault that is: it must not use up its tries within a moment.
         """
+        self.reclaims = 0
+        """How many of all did."""
         for attempt in attempts:
             self.take_in(attempt)
 
@@ -68,7 +71,8 @@ class Tries:
             failures = self._failures_at.get(attempt.revision, 0)
             self._failures_at[attempt.revision] = failures + 1
         self.overloads += _is_overload(attempt)
-        interrupted = attempt.reason is not None and attempt.reason.code == INTERRUPTED
+        interrupted = _is_reclaimed(attempt)
+        self.reclaims += interrupted
         self.interruptions = self.interruptions + 1 if interrupted else 0
         self.losses = self.losses + 1 if _is_loss(attempt) else 0
         self._last = attempt
@@ -106,8 +110,9 @@ class Tries:
         if _is_overload(last):
             message = f"it is started again at {moment(due)}: its instance was overloaded"
             return WaitReason(code="restart_delay", message=message, until=due)
-        if why is not None and why.code == INTERRUPTED:
-            message = f"it is started again at {moment(due)}: {why.message}, as before"
+        if why is not None and _is_reclaimed(last):
+            message = f"it is started again at {moment(due)}: {why.message}"
+            message += f", which happened {self.reclaims} times"
             return WaitReason(code="restart_delay", message=message, until=due)
         if why is not None and last.outcome is AttemptOutcome.LOST:
             message = f"it is started again at {moment(due)}, elsewhere if it can be: {why.message}"
@@ -155,6 +160,21 @@ def longest_delay_s(container: Container) -> float:
 def restart_reason(container: Container, due: float) -> WaitReason:
     """Return why a container waits that is started (again) at `due` (seconds since the epoch)."""
     return _tries(container).reason(due)
+
+
+def is_lasting(container: Container, settings: SchedulerSettings) -> bool:
+    """Return whether a container is to have an instance that the cloud does not take back.
+
+    The cloud took back what it ran on too often. One that must run on such instances goes on there,
+    later each time.
+    """
+    if not container.attempts or container.spec.constraints.preemptible is not Preemptible.ALLOWED:
+        return False
+    return sum(map(_is_reclaimed, container.attempts)) >= settings.max_reclaimed_attempts
+
+
+def _is_reclaimed(attempt: Attempt) -> bool:
+    return attempt.reason is not None and attempt.reason.code == INTERRUPTED
 
 
 def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:

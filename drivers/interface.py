@@ -111,7 +111,9 @@ class InstanceType:
     `labels` are (key, value) pairs sorted by key; `allocatable` is what containers may use.
     `gpu_model` is "" and `gpu_memory_bytes` (of each GPU) 0 where they are not known. `defaults` is
     what a container gets there that does not name a dimension: (dimension, amount) pairs sorted by
-    dimension, named as `Resources.shortages` names it, cpus in thousandths.
+    dimension, named as `Resources.shortages` names it, cpus in thousandths. `waste` is the share of
+    its price that is put on top when types are chosen from, for work that was lost with instances
+    that the cloud took back: `effective_usd_per_hour` is only that, and never a cost.
     """
 
     name: str
@@ -124,11 +126,15 @@ class InstanceType:
     gpu_model: str = ""
     gpu_memory_bytes: int = 0
     defaults: tuple[tuple[str, int], ...] = ()
+    waste: Decimal = Decimal(0)
     allocatable: Resources = field(init=False, repr=False, compare=False)
+    effective_usd_per_hour: Decimal = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Asked for all the time, by the planner and by every check.
         object.__setattr__(self, "allocatable", self.resources.minus(self.reserve))
+        effective = self.price_usd_per_hour * (1 + self.waste)
+        object.__setattr__(self, "effective_usd_per_hour", effective)
 
 
 class HostKeyVerdict(Enum):

@@ -59,11 +59,13 @@ _KINDS = {
 class _Record:
     """A hold, perhaps over, and how often it was repeated; kept until a success or long quiet.
 
-    Of one type's errors, `others_work` says that an instance of another was made since the first.
+    `first_at` is when the first of those that followed each other began. Of one type's errors,
+    `others_work` says that an instance of another was made since the first.
     """
 
     hold: Hold
     repeats: int
+    first_at: float
     others_work: bool = False
 
 
@@ -268,6 +270,21 @@ class CreateHolds:
         record = self._records.get((cause, EVERYTHING))
         return None if record is None or _is_forgotten(record, now) else record.hold
 
+    def short_since(self, type_: InstanceType, now: float) -> float | None:
+        """Return since when the cloud has had none of a type, None if that is not known now.
+
+        It may be tried again by now: what was short is so until one of it was created.
+        """
+        short = (r for r in self._covering(type_, now) if r.hold.cause is HoldCause.CAPACITY)
+        return min((record.first_at for record in short), default=None)
+
+    def is_short(self, type_: InstanceType, now: float) -> bool:
+        """Return whether nothing of a type is tried now, since the cloud has none."""
+        return any(
+            now < record.hold.until and record.hold.cause is HoldCause.CAPACITY
+            for record in self._covering(type_, now)
+        )
+
     def next_end(self, now: float) -> float | None:
         """Return when the next hold ends, None when none is on."""
         return min((hold.until for hold in self.active(now)), default=None)
@@ -447,7 +464,12 @@ class CreateHolds:
             error=error,
         )
         others_work = old is not None and old.others_work
-        self._records[cause, scope] = _Record(hold=hold, repeats=repeats, others_work=others_work)
+        self._records[cause, scope] = _Record(
+            hold=hold,
+            repeats=repeats,
+            first_at=now if old is None else old.first_at,
+            others_work=others_work,
+        )
         return until
 
     def _forget(self, now: float) -> None:

@@ -20,10 +20,15 @@ from pool.holds import Hold
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance type; `hindrance` is what keeps one from being created now, null for nothing."""
+    """One instance type; `hindrance` is what keeps one from being created now, null for nothing.
+
+    `surcharge` is the share of its price that is put on top when types are chosen from, for what
+    was lost of its use with instances that the cloud took back.
+    """
 
     name: str
     price_usd_per_hour: Decimal
+    surcharge: float
     preemptible: bool
     eligible: bool
     rejections: tuple[str, ...]
@@ -188,6 +193,7 @@ def _type(verdict: TypeVerdict) -> TypeAnswer:
     return TypeAnswer(
         name=verdict.name,
         price_usd_per_hour=verdict.price_usd_per_hour,
+        surcharge=float(verdict.waste),
         preemptible=verdict.preemptible,
         eligible=verdict.eligible,
         rejections=verdict.reasons_against,

@@ -21,6 +21,7 @@ class TypeView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     price_usd_per_hour: Decimal = Decimal(0)
+    surcharge: float = 0.0
     eligible: bool = False
     rejections: tuple[str, ...] = ()
     hindrance: str | None = None
@@ -144,14 +145,17 @@ def _print_waiting(waiting: WaitingView) -> None:
     output.print_pairs(summary(waiting))
     output.print_block(
         "instance types, cheapest first",
-        [
-            (f"{each.name}  {output.price(each.price_usd_per_hour)}".rstrip(), _verdict(each))
-            for each in waiting.types
-        ],
+        [(f"{each.name}  {_price(each)}".rstrip(), _verdict(each)) for each in waiting.types],
     )
     instances = waiting.instances
     output.print_block(f"instances ({instances.total})", _instances(instances))
     output.print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
+
+
+def _price(seen: TypeView) -> str:
+    """Return what a type costs, and what is put on that for what is lost of its use."""
+    told = output.price(seen.price_usd_per_hour)
+    return f"{told} +{seen.surcharge:.0%} (taken back)" if seen.surcharge else told
 
 
 def summary(waiting: WaitingView) -> list[tuple[str, str]]:

@@ -129,7 +129,7 @@ class ElasticPlacer:
         member = live.member(key_of(container))
         known = self._ledger.holdbacks.reason(container)
         known = known or reasons.of_member(member, barred=self._barred_of(live))
-        return known or self._pass.waiting.get(container.job_id)
+        return reasons.with_cause(known or self._pass.waiting.get(container.job_id), container)
 
     def place_of(self, container: Container, /) -> str:
         """Return where a member has room, started or not; "" for nowhere."""

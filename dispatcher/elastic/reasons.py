@@ -8,7 +8,7 @@ from typing import assert_never
 
 from dispatcher.jobs.book import Conclusion
 from dispatcher.ledger.endings import in_words
-from dispatcher.model import EndingCause, EndingFor, Reason, WaitReason
+from dispatcher.model import Container, EndingCause, EndingFor, Reason, WaitReason
 from dispatcher.moments import moment
 from dispatcher.planner.elastic_model import Member, MemberState
 from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
@@ -50,6 +50,14 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
             return None
         case unknown:
             assert_never(unknown)
+
+
+def with_cause(why: WaitReason | None, container: Container) -> WaitReason | None:
+    """Return why a container waits; of one that is tried again later also how it ended last."""
+    last = container.attempts[-1].reason if container.attempts else None
+    if why is None or why.code != "backoff" or last is None:
+        return why
+    return replace(why, message=f"{why.message}: {last.message}")
 
 
 def beyond(why: WaitReason, quotas: Sequence[QuotaBound] = ()) -> WaitReason:

@@ -238,6 +238,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
         as_new=whole if container.pinned_to else engine.placing.left_of,
+        scarce=() if container.pinned_to else _given_up(engine, key),
     )
 
     def is_offline(worker: Worker) -> bool:
@@ -284,6 +285,14 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
             )
         ),
     )
+
+
+def _given_up(engine: Engine, key: ClassKey) -> frozenset[str]:
+    """Return the preemptible types that a class does without, since they cannot be had."""
+    scarce, allowed = engine.market.scarce, engine.types_for(key)
+    if any(type_.preemptible and type_.name not in scarce.tried for type_ in allowed):
+        return frozenset()
+    return scarce.held if allowed else frozenset()
 
 
 def _for_it(

@@ -59,6 +59,7 @@ class Ledger:
     `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
     which running attempt has run for long enough. `residents` is how many of the open attempts are
     of per-instance jobs; `rule` says what becomes of containers that have a placer of their own.
+    `ran` hears of each attempt that has ended, but of per-instance jobs.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Ledger:
         self.time_limits = Deadlines()
         self.residents = 0
         self.rule: Callable[[AttemptEnd, float], Ruling | None] = lambda _end, _now: None
+        self.ran: Callable[[Attempt, float], None] = lambda _attempt, _now: None
         self.changes: list[Change] = []
         self.unreleased = Unreleased(self.changes)
         self.published: list[Publication] = []
@@ -331,6 +333,8 @@ class Ledger:
             reason=reason,
             finished_at=attempt.finished_at or max(now, attempt.started_at or attempt.created_at),
         )
+        if not container.pinned_to:
+            self.ran(attempt, now)
         type_ = self._types.get(attempt.instance_type)
         placement = placement_of(container, self._settings.placement)
         cost = cost_of(attempt, resources_of(container, attempt), type_, placement)

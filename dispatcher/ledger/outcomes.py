@@ -8,6 +8,7 @@ from dispatcher.ledger.endings import reason_of
 from dispatcher.model import (
     ENGINE_FAILURE,
     INTERRUPTED,
+    START_REFUSED,
     SUPERVISOR_LOST,
     Attempt,
     AttemptOutcome,
@@ -85,7 +86,7 @@ def judge_gone(
         said = when_cancelled(attempt, of.message, may_have_run=not never)
         return AttemptOutcome.CANCELLED, _stopped(container, attempt, said)
     if refused:
-        return AttemptOutcome.FAILED, Reason(code="start_refused", message=of.message)
+        return AttemptOutcome.FAILED, Reason(code=START_REFUSED, message=of.message)
     if attempt.ending is AttemptOutcome.PREEMPTED:
         return AttemptOutcome.PREEMPTED, _preempted(attempt, of.message)
     if attempt.ending is AttemptOutcome.FAILED:

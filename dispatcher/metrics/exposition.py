@@ -59,6 +59,7 @@ class Metrics:
         yield from instances.by_category(self._engine)
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
+        yield from instances.waste(self._engine.market.shares)
         yield from leaks.families(self._engine, self._now)
         yield from cloud.families(pool.statistics)
         yield from containers.families(self._engine, self._now)

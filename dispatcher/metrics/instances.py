@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -91,6 +92,18 @@ def probe_ages(
         "Median of the times since the ready instances were last heard of; 0 when there is none.",
         value=statistics.median(ages) if ages else 0.0,
     )
+
+
+def waste(shares: Mapping[str, Decimal]) -> Iterator[Metric]:
+    """Yield which share of the use of each preemptible type was lost lately."""
+    wasted = GaugeMetricFamily(
+        "longshore_preemptible_waste_ratio",
+        "Share of the recent use of a preemptible type that was lost when the cloud took it back.",
+        labels=("type",),
+    )
+    for name, share in sorted(shares.items()):
+        wasted.add_metric((name,), float(share))
+    yield wasted
 
 
 def lives(counted: Statistics) -> Iterator[Metric]:

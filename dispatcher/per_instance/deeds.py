@@ -18,7 +18,7 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
-from dispatcher.per_instance.view import is_held
+from dispatcher.per_instance.view import is_held, revision_of
 from dispatcher.planner import per_instance_model as steps
 from dispatcher.planner.per_instance_match import closed, mismatch
 from dispatcher.planner.per_instance_model import Closed, Host, PerInstanceJob, Plan, Snapshot
@@ -106,7 +106,7 @@ class Deeds:
                 self._end(step.attempt_id, AttemptOutcome.CANCELLED, ending_for(step), now)
             case steps.Update():
                 if not is_held(job):
-                    why = EndingFor(cause=EndingCause.REVISED, of=str(_revision(job)))
+                    why = EndingFor(cause=EndingCause.REVISED, of=str(revision_of(job)))
                     self._end(step.attempt_id, AttemptOutcome.PREEMPTED, why, now)
             case steps.UpdateInPlace():
                 self._update_in_place(step, job)
@@ -128,7 +128,7 @@ class Deeds:
         self.reasons.pop(container.id, None)
         self._give_spec(container, job)
         worker = self._pool.workers[step.instance_id]
-        self._starter.start(container.id, worker, step.resources, now, revision=_revision(job))
+        self._starter.start(container.id, worker, step.resources, now, revision=revision_of(job))
 
     def _waiting(self, job: Job, instance_id: str, now: float) -> Container:
         """Return the container of a job for an instance, which waits; a new one where none is."""
@@ -179,7 +179,7 @@ class Deeds:
             raise BugError(f"{step.attempt_id} is to be updated, and is not open")
         container, attempt = found
         self._give_spec(container, job)
-        attempt = replace(attempt, revision=_revision(job))
+        attempt = replace(attempt, revision=revision_of(job))
         container = ledger.containers[container.id]
         earlier = container.attempts[:-1]
         ledger.save(replace(container, attempts=(*earlier, attempt)), attempt)
@@ -292,10 +292,3 @@ def _why_not(job: PerInstanceJob | None, host: Host) -> Reason | None:
     if cause is None or cause is Closed.NOT_READY:
         return None
     return Reason(code="stopped", message=f"nothing is placed on its instance: {cause.value}")
-
-
-def _revision(job: Job) -> int:
-    terms = job.terms.per_instance
-    if terms is None:
-        raise BugError(f"{job.id} is no per-instance job")
-    return terms.revision

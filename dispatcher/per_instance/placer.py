@@ -23,7 +23,8 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.per_instance.deeds import Deeds, gone, with_its_job
-from dispatcher.per_instance.trouble import Restless, trouble
+from dispatcher.per_instance.past import PastAttempts
+from dispatcher.per_instance.trouble import Restless, refused_everywhere, trouble
 from dispatcher.per_instance.view import (
     held_back,
     host_of,
@@ -33,6 +34,7 @@ from dispatcher.per_instance.view import (
     past_attempt,
     planned_job,
     remembered_attempt,
+    revision_of,
     rounds_of,
 )
 from dispatcher.planner.per_instance import plan
@@ -83,7 +85,7 @@ class PerInstancePlacer:
         self._settings = settings
         self._deeds = Deeds(pool, ledger, Starter(pool, ledger), new_container)
         self._jobs: dict[str, Job] = {}
-        self._past: dict[tuple[str, str], PastAttempt] = {}
+        self._past = PastAttempts()
         self._rollouts: Mapping[str, Rollout] = {}
         self._tries: dict[str, dict[str, Tries]] = {}
         self._kept: dict[str, Resources] = {}
@@ -164,12 +166,22 @@ class PerInstancePlacer:
             return None
         ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
         looping = self._restless.of(job.id, known, now)
-        spec = self._job(job.id).tasks[0].spec
-        # For a sysbatch job to wait for room is nothing unusual.
-        reasons = self._deeds.reasons if job.type is JobType.SYSTEM else {}
+        latest = self._job(job.id)
+        spec = latest.tasks[0].spec
+        # What fails of a system job is started again; that a sysbatch job waits is nothing unusual.
+        runs_once = job.type is JobType.SYSBATCH
+        failed = self._past.failed(job.id, revision_of(latest)) if runs_once else []
+        reasons = {} if runs_once else self._deeds.reasons
         waits = {each: reasons[each] for each in ids if each in reasons}
         types = self._pool.types.values()
-        return trouble(spec, looping, lambda: (known[i] for i in ids if i in known), types, waits)
+        return trouble(
+            spec,
+            looping=looping,
+            failed=failed,
+            containers=lambda: (known[i] for i in ids if i in known),
+            types=types,
+            waits=waits,
+        )
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -191,7 +203,7 @@ class PerInstancePlacer:
         """Take in a container that was restored, or one that ended before and is remembered."""
         past = remembered_attempt(container)
         if past is not None:
-            self._past[container.job_id, container.pinned_to] = past
+            self._past.put(past)
             self._is_restored = True
         if not container.state.final:
             self._deeds.know(container)
@@ -220,11 +232,12 @@ class PerInstancePlacer:
         self._wanted.add(container.pinned_to)
         past = past_attempt(container)
         if past is not None:
-            self._past[container.job_id, container.pinned_to] = not_after(past, now)
+            self._past.put(not_after(past, now))
         ruling = self._ruling(end, past)
         if ruling.state is not None:
             self._deeds.forget(container)
-            self._whole = self._whole or self._may_be_done(container.job_id)
+            may_be_over = end.refused or self._may_be_done(container.job_id)
+            self._whole = self._whole or may_be_over
         elif end.refused or end.never_ran:
             self._note_refusal(container, end.reason)
         return ruling
@@ -286,6 +299,7 @@ class PerInstancePlacer:
         for job_id in [each for each in sorted(self._jobs) if each not in self._ledger.jobs]:
             del self._jobs[job_id]
             self._restless.forget(job_id)
+            self._past.forget_job(job_id)
             self._tries.pop(job_id, None)
             self.changed(job_id)
         if not self._jobs and not self._kept:
@@ -294,7 +308,7 @@ class PerInstancePlacer:
             return
         if self._is_restored:
             self._is_restored = False
-            self._past = {key: not_after(past, now) for key, past in self._past.items()}
+            self._past.limit_times(now)
             self._rollouts = {id_: each.not_after(now) for id_, each in self._rollouts.items()}
         due = self._next_at is not None and self._next_at <= now
         changed = self._wanted | self._pool.touched
@@ -328,7 +342,7 @@ class PerInstancePlacer:
         gone = set(names) - self._pool.workers.keys()
         if gone:
             self._deeds.end_on_gone(gone, now)
-            self._past = {key: past for key, past in self._past.items() if key[1] not in gone}
+            self._past.forget_instances(gone)
             for name in gone:
                 self._kept.pop(name, None)
 
@@ -345,15 +359,21 @@ class PerInstancePlacer:
         self._kept.update(decided.reserved)
 
     def _conclude_what_is_done(self, decided: Plan) -> None:
-        """Let sysbatch jobs end that take no late joiners and have run wherever they should."""
+        """Let sysbatch jobs end that take no late joiners and have run wherever they should.
+
+        So does one, late joiners or not, that no instance starts: it would be refused by all.
+        """
         busy = {step.job_id for step in decided.steps} | self._deeds.job_ids()
         for report in decided.reports:
             job = self._job(report.job_id)
             terms = job.terms.per_instance
             unready = any(cause is Closed.NOT_READY for cause, _ in report.closed)
-            if job.type is not JobType.SYSBATCH or terms is None or terms.late_joiners:
+            if job.type is not JobType.SYSBATCH or terms is None or job.id in busy or job.held:
                 continue
-            if job.id not in busy and not unready and not job.held:
+            refused = self._past.all_refused(job.id, terms.revision)
+            if refused and not job.tally.succeeded:
+                self._conclude(job.id, JobState.FAILED, refused_everywhere(refused))
+            elif not terms.late_joiners and not unready:
                 failed = job.tally.failed
                 reason = Reason(
                     code="containers_failed",
@@ -381,7 +401,7 @@ class PerInstancePlacer:
             jobs=[job for _, job in sorted(jobs.items())],
             hosts=[host_of(w, self._pool, self._ledger, self._records, now) for w in workers],
             live=live_attempts(containers),
-            past=[past for (_, name), past in sorted(self._past.items()) if name in shown],
+            past=self._past.on(shown),
             rollouts=self._rollouts,
             held_back=held_back(containers),
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dispatcher.model import (
+    START_REFUSED,
     Attempt,
     AttemptOutcome,
     Container,
@@ -14,6 +15,7 @@ from dispatcher.model import (
     WaitReason,
 )
 from dispatcher.planner.fit import price_order, rejections
+from dispatcher.planner.per_instance_model import PastAttempt
 from drivers.interface import InstanceType
 
 WITHIN_S = 600.0
@@ -21,8 +23,8 @@ ENDS = 3
 """What ended so often by itself within that time is started again and again; where its delay is so
 long that it cannot, within the time that so many delays take."""
 
-NO_ROOM, NO_TYPE, STARTED_AGAIN = "no_room", "no_type", "started_again"
-CODES = (NO_ROOM, NO_TYPE, STARTED_AGAIN)
+FAILED, NO_ROOM, NO_TYPE, STARTED_AGAIN = "failed", "no_room", "no_type", "started_again"
+CODES = (FAILED, NO_ROOM, NO_TYPE, STARTED_AGAIN)
 """All that may be said, by its code."""
 
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED})
@@ -65,14 +67,17 @@ class Restless:
 
 def trouble(
     spec: ContainerSpec,
+    *,
     looping: Sequence[Looping],
+    failed: Sequence[PastAttempt],
     containers: Callable[[], Iterable[Container]],
     types: Collection[InstanceType],
     waits: Mapping[str, WaitReason],
 ) -> Reason | None:
     """Return what is wrong with a job, by its containers that have not ended; None for nothing.
 
-    `looping` are those of them that end again and again, as they came, with these ends. `waits`
+    `looping` are those of them that end again and again, as they came, with these ends. `failed`
+    are the attempts that failed for good, on the instances that there are. `waits`
     says why those of its containers wait that should not have to, by their ids.
     """
     if looping:
@@ -83,6 +88,9 @@ def trouble(
         look = f"see longshore logs {first.job_id} --instance {first.pinned_to}"
         message = f"started again and again on {first.pinned_to}{others}: {last}; {look}"
         return Reason(code=STARTED_AGAIN, message=message)
+    if failed:
+        message = f"{_failed_on(failed)}; it is not tried there again before its next revision"
+        return Reason(code=FAILED, message=message)
     without = [each for each in containers() if _lacks_room(each, waits)] if waits else []
     if without:
         first = without[0]
@@ -94,6 +102,19 @@ def trouble(
         # It may be on an instance of a type that is configured no more.
         return None
     return _no_type(spec, types)
+
+
+def refused_everywhere(failed: Sequence[PastAttempt]) -> Reason:
+    """Return why a job ends each of whose starts was refused, the latest on each instance."""
+    message = f"every start of it was refused: {_failed_on(failed)}"
+    return Reason(code=START_REFUSED, message=f"{message}; mend that, and submit it anew")
+
+
+def _failed_on(failed: Sequence[PastAttempt]) -> str:
+    first = failed[0]
+    others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    why = f": {first.reason.message}" if first.reason is not None else ""
+    return f"it failed on {first.instance_id}{others}{why}"
 
 
 def _lacks_room(container: Container, waits: Mapping[str, WaitReason]) -> bool:

@@ -26,6 +26,14 @@ def is_held(job: Job) -> bool:
     return job.held or job.priority == 0
 
 
+def revision_of(job: Job) -> int:
+    """Return the latest revision of a system or sysbatch job."""
+    terms = job.terms.per_instance
+    if terms is None:
+        raise BugError(f"{job.id} is no per-instance job")
+    return terms.revision
+
+
 def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
     """Return a system or sysbatch job as its planner sees it."""
     terms = job.terms.per_instance
@@ -141,6 +149,7 @@ def past_attempt(container: Container) -> PastAttempt | None:
         ended_at=last.finished_at or last.created_at,
         restarted_at=_restarted_at(container),
         settled=_is_settled(container),
+        reason=last.reason,
     )
 
 

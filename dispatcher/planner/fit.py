@@ -93,9 +93,12 @@ def label_rejections(type_: InstanceType, constraints: Constraints) -> list[str]
 
 
 def price_order(type_: InstanceType) -> tuple[Decimal, int, int, str]:
-    """Return the sort key by which types are tried: cheapest, then smallest, then by name."""
+    """Return the sort key by which types are tried: cheapest, then smallest, then by name.
+
+    What of a type's use was wasted lately makes it dearer.
+    """
     size = type_.resources
-    return (type_.price_usd_per_hour, size.cpu_millis, size.memory_bytes, type_.name)
+    return (type_.effective_usd_per_hour, size.cpu_millis, size.memory_bytes, type_.name)
 
 
 def eligible_types(
@@ -116,10 +119,16 @@ def fitting_types(
     resources: Resources,
     constraints: Constraints,
     unnamed: tuple[str, ...] = (),
+    *,
+    lasting: bool = False,
 ) -> tuple[InstanceType, ...]:
-    """Return the types that can run the request, cheapest first, whatever they cost."""
+    """Return the types that can run the request, cheapest first, whatever they cost.
+
+    With `lasting` they are those that are not preemptible; where none of these would do, all.
+    """
     found = (t for t in types if not rejections(t, resources, constraints, unnamed))
-    return tuple(sorted(found, key=price_order))
+    fitting = tuple(sorted(found, key=price_order))
+    return (lasting and tuple(t for t in fitting if not t.preemptible)) or fitting
 
 
 def whole(type_: InstanceType) -> InstanceType:
@@ -155,17 +164,19 @@ def within_price(
     max_price_factor: float,
     as_new: Callable[[InstanceType], InstanceType] = whole,
 ) -> tuple[InstanceType, ...]:
-    """Return the types, of those that fit (cheapest first), that the price rule allows.
+    """Return the types, of those that fit, that the price rule allows, cheapest first.
 
     It counts from the cheapest of which a new instance has room (`as_new` tells a type without what
-    others take of each). Where none has, it counts from the cheapest that fits. None is left out
-    for want of room: an instance that is there already may have some.
+    others take of each, and with what of its use is wasted). Where none has, it counts from the
+    cheapest that fits. None is left out for want of room: an instance that is there already may
+    have some.
     """
     if not fitting:
         return ()
-    cheapest = cheapest_with_room(fitting, resources, unnamed, as_new=as_new) or fitting[0]
-    limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
-    return tuple(t for t in fitting if t.price_usd_per_hour <= limit)
+    ordered = sorted(fitting, key=lambda type_: price_order(as_new(type_)))
+    cheapest = cheapest_with_room(ordered, resources, unnamed, as_new=as_new) or ordered[0]
+    limit = as_new(cheapest).effective_usd_per_hour * Decimal(str(max_price_factor))
+    return tuple(t for t in ordered if as_new(t).effective_usd_per_hour <= limit)
 
 
 def what_is_left(type_: InstanceType, wanted: Resources) -> str:

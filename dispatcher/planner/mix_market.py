@@ -136,7 +136,7 @@ class Market:
         self.steps = 0
 
     def _price(self) -> None:
-        prices = [type_.price_usd_per_hour for type_ in self.types]
+        prices = [type_.effective_usd_per_hour for type_ in self.types]
         places = min((_exponent(price) for price in prices), default=0)
         self.tie_bits = _TIE_BITS * len(prices)
         whole = [int(price.scaleb(-min(places, 0))) for price in prices]

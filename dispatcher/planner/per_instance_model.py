@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from dispatcher.model import AttemptOutcome, ContainerSpec, WaitReason
+from dispatcher.model import START_REFUSED, AttemptOutcome, ContainerSpec, Reason, WaitReason
 from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout, UpdateStrategy
 from drivers.interface import InstanceType, Resources
 from pool.model import IdleBehavior
@@ -91,7 +91,8 @@ class PastAttempt:
     `restarted_at` is when the latest attempt was made there that followed one of the same revision
     which had exited by itself, None for none. `settled` says that the job's retries leave it at
     that: it succeeded, or failed, or was lost, and is not tried again (`dispatcher.restarts`); only
-    sysbatch jobs are ever left at that. Times are seconds since the epoch.
+    sysbatch jobs are ever left at that. `reason` is why it ended so, None where all went well.
+    Times are seconds since the epoch.
     """
 
     id: str
@@ -102,6 +103,18 @@ class PastAttempt:
     ended_at: float
     restarted_at: float | None = None
     settled: bool = False
+    reason: Reason | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether it failed, and its job leaves it at that."""
+        return self.settled and self.outcome is AttemptOutcome.FAILED
+
+    @property
+    def was_refused(self) -> bool:
+        """Return whether it failed since its start was refused for a fault of the request."""
+        refused = self.reason is not None and self.reason.code == START_REFUSED
+        return self.has_failed and refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

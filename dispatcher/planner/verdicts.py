@@ -6,7 +6,7 @@ How all that is put together for one container is in `dispatcher.explaining.expl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -39,6 +39,7 @@ class TypeVerdict:
 
     `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
     new instance, where that is too little, else "": one that is there may have room all the same.
+    `waste` is the share of its price that is put on top where types are chosen from.
     """
 
     name: str
@@ -47,6 +48,7 @@ class TypeVerdict:
     rejections: tuple[str, ...]
     hindrance: str
     left: str = ""
+    waste: Decimal = Decimal(0)
 
     @property
     def eligible(self) -> bool:
@@ -96,27 +98,33 @@ def type_verdicts(
     max_price_factor: float,
     hindrance: Callable[[InstanceType], Hindrance | None],
     as_new: Callable[[InstanceType], InstanceType] = whole,
+    scarce: Collection[str] = (),
 ) -> list[TypeVerdict]:
     """Return what is to be said of each type, the cheapest first.
 
-    `as_new` tells a type without what daemons take of each new instance.
+    `as_new` tells a type without what daemons take of each new instance. Those that are `scarce`
+    count no more for the class, since the cloud has had none for as long as it waits for them.
     """
-    ordered = sorted(types, key=price_order)
+    ordered = sorted(types, key=lambda type_: price_order(as_new(type_)))
     found = {
         type_.name: rejections(type_, key.resources, key.constraints, key.unnamed)
         for type_ in ordered
     }
-    fitting = [type_ for type_ in ordered if not found[type_.name]]
+    would_do = [type_ for type_ in ordered if not found[type_.name]]
     left = {
         type_.name: what_is_left(as_new(type_), need(type_, key.resources, key.unnamed))
-        for type_ in fitting
+        for type_ in would_do
     }
+    fitting = [type_ for type_ in would_do if not _given_up(type_, key, scarce)]
+    for type_ in would_do if fitting else ():
+        found[type_.name] += _given_up(type_, key, scarce)
+    fitting = fitting or would_do
     if fitting:
         having = cheapest_with_room(fitting, key.resources, key.unnamed, as_new=as_new)
-        cheapest = having or fitting[0]
-        limit = cheapest.price_usd_per_hour * Decimal(str(max_price_factor))
-        for type_ in fitting:
-            if type_.price_usd_per_hour > limit:
+        cheapest = as_new(having or fitting[0])
+        limit = cheapest.effective_usd_per_hour * Decimal(str(max_price_factor))
+        for type_ in map(as_new, fitting):
+            if type_.effective_usd_per_hour > limit:
                 found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
     return [
         TypeVerdict(
@@ -126,17 +134,33 @@ def type_verdicts(
             rejections=tuple(found[type_.name]),
             hindrance=_told(hindrance(type_)),
             left=left.get(type_.name, ""),
+            waste=as_new(type_).waste,
         )
         for type_ in ordered
     ]
 
 
+def _given_up(type_: InstanceType, key: ClassKey, scarce: Collection[str]) -> list[str]:
+    """Return why a class has given a preemptible type up that would do, [] where it has not."""
+    if key.lasting and type_.preemptible:
+        return ["preemptible, and the cloud took too many back (max_reclaimed_attempts)"]
+    if type_.name in scarce:
+        return ["preemptible, and the cloud had none for too long (preemptible_patience_s)"]
+    return []
+
+
 def _too_dear(type_: InstanceType, cheapest: InstanceType, max_price_factor: float) -> str:
     return (
-        f"{dollars(type_.price_usd_per_hour)} is more than {max_price_factor:g} times the "
-        f"{dollars(cheapest.price_usd_per_hour)} of {cheapest.name}, the cheapest that would do "
+        f"{_priced(type_)} is more than {max_price_factor:g} times the "
+        f"{_priced(cheapest)} of {cheapest.name}, the cheapest that would do "
         "(max_price_factor)"
     )
+
+
+def _priced(type_: InstanceType) -> str:
+    """Return what a type counts for where types are chosen from, with what is put on its price."""
+    told = dollars(type_.effective_usd_per_hour)
+    return f"{told} ({type_.waste:.0%} more, for lost work)" if type_.waste else told
 
 
 _HELD = {

@@ -26,7 +26,8 @@ class ClassKey:
 
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
-    but the cluster's, so that such limits alone make classes of one kind many.
+    but the cluster's, so that such limits alone make classes of one kind many. Of those that are
+    `lasting` the cloud took so many instances back that others are to be had for them.
     """
 
     resources: Resources
@@ -34,11 +35,12 @@ class ClassKey:
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
     account: Account = ()
+    lasting: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up all the time, by every pass.
-        who = (self.supervisor, self.account)
+        who = (self.supervisor, self.account, self.lasting)
         object.__setattr__(
             self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
         )
@@ -169,15 +171,18 @@ class Queue:
         fitting: Callable[[ClassKey], tuple[InstanceType, ...]],
         account_of: Callable[[Container], Account] = lambda _: (),
         allowed: Callable[[ClassKey, tuple[InstanceType, ...]], tuple[InstanceType, ...]] = all_of,
+        is_lasting: Callable[[Container], bool] = lambda _: False,
     ) -> None:
         """Make an empty queue; `account_of` tells whose limits of spending a container has.
 
+        `is_lasting` says which containers are to have instances that the cloud does not take back.
         `fitting` tells, always the same, which types can run a class, cheapest first; `allowed`
         which of these it may run on now (see `renew`).
         """
         self._fitting = fitting
         self._allowed = allowed
         self._account_of = account_of
+        self._is_lasting = is_lasting
         self._classes: dict[ClassKey, RequestClass] = {}
         self._class_of: dict[str, RequestClass] = {}
         self._all = OrderedEntries()
@@ -221,6 +226,7 @@ class Queue:
             unnamed=spec.unnamed,
             supervisor=spec.supervisor,
             account=self._account_of(container),
+            lasting=self._is_lasting(container),
         )
 
     def discard(self, container_id: str) -> None:

@@ -7,13 +7,14 @@ job ends, the ledger asks the placer what becomes of its container (`Placer.rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import Job
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
+from dispatcher.planner.fit import whole
 from drivers.interface import InstanceType, Resources
 
 NOTHING = Resources()
@@ -113,13 +114,20 @@ class Placers:
     """All placers behind one door: each call goes to the one that knows the job."""
 
     def __init__(
-        self, *, jobs: JobBook, per_instance: Placer | None = None, elastic: Placer | None = None
+        self,
+        *,
+        jobs: JobBook,
+        per_instance: Placer | None = None,
+        elastic: Placer | None = None,
+        priced: Callable[[InstanceType], InstanceType] = whole,
     ) -> None:
+        """`priced` tells a type with the share of its use that was lost lately."""
         self._jobs = jobs
+        self._priced = priced
         self.per_instance = per_instance
         self.elastic = elastic
         # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
-        self._left: dict[str, tuple[tuple[Resources, ...], InstanceType]] = {}
+        self._left: dict[str, tuple[tuple[Resources, ...], InstanceType, InstanceType]] = {}
 
     @property
     def _all(self) -> Sequence[Placer]:
@@ -202,13 +210,15 @@ class Placers:
         return sum(placer.promised for placer in self._all)
 
     def left_of(self, type_: InstanceType) -> InstanceType:
-        """Return a type as batch work finds a new instance of it: without what placers take."""
+        """Return a type as others find a new instance of it: without what placers take, priced."""
+        type_ = self._priced(type_)
         takes = tuple(placer.taken_of(type_) for placer in self._all)
         known = self._left.get(type_.name)
-        if known is None or known[0] != takes:
+        if known is None or known[:2] != (takes, type_):
             taken = NOTHING
             for each in takes:
                 taken = taken.plus(each)
             left = replace(type_, reserve=type_.reserve.plus(taken))
-            known = self._left[type_.name] = (takes, type_ if taken == NOTHING else left)
-        return known[1]
+            known = (takes, type_, type_ if taken == NOTHING else left)
+            self._left[type_.name] = known
+        return known[2]

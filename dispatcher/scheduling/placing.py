@@ -25,6 +25,7 @@ from dispatcher.scheduling.create_limits import create_limits
 from dispatcher.scheduling.evictions import Evictions
 from dispatcher.scheduling.kept_room import Kept
 from dispatcher.scheduling.placers import Placers
+from dispatcher.scheduling.preemptible_market import PreemptibleMarket
 from dispatcher.scheduling.roster import Roster
 from dispatcher.scheduling.spend import InstanceSpend, PassBudget
 from dispatcher.scheduling.starter import Starter
@@ -70,10 +71,12 @@ class Placing:
         records: Mapping[str, InstanceRecord],
         placers: Placers,
         kept: Kept,
+        market: PreemptibleMarket,
     ) -> None:
         """Make what plans for a pool; `records` has what instances were bought for.
 
-        `placers` do their part of each pass first; `kept` is what room they keep.
+        `placers` do their part of each pass first; `kept` is what room they keep, `market` what is
+        known of preemptible types.
         """
         self.pool = pool
         self.ledger = ledger
@@ -92,6 +95,7 @@ class Placing:
         self.evictions = Evictions(pool, ledger, settings)
         self.placers = placers
         self._kept = kept
+        self._market = market
         self._starter = Starter(pool, ledger)
         self.roster = self._new_roster()
         self.waiting: dict[ClassKey, WaitReason] = {}
@@ -118,7 +122,10 @@ class Placing:
         self._loose.add(container_id)
 
     def left_of(self, type_: InstanceType) -> InstanceType:
-        """Return a type as batch work finds a new instance of it, as of the latest pass."""
+        """Return a type as batch work finds a new instance of it, as of the latest pass.
+
+        That is without what others take of it, and with the share of its use that was lost.
+        """
         return self._kept.left_of(type_)
 
     def next_pass(self, *, wanted: bool) -> float | None:
@@ -155,10 +162,11 @@ class Placing:
         self.evictions.evict(decided, self.roster.fleet.slots, budget, now)
 
     def _let_others_place(self, now: float) -> None:
+        are_others_scarce = self._market.update(now)
         self.placers.place(now)
         types = [self.pool.types[name] for name in sorted(self.pool.types)]
         slots = self.roster.fleet.slots.keys() | self.pool.workers.keys()
-        if self._kept.update(self.placers, types, slots):
+        if self._kept.update(self.placers, types, slots) or are_others_scarce:
             self._renew_classes()
 
     def _renew_classes(self) -> None:

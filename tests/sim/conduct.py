@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.messages import Confirm
-from dispatcher.model import Container, ContainerSpec
+from dispatcher.model import Container, ContainerSpec, SchedulerSettings
 from drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from pool import signals
 from pool.messages import (
@@ -39,7 +39,7 @@ from tests.sim.hosts import Host
 from tests.sim.job_conduct import JobConduct
 from tests.sim.kills import Kills
 from tests.sim.per_instance_conduct import PerInstanceConduct
-from tests.sim.precedence import has_own_placer, place_in_line
+from tests.sim.precedence import has_own_placer, is_spared, place_in_line
 from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
@@ -139,7 +139,7 @@ class Conduct:
         self._presence = Presence(process, self._timeline, self._truth, self._hosts)
         self._upkeep = Upkeep(process, self._timeline, self._truth, self._hosts)
         self._kills = Kills(process, self._truth, self.killed)
-        self._work = Work(process, self._timeline, self._truth, self._hosts)
+        self._work = Work(process, self._timeline, self._truth, self._hosts, self._shortages)
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
@@ -261,7 +261,7 @@ class Conduct:
             return
         own = place_in_line(container)
         for other in engine.ledger.containers.values():
-            if other.id in engine.ledger.queue and _is_alike(other, container):
+            if other.id in engine.ledger.queue and _is_alike(other, container, engine.settings):
                 overtaken = place_in_line(other) < own
                 expect(not overtaken, "no lower one starts before a higher", f"{own}: {other.id}")
 
@@ -343,8 +343,9 @@ class Conduct:
             self._shortages.failed(type_, event.error, began_at, now)
 
 
-def _is_alike(one: Container, other: Container) -> bool:
-    return _request(one.spec) == _request(other.spec)
+def _is_alike(one: Container, other: Container, settings: SchedulerSettings) -> bool:
+    same = is_spared(one, settings) is is_spared(other, settings)
+    return same and _request(one.spec) == _request(other.spec)
 
 
 def _request(spec: ContainerSpec) -> tuple[object, ...]:

@@ -98,7 +98,8 @@ class Demand:
 
     `per_instance` jobs run on every instance: `once` of them to their end, the others for ever, of
     whose attempts `restless` ones exit all the same, within `restless_run_s`; `picky` ones are for
-    some types only, and `sharing` ones ask for no cpus. They are revised, held, released,
+    some types only, `sharing` ones ask for no cpus, and `refused_jobs` are at fault themselves at a
+    revision, so that every instance refuses their starts. They are revised, held, released,
     reprioritised and cancelled every `per_instance_requests_every_s`.
 
     `elastic` jobs have essential components and elastic ones; for these `scaling` jobs have
@@ -137,6 +138,7 @@ class Demand:
     picky: float = 0.0
     restless: float = 0.0
     restless_run_s: float = 60.0
+    refused_jobs: float = 0.0
     per_instance_requests_every_s: float = 0.0
     elastic: int = 0
     scaling: float = 0.0

@@ -39,6 +39,10 @@ PROMISES: dict[str, str] = {
     "what is to end is ended": "an attempt is being ended when its container is cancelled or held "
     "back",
     "what is lost too often fails": "nothing starts that was lost max_lost_attempts times",
+    "what is taken back too often runs on what is not": "nothing starts on a preemptible type that "
+    "the cloud interrupted max_reclaimed_attempts times, if another type would do",
+    "who has no preemptible instance for long gets another": "no class waits for preemptible types "
+    "that could not be had for preemptible_patience_s, if another type would do",
     "what may not be tried again is not": "nothing that ran and was lost starts again where a loss "
     "is final",
     "what is refused for its own fault is not tried again": "nothing starts that a runner refused "
@@ -138,6 +142,8 @@ PROMISES: dict[str, str] = {
     "residents are told of the end": "what belongs to an instance that can be reached got TERM "
     "before it is drained or idled out",
     "residents have their time": "and its grace, term_timeout_s at most, before the destroy",
+    "a job that every instance refuses ends": "no sysbatch job goes on each of whose starts was "
+    "refused for a fault of the request, and says nothing",
     "no instance waits for its residents for ever": "the destroy comes term_timeout_s later, or "
     "sooner",
     # ---- elastic jobs
@@ -365,6 +371,8 @@ FAULTS: dict[str, str] = {
     "picky": "share of these that are for some types only",
     "restless": "share of attempts that exit though they were to run for ever",
     "restless_run_s": "how long they run at most",
+    "refused_jobs": "share of revisions of these whose every start is refused for a fault of the "
+    "request",
     "sharing": "share of these that ask for no cpus, and share one",
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",

@@ -266,7 +266,9 @@ class JobAccount:
         if job.type is JobType.ELASTIC:
             self.elastic.expect_true(job)
         elif job.type.is_per_instance:
-            self.per_instance.expect_true(job, failed=failed)
+            self.per_instance.expect_true(
+                job, failed=failed, succeeded=states[ContainerState.SUCCEEDED]
+            )
         elif not failed:
             right = JobState.CANCELLED if cancelled else JobState.SUCCEEDED
             expect(job.state is right, "a job ends as its containers do", job, states)

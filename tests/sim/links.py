@@ -62,13 +62,15 @@ class Link:
 @dataclass(slots=True, kw_only=True)
 class Surroundings:
     """What all links of a dispatcher share; `plan_of` tells how long a container runs, and its
-    exit code; `pace` is how long everything takes, 1 for as long as in life."""
+    exit code, `is_amiss` of an attempt whether every instance refuses to start it; `pace` is how
+    long everything takes, 1 for as long as in life."""
 
     timeline: Timeline
     dice: Dice
     faults: HostFaults
     hosts: Mapping[str, Host]
     plan_of: PlanOf
+    is_amiss: Callable[[str], bool]
     post: Callable[[PoolEvent], None]
     epoch_now: Callable[[], float]
     verifies_keys: bool = False
@@ -118,6 +120,9 @@ class VirtualSession:
         known = order.attempt_id in self.host.processes
         if command.boot_id != self.host.boot_id:
             self._answer(command, lambda: self._refused(command, REBOOTED))
+            return
+        if not known and around.is_amiss(order.attempt_id):
+            self._answer(command, lambda: self._refused(command, "invalid"))
             return
         if not known and (self.host.refuses or around.dice.falls(around.faults.refused)):
             ours = not self.host.refuses and around.dice.falls(0.5)

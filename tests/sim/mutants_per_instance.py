@@ -30,11 +30,19 @@ PLACES = (
         new="if False:",
     ),
     Mutant(
+        name="refused everywhere, and on it goes",
+        guard="a sysbatch job that every instance refuses ends, and says why",
+        fault="starts that are refused",
+        where="dispatcher.per_instance.placer:PerInstancePlacer._conclude_what_is_done",
+        old="if refused and not job.tally.succeeded:",
+        new="if False:",
+    ),
+    Mutant(
         name="a restart forgets what ran once",
         guard="what a sysbatch job has run is remembered over a restart",
         fault="sysbatch jobs, a crash",
         where="dispatcher.per_instance.placer:PerInstancePlacer.take_in",
-        old="self._past[container.job_id, container.pinned_to] = past",
+        old="self._past.put(past)",
         new="pass",
     ),
     Mutant(
@@ -188,7 +196,7 @@ UPDATES = (
         guard="an attempt that is updated in place is one of the new revision",
         fault="revisions that need no restart",
         where="dispatcher.per_instance.deeds:Deeds._update_in_place",
-        old="attempt = replace(attempt, revision=_revision(job))",
+        old="attempt = replace(attempt, revision=revision_of(job))",
         new="pass",
     ),
 )

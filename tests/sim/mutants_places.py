@@ -84,7 +84,7 @@ ROOM = (
         guard="nothing is bought or used that is too dear",
         fault="types of several prices, jobs that run on every instance",
         where="dispatcher.planner.fit:within_price",
-        old="t.price_usd_per_hour <= limit",
+        old="as_new(t).effective_usd_per_hour <= limit",
         new="True",
     ),
     Mutant(

@@ -125,6 +125,7 @@ def options_of(seed: int) -> SimOptions:
         cloud = msgspec.structs.replace(options.cloud, faults=faults)
         options = replace(options, cloud=cloud)
     options = _taking_back(options, Dice(seed, "interrupted options"))
+    options = _on_spot(options, Dice(seed, "spot options"))
     if (swallowing := Dice(seed, "swallowing options")).falls(0.1):
         share = swallowing.between(0.1, 0.5)
         options = replace(options, hosts=replace(options.hosts, swallowing=share))
@@ -282,6 +283,38 @@ def _lacking(options: SimOptions, dice: Dice) -> SimOptions:
         ),
         old_flickers_every_s=every_s,
         longest_flicker_s=flicker_s if every_s else 0.0,
+    )
+
+
+def _on_spot(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, what is cheapest is taken back soon, or never to be had.
+
+    Whoever may run on demand is to end there. Some make way for others, or are held back, which is
+    not the cloud's doing.
+    """
+    if not dice.falls(0.03):
+        return options
+    faults = SimulatedFaults(reclaims=0.95, reclaim_notice_s=10.0, longest_life_s=90.0)
+    capacity = {"p2s": 0} if dice.falls(0.4) else {}
+    return replace(
+        options,
+        safety_s=600.0,
+        hosts=HostFaults(),
+        demand=Demand(containers=30, longest_run_s=250.0, priorities_every_s=15.0),
+        dispatcher=DispatcherFaults(crashes_every_s=150.0 if dice.falls(0.5) else 0.0),
+        cloud=SimulatedParameters(
+            seed=options.cloud.seed, boot_time_s=5.0, capacity=capacity, faults=faults
+        ),
+        pool=msgspec.structs.replace(options.pool, capacity_hold_s=10.0),
+        scheduler=SchedulerSettings(
+            max_instances=8,
+            max_price_factor=1.0,
+            max_reclaimed_attempts=dice.whole(1, 2),
+            preemptible_patience_s=dice.between(30, 120),
+        ),
+        limits_change_every_s=0.0,
+        hanging_calls=0.0,
+        left_over=0,
     )
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from dispatcher.jobs.model import Job, JobState, JobType
 from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, EndingCause
+from dispatcher.model import (
+    START_REFUSED,
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    EndingCause,
+)
 from pool.model import AttemptOrder
 from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore
@@ -37,6 +44,7 @@ class PerInstanceAccount:
         self._settled: dict[tuple[str, str], int] = {}
         self._ended: dict[tuple[str, str], Attempt] = {}
         self._updates: dict[str, list[Update]] = {}
+        self._containers: dict[str, dict[str, Container]] = {}
 
     def runs_for_ever(self, container_id: str) -> bool:
         """Return whether a container's attempts follow each other, however they end."""
@@ -50,6 +58,23 @@ class PerInstanceAccount:
     def latest(self, job_id: str, instance_id: str) -> Attempt | None:
         """Return the attempt of a job that ended last on an instance, whichever container's."""
         return self._ended.get((job_id, instance_id))
+
+    def refused_everywhere(self, job: Job) -> list[str]:
+        """Return where a job was refused, [] unless all of its containers ended like that.
+
+        They did so at its latest revision, each for a fault of the request.
+        """
+        terms = job.terms.per_instance
+        assert terms is not None
+        found = []
+        for container in self._containers.get(job.id, {}).values():
+            last = container.attempts[-1] if container.state is ContainerState.FAILED else None
+            if last is None or last.reason is None or last.reason.code != START_REFUSED:
+                return []
+            if last.revision != terms.revision:
+                return []
+            found.append(container.pinned_to)
+        return found
 
     # ---- updates ----
 
@@ -98,6 +123,8 @@ class PerInstanceAccount:
 
     def _on_container(self, container: Container) -> None:
         """Note where a sysbatch job has succeeded, or failed for good."""
+        if container.pinned_to:
+            self._containers.setdefault(container.job_id, {})[container.id] = container
         ended = container.state in (ContainerState.SUCCEEDED, ContainerState.FAILED)
         if container.pinned_to and ended:
             revision = container.attempts[-1].revision
@@ -150,9 +177,10 @@ class PerInstanceAccount:
 
     # ---- at the end ----
 
-    def expect_true(self, job: Job, *, failed: int) -> None:
-        """Expect that a job ended for a reason: it was asked to, or has run everywhere."""
-        given_up = job.reason is not None and job.reason.code == "plan_rejected"
+    def expect_true(self, job: Job, *, failed: int, succeeded: int) -> None:
+        """Expect that a job ended for a reason: it was asked to, has run everywhere, or cannot."""
+        code = job.reason.code if job.reason is not None else ""
+        given_up = code == "plan_rejected" or (code == START_REFUSED and not succeeded)
         terms = job.terms.per_instance
         assert terms is not None
         match job.state:

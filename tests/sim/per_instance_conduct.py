@@ -45,6 +45,7 @@ class PerInstanceConduct:
         self._sessions: set[str] = set()
         self._left_since: dict[str, float] = {}
         self._leaving_since: dict[str, float] = {}
+        self._refused_since: dict[str, float] = {}
         self._endings = {(a.id, a.ending_for) for _, a in self._ending()}
 
     # ---- what is heard, and decided ----
@@ -147,7 +148,26 @@ class PerInstanceConduct:
                 self._expect_not_left(container)
         for worker in self._pool.workers.values():
             self._expect_to_go(worker)
+        self._expect_refused_jobs_to_end()
         self._places.look()
+
+    def _expect_refused_jobs_to_end(self) -> None:
+        """Expect that a sysbatch job ends each of whose starts was refused, also on what is there.
+
+        By what is stored, which the process has known for longer.
+        """
+        now, stuck = self._timeline.now, set()
+        for job_id in self._ledger.jobs.ids():
+            job = self._ledger.jobs.job(job_id)
+            if job is None or job.type is not JobType.SYSBATCH or job.held or not job.priority:
+                continue
+            latest = self._truth.jobs.per_instance.refused_everywhere(job)
+            here = any(instance_id in self._pool.workers for instance_id in latest)
+            if here and self._pool.listed_once and not self._ledger.jobs.is_concluded(job_id):
+                stuck.add(job_id)
+        self._refused_since = {id_: self._refused_since.get(id_, now) for id_ in stuck}
+        late = sorted(id_ for id_, since in self._refused_since.items() if now > since + PATIENCE_S)
+        expect(not late, "a job that every instance refuses ends", late)
 
     def _expect_not_left(self, container: Container) -> None:
         """Expect that a container does not wait for an instance that is gone."""

@@ -43,14 +43,15 @@ class PerInstanceUsers:
         self,
         *,
         timeline: Timeline,
-        dice: Dice,
+        seed: int,
         demand: Demand,
         store: VirtualStore,
         process: Callable[[], DispatcherProcess | None],
         post: Post,
     ) -> None:
         self._timeline = timeline
-        self._dice = dice
+        self._seed = seed
+        self._dice = Dice(seed, "per-instance jobs")
         self._demand = demand
         self._store = store
         self._process = process
@@ -65,6 +66,13 @@ class PerInstanceUsers:
         when, mean_s = 0.0, self._demand.per_instance_requests_every_s
         while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
             self._timeline.at(when, self._steer)
+
+    def is_amiss(self, attempt_id: str) -> bool:
+        """Return whether a job, as it is at its revision, is at fault itself; a next may not be."""
+        attempt = self._store.attempts[attempt_id]
+        job_id = self._store.containers[attempt.container_id].job_id
+        dice = Dice(self._seed, f"{job_id} at {attempt.revision}")
+        return dice.falls(self._demand.refused_jobs)
 
     def plan_of(self, container_id: str) -> tuple[float, int]:
         """Return how long an attempt runs, and its exit code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import Container
+from dispatcher.model import Container, Preemptible, SchedulerSettings
 
 SENT_AWAY = ("interrupted", "preempted")
 
@@ -23,3 +23,10 @@ def place_in_line(container: Container) -> tuple[int, bool, int]:
     reason = ended[-1].reason if ended else None
     sent_away = reason is not None and reason.code in SENT_AWAY
     return -container.priority, not sent_away, container.sequence
+
+
+def is_spared(container: Container, settings: SchedulerSettings) -> bool:
+    """Return whether the cloud took back what a container ran on as often as it may."""
+    codes = [each.reason.code for each in container.attempts if each.reason is not None]
+    allowed = container.spec.constraints.preemptible is Preemptible.ALLOWED
+    return allowed and codes.count("interrupted") >= settings.max_reclaimed_attempts

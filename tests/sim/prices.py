@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from dispatcher.engine import Engine
@@ -11,26 +12,64 @@ from drivers.interface import InstanceType
 from pool.room import charge
 
 
-def is_within_price(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
-    """Return whether containers of a class may run on a type, by the daemons of the latest pass."""
+def is_within_price(
+    engine: Engine, key: ClassKey, type_: InstanceType, scarce: Collection[str]
+) -> bool:
+    """Return whether containers of a class may run on a type, by the daemons of the latest pass.
+
+    `scarce` are the preemptible types that could not be had for long: where a class would get
+    nothing else that is preemptible, it counts from the cheapest of the others.
+    """
     fitting = [
         each
         for each in engine.types.values()
         if not rejections(each, key.resources, key.constraints, key.unnamed)
     ]
-    prices = [each.price_usd_per_hour for each in fitting if _has_room(engine, key, each)]
-    prices = prices or [each.price_usd_per_hour for each in fitting]
+    lasting = [each for each in fitting if not each.preemptible]
+    if key.lasting and lasting:
+        return type_ in lasting and _is_cheap(engine, key, type_, lasting)
+    others = instead_of(engine, key, scarce)
+    return type_.name in others or _is_cheap(engine, key, type_, fitting)
+
+
+def instead_of(engine: Engine, key: ClassKey, scarce: Collection[str]) -> set[str]:
+    """Return the types, by name, that a class may run on since all that it hopes for is scarce."""
+    fitting = [
+        each
+        for each in engine.types.values()
+        if not rejections(each, key.resources, key.constraints, key.unnamed)
+    ]
+    lasting = [each for each in fitting if not each.preemptible]
+    cheap = [each for each in fitting if _is_cheap(engine, key, each, fitting)]
+    hoped_for = [each.name for each in cheap if each.preemptible and may_hold(engine, key, each)]
+    if not hoped_for or any(name not in scarce for name in hoped_for):
+        return set()
+    return {each.name for each in lasting if _is_cheap(engine, key, each, lasting)}
+
+
+def _is_cheap(
+    engine: Engine, key: ClassKey, type_: InstanceType, among: Sequence[InstanceType]
+) -> bool:
+    having = [each for each in among if may_hold(engine, key, each)] or among
+    prices = [_price(engine, each) for each in having]
     if not prices:
         return False
     limit = min(prices) * Decimal(str(engine.settings.max_price_factor))
-    return type_.price_usd_per_hour <= limit
+    return _price(engine, type_) <= limit
 
 
-def may_be_bought(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
+def _price(engine: Engine, type_: InstanceType) -> Decimal:
+    return type_.price_usd_per_hour * (1 + engine.placing.left_of(type_).waste)
+
+
+def may_be_bought(
+    engine: Engine, key: ClassKey, type_: InstanceType, scarce: Collection[str]
+) -> bool:
     """Return whether an instance of a type may be created for containers of a class."""
-    return is_within_price(engine, key, type_) and _has_room(engine, key, type_)
+    return is_within_price(engine, key, type_, scarce) and may_hold(engine, key, type_)
 
 
-def _has_room(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
+def may_hold(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
+    """Return whether a new instance of a type has room for one container of a class."""
     left = engine.placing.left_of(type_).allocatable
     return charge(need(type_, key.resources, key.unnamed), sharers=0).fits_in(left)

@@ -31,7 +31,7 @@ SLACK = 1e-6
 REST_S = 60.0
 """How long an instance gets no work after it refused some since it is overloaded."""
 
-LONGEST_WAIT_S = 60.0
+LONGEST_WAIT_S = 900.0
 """How long those wait at most whose instances are taken back one after the other."""
 
 LONGEST_AT_LIMIT_S = 2 * QUIET_S + 5.0

@@ -45,6 +45,11 @@ class _Account:
     repeats: int = 0
     others_work: bool = False
     failed_at: float = -inf
+    first_at: float = -inf
+
+
+def _is_over(account: _Account, now: float) -> bool:
+    return now >= account.until + FORGOTTEN_AFTER_S
 
 
 class Shortages:
@@ -179,9 +184,24 @@ class Shortages:
             repeats=repeats,
             others_work=known is not None and known.others_work,
             failed_at=known.failed_at if known is not None and held else now,
+            first_at=now if known is None or _is_over(known, now) else known.first_at,
         )
         if key == (ERROR, ()):
             self._note_suspect(type_, began_at, now)
+
+    def scarce(self, now: float, patience_s: float) -> frozenset[str]:
+        """Return the preemptible types, by name, of which none could be had for some time."""
+        short = {
+            scope: account.first_at
+            for (cause, scope), account in self._accounts.items()
+            if cause == CAPACITY and not _is_over(account, now)
+        }
+        return frozenset(
+            type_.name
+            for type_ in self._engine.types.values()
+            if type_.preemptible
+            and any(short.get(s, inf) <= now - patience_s + SLACK for s in self._scopes(type_))
+        )
 
     def _is_its_own(self, type_: InstanceType, now: float) -> bool:
         """Return whether it is known that other types can be created and this one cannot."""

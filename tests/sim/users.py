@@ -118,7 +118,7 @@ class Users:
         )
         self._per_instance = PerInstanceUsers(
             timeline=timeline,
-            dice=Dice(seed, "per-instance jobs"),
+            seed=seed,
             demand=demand,
             store=store,
             process=process,
@@ -143,6 +143,12 @@ class Users:
             process=process,
             outside=outside,
         )
+
+    def is_amiss(self, attempt_id: str) -> bool:
+        """Return whether every instance refuses to start an attempt, for a fault of its own."""
+        attempt = self._store.attempts.get(attempt_id)
+        pinned = attempt is not None and self._store.containers[attempt.container_id].pinned_to
+        return bool(pinned) and self._per_instance.is_amiss(attempt_id)
 
     def plan_of(self, container_id: str) -> tuple[float, int]:
         """Return how long a container runs, and its exit code; it may be another the next time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.model import (
     AttemptOutcome,
     Container,
@@ -10,7 +12,7 @@ from dispatcher.model import (
     Preemptible,
     resources_of,
 )
-from dispatcher.planner.fit import need
+from dispatcher.planner.fit import need, rejections
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queueing.queue import RequestClass
 from drivers.interface import InstanceType, Resources
@@ -32,9 +34,10 @@ from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
 from tests.sim.hosts import Host
-from tests.sim.precedence import has_own_placer, place_in_line
-from tests.sim.prices import is_within_price, may_be_bought
+from tests.sim.precedence import has_own_placer, is_spared, place_in_line
+from tests.sim.prices import instead_of, is_within_price, may_be_bought
 from tests.sim.process import DispatcherProcess
+from tests.sim.shortages import Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
 
@@ -53,8 +56,14 @@ class Work:
     """Looks at one process: what it was told of instances, and what it did with containers."""
 
     def __init__(
-        self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
+        self,
+        process: DispatcherProcess,
+        timeline: Timeline,
+        truth: Truth,
+        hosts: dict[str, Host],
+        shortages: Shortages,
     ) -> None:
+        self._shortages = shortages
         self._process = process
         self._engine = process.engine
         self._pool = process.engine.pool
@@ -108,11 +117,32 @@ class Work:
         self._expect_may_share(worker, container)
         if has_own_placer(self._ledger, container):
             return
-        is_cheap = is_within_price(self._engine, self._ledger.queue.key_of(container), worker.type)
+        self._expect_spared(container, worker.type)
+        key = replace(self._ledger.queue.key_of(container), lasting=self._is_spared(container))
+        is_cheap = is_within_price(self._engine, key, worker.type, self._scarce())
         expect(is_cheap, "none runs on what is too dear", f"{container.id} on {worker.type.name}")
         for other in self._ledger.containers.values():
             if self._waits_before(other, container):
                 self._expect_not_overtaken(other, container, worker)
+
+    def _expect_spared(self, container: Container, type_: InstanceType) -> None:
+        """Expect that what was taken back too often is put at that risk no more, if it need not."""
+        spec = container.spec
+        lasting = [
+            each.name
+            for each in self._engine.types.values()
+            if not each.preemptible
+            and not rejections(each, spec.resources, spec.constraints, spec.unnamed)
+        ]
+        spared = not (type_.preemptible and lasting and self._is_spared(container))
+        expect(spared, "what is taken back too often runs on what is not", container.id, lasting)
+
+    def _is_spared(self, container: Container) -> bool:
+        return is_spared(container, self._engine.settings)
+
+    def _scarce(self) -> frozenset[str]:
+        patience_s = self._engine.settings.preemptible_patience_s
+        return self._shortages.scarce(self._timeline.now, patience_s)
 
     def _expect_may_try(self, container: Container) -> None:
         found = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
@@ -177,7 +207,8 @@ class Work:
         if reason is None or reason.code != "at_quota":
             return None
         key = request_class.key
-        types = [t for t in request_class.types if may_be_bought(self._engine, key, t)]
+        scarce = self._scarce()
+        types = [t for t in request_class.types if may_be_bought(self._engine, key, t, scarce)]
         if self._never_allowed(types):
             return None
         if "max_instances" in reason.message:
@@ -220,7 +251,8 @@ class Work:
             not c.has_open_attempt and has_own_placer(self._ledger, c) and not c.pinned_to
             for c in self._ledger.containers.values()
         )
-        cheap = (may_be_bought(self._engine, c.key, command.instance_type) for c in classes)
+        scarce = self._scarce()
+        cheap = (may_be_bought(self._engine, c.key, command.instance_type, scarce) for c in classes)
         expect(elastic > 0 or any(cheap), "nothing is bought that is too dear", name)
         coming = sum(1 for p in self._pool.hoped_for() if p.launch.type_name == name)
         coming += sum(
@@ -407,6 +439,16 @@ class Work:
             expect(locked or not claimed, "claims are journalled", f"{container.id}")
             known = container.id in held
             expect(known or not locked, "claims are given up", f"{container.id} is locked")
+        scarce = self._scarce()
+        for request_class in self._ledger.queue.classes() if scarce else ():
+            others = instead_of(self._engine, request_class.key, scarce)
+            allowed = not others or others & request_class.needs.keys()
+            expect(
+                bool(allowed),
+                "who has no preemptible instance for long gets another",
+                request_class.key,
+                others,
+            )
         idle = any(w.state is WorkerState.IDLE for w in self._pool.workers.values())
         for request_class in self._ledger.queue.classes() if idle else ():
             closed = self._closed_by(request_class)

@@ -167,6 +167,7 @@ class World:
             faults=self._host_faults,
             hosts=self.hosts,
             plan_of=self.users.plan_of,
+            is_amiss=self.users.is_amiss,
             post=process.post,
             epoch_now=process.now,
             verifies_keys=self.options.driver_verifies_keys,

@@ -232,10 +232,27 @@ def test_an_essential_start_that_fails_for_the_moment_stops_the_rest_and_is_trie
     why = rig.engine.why_waiting("c-1000")
     assert why is not None
     assert why.code == "backoff"
+    why = rig.engine.why_waiting("c-1001")
+    assert why is not None
+    assert why.message.endswith(": not now"), "who was refused says what for"
     rig.silent.clear()
     rig.advance(1.1)
     assert running(rig) == {"e": 2}
     assert rig.states() == {"c-1000": "running", "c-1001": "running"}
+
+
+def test_an_elastic_member_that_is_refused_says_what_for_and_when_it_is_tried_again() -> None:
+    rig = rig_of(3)
+    submit(rig, 1, essential(1), elastic(1))
+    rig.silent.add(StartAttempt)
+    rig.exit(attempt_of(rig, 1001), code=1)
+    rig.advance(1)
+    refuse(rig, code="invalid", message="no such image")
+    why = rig.engine.why_waiting("c-1001")
+    assert why is not None
+    assert (why.code, why.until is not None) == ("backoff", True)
+    assert why.message.endswith(": no such image")
+    assert rig.states() == {"c-1000": "running", "c-1001": "queued"}
 
 
 def test_what_had_ended_well_runs_anew_when_its_job_begins_again() -> None:

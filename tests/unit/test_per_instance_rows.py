@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dispatcher.jobs.model import Job, JobType
+from dispatcher.jobs.model import Job, JobState, JobType
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
 from dispatcher.planner.per_instance_rounds import UpdateStrategy
@@ -304,6 +305,71 @@ def test_a_sysbatch_job_whose_starts_are_refused_fails_after_2_more_tries() -> N
     rig = refusing(2, daemon(type_=JobType.SYSBATCH, retries=Retries(most=9, on=("failed",))))
     assert list(tries(rig)) == [2] * 3
     assert rig.jobs["j-1"].state.value == "failed"
+
+
+@pytest.mark.parametrize(("most", "crash"), [(0, False), (1, False), (0, True)])
+def test_a_sysbatch_job_that_every_instance_refuses_ends_with_what_they_say(
+    most: int, crash: object
+) -> None:
+    """It stayed `running` for ever without a reason: its retries left each container at that."""
+    rig = refusing(2, daemon(type_=JobType.SYSBATCH, retries=Retries(most=most)))
+    assert list(tries(rig)) == [2] * (most + 1)
+    if crash:
+        # As an earlier version has left it.
+        rig.jobs["j-1"] = replace(rig.jobs["j-1"], state=JobState.RUNNING, reason=None)
+        rig.crash()
+        rig.advance(60)
+    job = rig.jobs["j-1"]
+    assert (job.state.value, job.tally.failed) == ("failed", 2)
+    assert job.reason is not None
+    assert job.reason.code == "start_refused"
+    assert "on i-001 and 1 more: no such user" in job.reason.message
+    said, _, rest = job.reason.message.partition(": ")
+    assert f'"{said}: …" (`{job.reason.code}`)' in OPERATIONS.read_text(encoding="utf-8")
+    assert rest.endswith("submit it anew")
+    reasons = [c.reason for c in rig.containers.values() if c.job_id == "j-1"]
+    assert all(each is not None and "no such user" in each.message for each in reasons)
+
+
+def test_a_sysbatch_job_that_some_instances_refuse_goes_on_and_says_so() -> None:
+    rig = refusing(2, daemon(type_=JobType.SYSBATCH))
+    first, second = [command for command in rig.sent if isinstance(command, StartAttempt)]
+    rig.start_now(first)
+    rig.settle()
+    rig.sent[:] = [second]
+    assert refuse(rig) == 1
+    said = f"it failed on {second.worker_id}: no such user; it is not tried there again"
+    for crash in (False, True):
+        if crash:
+            rig.crash()
+            rig.advance(60)
+        job = rig.jobs["j-1"]
+        assert job.state.value == "running"
+        trouble = rig.engine.per_instance.trouble(job, rig.now)
+        assert trouble is not None
+        assert trouble.code == "failed"
+        assert trouble.message.startswith(said)
+    rig.exit(first.order.attempt_id)
+    rig.advance(60)
+    assert rig.jobs["j-1"].state.value == "running", "those that come later may take it, too"
+    rig.revise("j-1", image="another")
+    assert rig.engine.per_instance.trouble(rig.jobs["j-1"], rig.now) is None, "it is tried again"
+
+
+def test_a_sysbatch_job_that_went_well_somewhere_does_not_end_where_the_last_one_refuses() -> None:
+    rig = refusing(1, daemon(type_=JobType.SYSBATCH))
+    (start,) = [command for command in rig.sent if isinstance(command, StartAttempt)]
+    rig.start_now(start)
+    rig.settle()
+    rig.exit(start.order.attempt_id)
+    rig.cloud.clear()
+    rig.advance(300)
+    rig.sent.clear()
+    rig.join()
+    assert refuse(rig) == 1
+    rig.advance(60)
+    assert rig.jobs["j-1"].state.value == "running"
+    assert rig.engine.per_instance.trouble(rig.jobs["j-1"], rig.now) is not None
 
 
 def test_a_start_in_between_begins_the_count_of_refusals_anew() -> None:

@@ -122,7 +122,7 @@ def test_a_daemon_that_finds_no_room_on_an_instance_is_told_until_it_has_some() 
     rig.submit_daemon(sysbatch)
     assert any(each.state is ContainerState.QUEUED for each in rig.of_job("j-2"))
     assert rig.engine.per_instance.trouble(sysbatch, rig.now) is None, "that waits by its nature"
-    assert in_trouble(rig) == {"no_room": 1, "no_type": 0, "started_again": 0}
+    assert in_trouble(rig) == {"failed": 0, "no_room": 1, "no_type": 0, "started_again": 0}
     rig.hold_job("j-1", held=True)
     assert in_trouble(rig)["no_room"] == 0
     rig.hold_job("j-1", held=False)
@@ -135,7 +135,7 @@ def test_the_metrics_count_jobs_by_what_is_wrong_with_them() -> None:
     rig.submit_daemon(daemon(2, constraints=Constraints(labels=(("foo", "yes"),))))
     for _ in range(3):
         end_all(rig)
-    assert in_trouble(rig) == {"no_room": 0, "no_type": 1, "started_again": 1}
+    assert in_trouble(rig) == {"failed": 0, "no_room": 0, "no_type": 1, "started_again": 1}
 
 
 def in_trouble(rig: DaemonRig) -> dict[str, float]:
