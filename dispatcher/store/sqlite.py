@@ -8,7 +8,19 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Engine,
+    Integer,
+    Table,
+    create_engine,
+    delete,
+    event,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -167,3 +179,11 @@ def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Ins
         if column.name not in (*keys, *keep)
     }
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def delete_some(table: Table, condition: ColumnElement[bool], *, at_once: int) -> Delete:
+    """Return a delete of rows of `condition`, of so many at most; which ones is open."""
+    row = literal_column("rowid", Integer)
+    return delete(table).where(
+        row.in_(select(row).select_from(table).where(condition).limit(at_once))
+    )

@@ -4,6 +4,9 @@ Each call is atomic by a savepoint, so that one that is refused takes no other w
 the engine's builds on those before it, so that after a refused one none of these is written. A
 failure of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the
 same group is tried again, in the same order, until it is committed or the writer is closed.
+
+Between groups, and while nobody waits, it throws away what nobody needs any more: little at a time,
+in transactions of their own, since whoever comes meanwhile waits for the one that is under way.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -22,6 +26,7 @@ from sqlalchemy import Connection, Engine
 from dispatcher.messages import Change, InsertContainers, InsertJob
 from dispatcher.store.changes import apply_changes
 from dispatcher.store.errors import OutOfOrder, StoreBusy, StoreClosed, Withdrawn
+from dispatcher.store.idempotency import forget_some
 from dispatcher.store.sqlite import is_passing
 
 MAX_PENDING = 20_000
@@ -31,6 +36,9 @@ LAST_RETRY_S = 5.0
 SLOW_COMMIT_S = 5.0
 CROWDED_SHARE = 0.75
 TELL_EVERY_S = 1.0
+UPKEEP_EACH_S = 60.0
+UPKEEP_PAUSE_S = 0.05
+"""How long others have the store to themselves between two steps, while there is more to do."""
 
 _log = structlog.get_logger("longshore.store")
 
@@ -80,6 +88,7 @@ class Writer:
         self.on_overload: Callable[[str], None] | None = None
         self._told_at = -math.inf
         self._broken = False
+        self._upkeep_at = time.monotonic()
         self.abandoned = False
         # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -134,14 +143,22 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        while group := self._take():
-            if not self._commit_somehow(group):
+        while (group := self._take()) is not None:
+            if group and not self._commit_somehow(group):
                 self._abandon(group)
+            if self._give_up_at is None and time.monotonic() >= self._upkeep_at:
+                self._keep_up()
         self._drop_connection()
 
-    def _take(self) -> list[_Call]:
+    def _take(self) -> list[_Call] | None:
+        """Return the next group; an empty one when it is time for upkeep, None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._give_up_at is not None)
+            self._changed.wait_for(
+                lambda: self._calls or self._give_up_at is not None,
+                timeout=max(0.0, self._upkeep_at - time.monotonic()),
+            )
+            if not self._calls and self._give_up_at is not None:
+                return None
             group: list[_Call] = []
             weight = 0
             while self._calls and (
@@ -170,23 +187,39 @@ class Writer:
                 self._tell_overload(commit_s)
                 return True
 
-    def _commit(self, group: list[_Call]) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Begin a transaction, and commit it at the end; what fails in it is raised, undone."""
         if self._connection is None:
             self._connection = self._engine.connect()
         connection = self._connection
         try:
             with connection.begin():
-                broken = self._broken
-                for call in group:
-                    if call.builds and broken:
-                        call.refusal = OutOfOrder("a change that it builds on was refused")
-                        continue
-                    call.refusal = self._apply(connection, call, alone=len(group) == 1)
-                    broken = broken or (call.builds and call.refusal is not None)
+                yield connection
         except Exception:
             if connection.invalidated or connection.in_transaction():
                 self._drop_connection()
             raise
+
+    def _commit(self, group: list[_Call]) -> None:
+        with self._transaction() as connection:
+            broken = self._broken
+            for call in group:
+                if call.builds and broken:
+                    call.refusal = OutOfOrder("a change that it builds on was refused")
+                    continue
+                call.refusal = self._apply(connection, call, alone=len(group) == 1)
+                broken = broken or (call.builds and call.refusal is not None)
+
+    def _keep_up(self) -> None:
+        """Throw away some of what nobody needs any more; soon again while there is more of it."""
+        more = False
+        try:
+            with self._transaction() as connection:
+                more = forget_some(connection, now=self._wall_clock())
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: it is tried again later
+            _log.warning("store_upkeep_failed", error=str(getattr(error, "orig", None) or error))
+        self._upkeep_at = time.monotonic() + (UPKEEP_PAUSE_S if more else UPKEEP_EACH_S)
 
     def _apply(self, connection: Connection, call: _Call, *, alone: bool) -> Exception | None:
         """Write one call's changes; return why they are refused, with nothing of them written.
