@@ -31,6 +31,10 @@ class Unavailable(Exception):  # noqa: N818 - reads as the HTTP answer it become
     """The server cannot take this now (inbox full, store not writable); try again later."""
 
 
+class InDoubt(Unavailable):
+    """Nobody knows yet whether this is taken in; the message says so, and how to find out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContainer:
     """A validated request for one container."""

@@ -29,6 +29,11 @@ class StoreClosed(StoreError):  # noqa: N818 - it names a condition, as the taxo
 
 
 @final
+class LeftInDoubt(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The store was closed while this was being committed: it may be written or not."""
+
+
+@final
 class Withdrawn(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
     """The caller took the change back before it was written."""
 

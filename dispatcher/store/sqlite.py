@@ -161,9 +161,33 @@ def _begin_reading(connection: Connection) -> None:
 
 def is_passing(error: BaseException) -> bool:
     """Return whether `error` says nothing about the statement, so that trying again may help."""
+    return _primary_code(error) in _PASSING
+
+
+def is_outside_transaction(connection: Connection) -> bool:
+    """Return whether another transaction can begin on a connection: SQLite's own word counts.
+
+    A commit that fails may leave one open.
+    """
+    if connection.invalidated or connection.in_transaction():
+        return False
+    driver = connection.connection.driver_connection
+    return isinstance(driver, sqlite3.Connection) and not driver.in_transaction
+
+
+def may_have_written(error: BaseException) -> bool:
+    """Return whether a transaction that failed with `error` may be on the disk all the same.
+
+    A write or a sync that failed says nothing about what a crash would leave there.
+    """
+    return _primary_code(error) == sqlite3.SQLITE_IOERR
+
+
+def _primary_code(error: BaseException) -> int | None:
+    """Return SQLite's code of an error, without its details; None when it has none."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
-    return isinstance(code, int) and (code & 0xFF) in _PASSING
+    return code & 0xFF if isinstance(code, int) else None
 
 
 def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Insert:

@@ -139,9 +139,13 @@ class Store:
         """
         return self._writer.write(changes, wait=wait)
 
-    def withdraw(self, future: Future[None]) -> None:
-        """Take a `write` back: it fails with `Withdrawn` unless it is being committed already."""
-        self._writer.withdraw(future)
+    def withdraw(self, future: Future[None]) -> bool:
+        """Take a `write` back, and return whether that is certain: it fails with `Withdrawn` then.
+
+        It is not once it is being committed, or is done: the future tells what comes of it, and
+        until then nobody knows.
+        """
+        return self._writer.withdraw(future)
 
     def next_sequences(self, count: int) -> range:
         """Reserve `count` sequence numbers, above all that any container ever got."""

@@ -25,9 +25,15 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.messages import Change, InsertContainers, InsertJob
 from dispatcher.store.changes import apply_changes
-from dispatcher.store.errors import OutOfOrder, StoreBusy, StoreClosed, Withdrawn
+from dispatcher.store.errors import (
+    LeftInDoubt,
+    OutOfOrder,
+    StoreBusy,
+    StoreClosed,
+    Withdrawn,
+)
 from dispatcher.store.idempotency import forget_some
-from dispatcher.store.sqlite import is_passing
+from dispatcher.store.sqlite import is_outside_transaction, is_passing, may_have_written
 
 MAX_PENDING = 20_000
 GROUP_LIMIT = 2_000
@@ -45,12 +51,15 @@ _log = structlog.get_logger("longshore.store")
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
+    """One `write`; `applied` says that it may be on the disk: only what follows tells."""
+
     changes: tuple[Change, ...]
     weight: int
     builds: bool
     future: Future[None]
     refusal: Exception | None = None
     withdrawn: bool = False
+    applied: bool = False
 
 
 class Writer:
@@ -124,12 +133,14 @@ class Writer:
             self._changed.notify()
         return call.future
 
-    def withdraw(self, future: Future[None]) -> None:
-        """Take a call back; it fails with `Withdrawn` unless it is being committed already."""
+    def withdraw(self, future: Future[None]) -> bool:
+        """Take a call back; return whether that is certain. See `Store.withdraw`."""
         with self._changed:
             for call in (*self._group, *self._calls):
-                if call.future is future:
+                if call.future is future and not call.applied:
                     call.withdrawn = True
+                    return True
+        return False
 
     def close(self, timeout_s: float) -> None:
         """Commit what is pending and end the thread; twice is no error.
@@ -172,11 +183,15 @@ class Writer:
     def _commit_somehow(self, group: list[_Call]) -> bool:
         """Return whether the group is committed; it is not only when the writer gave up."""
         delay_s = FIRST_RETRY_S
+        in_doubt = False
         while True:
             began_at = time.monotonic()
             try:
                 self._commit(group)
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost by it
+                in_doubt = in_doubt or may_have_written(error)
+                if not in_doubt:
+                    self._undone(group)
                 self._note(error)
                 if not self._pause(delay_s):
                     return False
@@ -197,7 +212,7 @@ class Writer:
             with connection.begin():
                 yield connection
         except Exception:
-            if connection.invalidated or connection.in_transaction():
+            if not is_outside_transaction(connection):
                 self._drop_connection()
             raise
 
@@ -226,8 +241,10 @@ class Writer:
 
         One that is `alone` needs no savepoint: its transaction is all there is to roll back.
         """
-        if call.withdrawn:
-            return Withdrawn("it was taken back, since the store took too long")
+        with self._changed:
+            if call.withdrawn:
+                return Withdrawn("it was taken back, since the store took too long")
+            call.applied = True
         if not alone:
             connection.exec_driver_sql("SAVEPOINT call")
         try:
@@ -245,6 +262,12 @@ class Writer:
         if not alone:
             connection.exec_driver_sql("RELEASE SAVEPOINT call")
         return None
+
+    def _undone(self, group: list[_Call]) -> None:
+        """Let calls be taken back again whose transaction failed and left nothing behind."""
+        with self._changed:
+            for call in group:
+                call.applied = False
 
     def _resolve(self, group: list[_Call]) -> None:
         problem, self._problem = self._problem, ""
@@ -305,7 +328,10 @@ class Writer:
             self._calls.clear()
         self._count_off(group)
         for call in group:
-            call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
+            if call.applied:
+                call.future.set_exception(LeftInDoubt(f"written or not: {self._problem}"))
+            else:
+                call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
         _log.error("store_closed_unwritten", calls=len(group), problem=self._problem)
 
     def _drop_connection(self) -> None:
