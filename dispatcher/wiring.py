@@ -84,11 +84,14 @@ class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
 
     `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
-    its thread would keep the process from ending, `unwritten` that the store could not write all.
+    its thread would keep the process from ending, `unwritten` that the store could not write all,
+    `store_replaced` that its files must not be closed (see `Store.replaced`).
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, accept_new_store: bool = False) -> None:
+        """`accept_new_store` is for `Store.open`."""
         self._config = config
+        self._accept_new_store = accept_new_store
         self._clock = SteadyClock()
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
@@ -96,6 +99,7 @@ class Server:
         self.url = ""
         self.hanging = False
         self.unwritten = False
+        self.store_replaced = False
 
     async def start(self) -> None:
         """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
@@ -108,7 +112,11 @@ class Server:
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker = Watchers(), Broker()
         store = await asyncio.to_thread(
-            Store.open, config.store, max_pending=config.limits.pending_writes
+            Store.open,
+            config.store,
+            max_pending=config.limits.pending_writes,
+            data_dir=Path(config.data_dir),
+            accept_new=self._accept_new_store,
         )
         stack.callback(self._close_store, store)
         logs = self._logs(watchers)
@@ -322,6 +330,7 @@ class Server:
         if store.pending:
             log.info("writing what is pending", changes=store.pending, problem=store.problem)
         self.unwritten = not store.close(_STORE_GRACE_S)
+        self.store_replaced = store.replaced
 
     async def _close_performer(self, performer: Performer) -> None:
         self.hanging = not await asyncio.to_thread(performer.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ _PASSING = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
+
+
+def _no_check() -> None:
+    """Take whatever lies at a path."""
 
 
 def store_path(url: str) -> Path:
@@ -104,20 +109,27 @@ def make_file(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def writing_engine(path: Path) -> Engine:
-    """Return an engine whose transactions hold the write lock from their start."""
+def writing_engine(path: Path, check: Callable[[], None] = _no_check) -> Engine:
+    """Return an engine whose transactions hold the write lock from their start.
+
+    `check` is called before each connection, and may raise.
+    """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=NullPool,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
     )
+    event.listen(engine, "do_connect", lambda *_: check())
     event.listen(engine, "connect", _prepare_writer)
     event.listen(engine, "begin", _begin_writing)
     return engine
 
 
-def reading_engine(path: Path) -> Engine:
-    """Return an engine with a few connections that can only read, each from one snapshot."""
+def reading_engine(path: Path, check: Callable[[], None] = _no_check) -> Engine:
+    """Return an engine with a few connections that can only read, each from one snapshot.
+
+    `check` is called before each connection, and may raise.
+    """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
@@ -126,6 +138,7 @@ def reading_engine(path: Path) -> Engine:
         pool_timeout=READ_TIMEOUT_S,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
     )
+    event.listen(engine, "do_connect", lambda *_: check())
     event.listen(engine, "connect", _prepare_reader)
     event.listen(engine, "begin", _begin_reading)
     return engine

@@ -25,11 +25,13 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.messages import Change, InsertContainers, InsertJob
 from dispatcher.store.changes import apply_changes
+from dispatcher.store.custody import Custody
 from dispatcher.store.errors import (
     LeftInDoubt,
     OutOfOrder,
     StoreBusy,
     StoreClosed,
+    StoreReplaced,
     Withdrawn,
 )
 from dispatcher.store.idempotency import forget_some
@@ -42,6 +44,8 @@ LAST_RETRY_S = 5.0
 SLOW_COMMIT_S = 5.0
 CROWDED_SHARE = 0.75
 TELL_EVERY_S = 1.0
+LOOK_EACH_S = 1.0
+"""How often the files are looked at while nothing is written."""
 UPKEEP_EACH_S = 60.0
 UPKEEP_PAUSE_S = 0.05
 """How long others have the store to themselves between two steps, while there is more to do."""
@@ -72,6 +76,7 @@ class Writer:
     def __init__(
         self,
         engine: Engine,
+        custody: Custody,
         *,
         wall_clock: Callable[[], float],
         max_pending: int = MAX_PENDING,
@@ -83,6 +88,7 @@ class Writer:
         are refused; `group_limit` how many go into one transaction, one call at least.
         """
         self._engine = engine
+        self._custody = custody
         self._wall_clock = wall_clock
         self._max_pending = max_pending
         self._group_limit = group_limit
@@ -157,16 +163,18 @@ class Writer:
         while (group := self._take()) is not None:
             if group and not self._commit_somehow(group):
                 self._abandon(group)
+            if not group:
+                self._look()
             if self._give_up_at is None and time.monotonic() >= self._upkeep_at:
                 self._keep_up()
         self._drop_connection()
 
     def _take(self) -> list[_Call] | None:
-        """Return the next group; an empty one when it is time for upkeep, None at the end."""
+        """Return the next group; an empty one when none came for a while, None at the end."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._calls or self._give_up_at is not None,
-                timeout=max(0.0, self._upkeep_at - time.monotonic()),
+                timeout=min(LOOK_EACH_S, max(0.0, self._upkeep_at - time.monotonic())),
             )
             if not self._calls and self._give_up_at is not None:
                 return None
@@ -183,13 +191,17 @@ class Writer:
     def _commit_somehow(self, group: list[_Call]) -> bool:
         """Return whether the group is committed; it is not only when the writer gave up."""
         delay_s = FIRST_RETRY_S
-        in_doubt = False
+        in_doubt = committed = False
         while True:
             began_at = time.monotonic()
             try:
-                self._commit(group)
+                if not committed:
+                    self._commit(group)
+                    committed = True
+                # Nobody is told of what went into a file that is not there any more.
+                self._custody.check()
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost by it
-                in_doubt = in_doubt or may_have_written(error)
+                in_doubt = in_doubt or committed or may_have_written(error)
                 if not in_doubt:
                     self._undone(group)
                 self._note(error)
@@ -210,9 +222,11 @@ class Writer:
         connection = self._connection
         try:
             with connection.begin():
+                # After the lock is taken: a connection that is new may be one to another file.
+                self._custody.check()
                 yield connection
-        except Exception:
-            if not is_outside_transaction(connection):
+        except Exception as error:
+            if isinstance(error, StoreReplaced) or not is_outside_transaction(connection):
                 self._drop_connection()
             raise
 
@@ -225,10 +239,27 @@ class Writer:
                     continue
                 call.refusal = self._apply(connection, call, alone=len(group) == 1)
                 broken = broken or (call.builds and call.refusal is not None)
+            counted = None
+            if any(call.changes and call.refusal is None for call in group):
+                counted = self._custody.count(connection, self._wall_clock())
+        if counted is not None:
+            self._custody.committed(counted)
+
+    def _look(self) -> None:
+        """See whether the files are there, so that health tells it while nobody writes, too."""
+        try:
+            self._custody.check()
+        except StoreReplaced as error:
+            self._note(error)
+        else:
+            problem, self._problem = self._problem, ""
+            if problem:
+                _log.info("store_writable_again")
 
     def _keep_up(self) -> None:
         """Throw away some of what nobody needs any more; soon again while there is more of it."""
         more = False
+        self._custody.sync()
         try:
             with self._transaction() as connection:
                 more = forget_some(connection, now=self._wall_clock())
