@@ -151,7 +151,7 @@ class Server:
             inbox_limit=config.limits.inbox_events,
         )
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
+        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
         heard_at = performer.last_contact
         unowned.pop_all()
@@ -216,12 +216,17 @@ class Server:
             new_secret=lambda: secrets.token_hex(32),
             new_container=lambda: (f"c-{_new_id()}", store.next_sequences(1)[0]),
             dice=random.SystemRandom().random,
+            store=store.id,
+            store_since=store.since,
+            store_accepted=self._accept_new_store,
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
         log_restored(recovered, time.monotonic() - began)
         return engine
 
-    def _performer(self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime) -> Performer:
+    def _performer(
+        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, store_id: str
+    ) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
         power_off = _power_off_command(instance_set)
@@ -242,6 +247,7 @@ class Server:
             orphan_timeout_s=config.pool.orphan_timeout_s,
             power_off_command=power_off,
             interruption_watch=_interruption_watch(instance_set),
+            store=store_id,
         )
         cloud = CloudCalls(
             instance_set,

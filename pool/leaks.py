@@ -7,23 +7,26 @@ is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
 from drivers.interface import TOKEN_TAG
+from pool import strays
 from pool.core import PoolCore
 from pool.cost import cost_usd
 from pool.idle import in_use
-from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
+from pool.model import IdleBehavior, PendingLaunch, PoolAttempt, Worker, WorkerState
 from pool.tags import is_unrecognised
 
 _LEAST_PATIENCE_S = 300.0
 """Real clouds list an instance that is ending for minutes."""
 _SHUTDOWN_TIMEOUTS = 3
 """After how many repetitions of the destroy call an instance should have left the listing."""
+_NAMED = 5
+"""How many strays are named in a sentence."""
 _REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
 
@@ -37,6 +40,7 @@ class LeakKind(Enum):
     LAUNCH_UNANSWERED = "launch_unanswered"
     SILENT_HELD = "silent_held"
     BROKEN_HELD = "broken_held"
+    STRAYS_KEPT = "strays_kept"
     UNCONFIGURED_HELD = "unconfigured_held"
 
 
@@ -104,9 +108,22 @@ def listing_is_current(core: PoolCore, now: float) -> bool:
 def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     if worker.state is WorkerState.SHUTDOWN:
         return _of_shutdown(core, worker, now)
+    if found := strays.undecided_on(core, worker):
+        return _kept(found)
     if worker.behavior is IdleBehavior.HOLD:
         return _silent(core, worker, now) or _useless(core, worker)
     return None
+
+
+def _kept(found: Sequence[PoolAttempt]) -> _Finding:
+    """Return what is told of strays that wait for an admin's word."""
+    names = [each.container_id or each.remote_id for each in found]
+    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return _Finding(
+        kind=LeakKind.STRAYS_KEPT,
+        since=min(each.found_at for each in found),
+        why=f"it runs {len(names)} attempts of another store, which nobody here knows: {shown}",
+    )
 
 
 def _patience_s(core: PoolCore) -> float:
@@ -222,7 +239,7 @@ def _launch_leak(core: PoolCore, pending: PendingLaunch, now: float) -> Leak:
     )
 
 
-def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
+def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:  # noqa: PLR0911 - a table
     """Return what an admin can do; `name` is the instance's id or the launch's token."""
     again_s = f"{core.settings.shutdown_timeout_s:g} s"
     match kind:
@@ -236,6 +253,8 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
             return f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
         case LeakKind.SILENT_HELD:
             return f"mend it, or end it: longshore instance kill {name}"
+        case LeakKind.STRAYS_KEPT:
+            return f"end or adopt them: longshore strays kill {name}, or strays adopt {name}"
         case LeakKind.BROKEN_HELD | LeakKind.UNCONFIGURED_HELD:
             return f"let it end: longshore instance drain {name}"
         case _:

@@ -110,11 +110,15 @@ class AttemptExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
-    """One attempt that an instance knows of; `exit` is None while it runs."""
+    """One attempt that an instance knows of; `exit` is None while it runs.
+
+    `store` is the id of the store whose dispatcher started it, "" where that is not known.
+    """
 
     attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     exit: AttemptExit | None = None
+    store: Annotated[str, msgspec.Meta(max_length=MOST_NAME)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,8 @@ class Worker:
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `sharing` those of them that share one cpu, since they ask for none,
     `resident` those that do not keep it busy (see `PoolAttempt`); `unreleased` those that ended but
-    whose log is not complete yet: while these are too many it is `backlogged`.
+    whose log is not complete yet: while these are too many it is `backlogged`; `unaccounted` those
+    of another store, which are kept: nobody knows what room they take, so it gets no new work.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
     that is not known; `shown` says that a probe has shown what runs there.
@@ -227,6 +232,7 @@ class Worker:
     sharing: set[str] = field(default_factory=set)
     resident: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
+    unaccounted: set[str] = field(default_factory=set)
     free: Resources = Resources()
 
     @property
@@ -250,8 +256,9 @@ class Worker:
         return len(self.unreleased) > MOST_UNRELEASED
 
     def takes_more(self, now: float) -> bool:
-        """Return whether it neither rests after an overload nor has a backlog."""
-        return now >= self.overloaded_until and not self.backlogged
+        """Return whether it neither rests after an overload, has a backlog nor keeps strays."""
+        rested = now >= self.overloaded_until
+        return rested and not self.backlogged and not self.unaccounted
 
 
 class AttemptPhase(Enum):
@@ -275,6 +282,10 @@ class PoolAttempt:
     `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
     belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
     `dismissed`, told to end, before its instance is destroyed.
+
+    Of a stray that another store may know, which is kept: `store` is that store, "" for all others,
+    `container_id` whose it says to be, `found_at` when it was found; an admin may have `adopted`
+    it, so that it is nobody's concern any more. `exit` is how a stray ended, None before that.
     """
 
     id: str
@@ -292,6 +303,11 @@ class PoolAttempt:
     grace_s: float | None = None
     resident: bool = False
     dismissed: bool = False
+    store: str = ""
+    container_id: str = ""
+    found_at: float = 0.0
+    adopted: bool = False
+    exit: AttemptExit | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -115,6 +115,23 @@ class LeakReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StrayView:
+    """A stray that is kept, since the store that may know it is another.
+
+    `attempt` is what its instance calls it, `container` whose it says to be, "" for nobody's;
+    `found_at` is in seconds since the epoch. `fate` is what an admin said: "undecided", "adopted"
+    or "killed".
+    """
+
+    instance: str
+    attempt: str
+    container: str
+    store: str
+    found_at: float
+    fate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Whether the server can do its work; `problems` says in sentences what is wrong."""
 
@@ -260,6 +277,20 @@ class Backend(Protocol):
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
+        ...
+
+    def strays(self) -> Sequence[StrayView]:
+        """Return the strays that are kept, by instance and attempt."""
+        ...
+
+    async def decide_strays(
+        self, instance_id: str, attempts: Sequence[str], *, adopt: bool
+    ) -> Sequence[StrayView]:
+        """End strays that are kept on an instance, or leave them to their own end; return them.
+
+        No `attempts` are all of them. Raises `NotFound` for what is not there or not kept,
+        `Unavailable` as `set_idle_behavior` does.
+        """
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:

@@ -14,12 +14,11 @@ from dispatcher.config.model import LimitsConfig
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.jobs.workflow import roots_of
 from dispatcher.messages import (
-    BehaviorRequested,
+    AdminEvent,
     Change,
     Event,
     InsertContainers,
     InsertJob,
-    InstanceKillRequested,
 )
 from dispatcher.model import Container, ContainerSpec, Dependency
 from dispatcher.planner.fit import impossible
@@ -322,7 +321,8 @@ class Intake:
                 await asyncio.shield(written)
         except TimeoutError:
             if self._store.withdraw(future):
-                raise Unavailable("the store takes too long; nothing was taken in") from None
+                why = self._store.problem or "the store takes too long"
+                raise Unavailable(f"{why}; nothing was taken in") from None
             await self._committed(change, written)
         except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
@@ -359,7 +359,7 @@ class Intake:
         else:
             on_refused()
 
-    async def steer(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+    async def steer(self, event: AdminEvent) -> None:
         """Tell the engine to steer an instance, and wait until a restart would know of it.
 
         Raises `Unavailable` when nothing is taken in, since what follows would wait for the store,

@@ -231,6 +231,7 @@ CAUSES: Mapping[str, str] = {
     "booting": "are not ready yet",
     "overloaded": "say that too much runs there",
     "backlogged": "have too many logs that cannot be kept here yet",
+    "strays": "run what another store has started (see longshore strays list)",
     "exhausted": "are full",
     "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
@@ -257,6 +258,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
         ("offline", offline),
         ("overloaded", now < worker.overloaded_until),
         ("backlogged", worker.backlogged),
+        ("strays", bool(worker.unaccounted)),
     )
     return next((cause for cause, is_so in facts if is_so), "")
 

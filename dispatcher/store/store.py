@@ -41,9 +41,9 @@ _log = structlog.get_logger("longshore.store")
 class Store:
     """Containers, jobs, attempts, launches and instances, kept in SQL.
 
-    `id` is the one in its marker. Every method may be called from any thread. `write`, `next_…` and
-    the properties never block on I/O (but for a `stat`); the reading methods do and belong into a
-    thread (`asyncio.to_thread`).
+    `id` is the one in its marker, which it has had `since` then, in seconds since the epoch. Every
+    method may be called from any thread. `write`, `next_…` and the properties never block on I/O
+    (but for a `stat`); the reading methods do and belong into a thread (`asyncio.to_thread`).
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Store:
             self._let_go()
             raise
         self.id = marker.store
+        self.since = marker.created_at
         self._sequence_lock = threading.Lock()
         self._writer = Writer(
             self._writing,
@@ -294,7 +295,7 @@ def _marked(engine: Engine, *, now: float, anew: bool) -> Marker:
             return found
         marker = Marker(
             store=secrets.token_hex(16),
-            created_at=now if found is None else found.created_at,
+            created_at=now,
             commits=1 if found is None else found.commits + 1,
             written_at=now,
         )
