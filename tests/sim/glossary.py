@@ -287,6 +287,7 @@ FAULTS: dict[str, str] = {
     "reboots_every_s": "mean time between reboots, after which an instance knows nothing",
     "deaths_every_s": "mean time between instances that fall silent for good",
     "strays_every_s": "mean time between processes that nobody asked for",
+    "foreign_strays_every_s": "mean time between processes that another store has started",
     "flaps_every_s": "mean time between sessions that are cut many times in a row",
     "late_lists": "share of lists of what runs that arrive after later news",
     "drops_at_starts": "sessions that drop before the answer to a start comes",
