@@ -108,6 +108,10 @@ PROMISES: dict[str, str] = {
     "instance is created for it",
     "nothing starts beside what nobody wants": "such a job gets no attempt on an instance while a "
     "process is being ended there that no container wants",
+    "nothing starts beside what another store runs": "an instance gets nothing new while it runs "
+    "what another store has started: nobody knows what room that takes",
+    "only an admin ends what another store has started": "a process that is not known here, "
+    "and that another store may know, is signalled only once an admin wants it ended",
     "room that is promised is not given away": "whoever starts leaves the room that is kept for "
     "others, and what others make way for goes to the job that they were told of",
     "who matters least makes way first": "each of those who make way is needed, and nobody of "

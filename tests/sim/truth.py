@@ -150,8 +150,8 @@ class Truth:
     def signalled(self, host: Host, process: Process) -> None:
         """Look at a process that is told to end."""
         allowed = not process.store or process.condemned
-        what = "what another store has started runs on until an admin ends it"
-        expect(allowed, what, host.machine.id, process.order.attempt_id)
+        name = f"{process.order.attempt_id} on {host.machine.id}"
+        expect(allowed, "only an admin ends what another store has started", name)
 
     def released(self, host: Host, attempt_id: str) -> None:
         """Look at an exit that the runner is told to forget."""
