@@ -5,6 +5,7 @@ Deterministic: the same events at the same times give the same commands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -17,6 +18,7 @@ from dispatcher.ledger import check as ledger_check
 from dispatcher.ledger.instance_records import record_of
 from dispatcher.ledger.ledger import Ledger
 from dispatcher.ledger.outcomes import container_of
+from dispatcher.ledger.stray_news import stray_found, stray_gone
 from dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
@@ -36,8 +38,10 @@ from dispatcher.messages import (
     Overloaded,
     PriorityRequested,
     PublishInstance,
+    PublishStray,
     SaveInstance,
     SaveLaunch,
+    StraysDecided,
     Submitted,
     Woken,
 )
@@ -120,7 +124,16 @@ class Engine:
         new_container: Callable[[], tuple[str, int]],
         dice: Callable[[], float],
         quota_groups: Mapping[str, str],
+        store: str = "",
+        store_since: float = -math.inf,
+        store_accepted: bool = False,
     ) -> None:
+        """Make the engine of a cluster from what a store knew.
+
+        `store` is its id, which it has had since `store_since`, in seconds since the epoch;
+        `store_accepted` says that an operator has just put it in the place of another.
+        """
+        self._store_since = store_since
         self.settings = settings
         self.types = dict(types)
         self.new_container = new_container
@@ -132,6 +145,8 @@ class Engine:
             new_secret=new_secret,
             dice=dice,
             quota_groups=quota_groups,
+            store=store,
+            spares_unknown=store_accepted,
         )
         self.records: dict[str, InstanceRecord] = {}
         self._kept = Kept()
@@ -162,7 +177,7 @@ class Engine:
         self.concurrency = self.placing.concurrency
         self.workflow = Workflow(self.ledger)
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
-        self._instance_news: list[PublishInstance] = []
+        self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True
         restoring.restore(recovered, self.records, self.workflow, self.placing)
@@ -249,9 +264,9 @@ class Engine:
                 self._dirty = True
                 self.placing.history.asked(event, now)
                 self.users.carry_out(event, now)
-            case BehaviorRequested() | InstanceKillRequested():
+            case BehaviorRequested() | InstanceKillRequested() | StraysDecided():
                 self._dirty = True
-                admins.carry_out(self.pool, event, now)
+                self._instance_news += admins.carry_out(self.pool, event, now)
                 if event.asked is not None:
                     self._confirms.append(Confirm(asked=event.asked))
             case _:
@@ -379,9 +394,16 @@ class Engine:
                 ledger.unreleased.pop(notice.attempt_id, None)
             case StrayFound():
                 container_id = container_of(notice.attempt_id)
-                ledger.hold_for_process(container_id, notice.attempt_id, notice.worker_id)
+                ledger.hold_for_process(
+                    container_id,
+                    notice.attempt_id,
+                    notice.worker_id,
+                    forgotten_before=self._store_since if notice.kept_for else -math.inf,
+                )
+                self._instance_news.append(stray_found(notice))
             case StrayGone():
                 ledger.process_gone(container_of(notice.attempt_id), notice.attempt_id, now)
+                self._instance_news.append(stray_gone(notice))
             case RunnerOverloaded():
                 self._note_overload(notice.message, now)
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from dispatcher.jobs.model import Job
 from dispatcher.model import Attempt, Container, InstanceRecord
@@ -178,6 +179,16 @@ Change = (
 # ---- commands -----------------------------------------------------------------------------------
 
 
+class StrayDeed(Enum):
+    """What became of a stray."""
+
+    ENDED_BY_US = "no container wants it: it is ended"
+    KEPT = "another store may know it: it is kept until an admin decides (longshore strays)"
+    KILLED = "an admin lets it be ended"
+    ADOPTED = "an admin leaves it to its own end"
+    GONE = "it has ended, or its instance is gone"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContainer:
     """Tell the API's subscribers what a container is now."""
@@ -217,7 +228,24 @@ class PublishFailedPass:
     error: Exception
 
 
-Publication = PublishContainer | PublishJob | PublishInstance | PublishFailedPass
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishStray:
+    """Tell the log of a process on an instance that no container wants.
+
+    `deed` is what became of it.
+    `container_id` is whose it says to be, "" for nobody's; `store` the store that may know it, ""
+    for ours; `exit_code` how it ended, None where that is not known, or it has not.
+    """
+
+    deed: StrayDeed
+    worker_id: str
+    attempt_id: str
+    container_id: str
+    store: str = ""
+    exit_code: int | None = None
+
+
+Publication = PublishContainer | PublishJob | PublishInstance | PublishStray | PublishFailedPass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +368,23 @@ class InstanceKillRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StraysDecided:
+    """An admin says what becomes of kept strays on an instance: ended, or left to their own end.
+
+    `attempt_ids` are what the instance calls them; `asked` is as in `Confirm`.
+    """
+
+    worker_id: str
+    attempt_ids: tuple[str, ...]
+    adopt: bool
+    asked: int | None = None
+
+
+AdminEvent = BehaviorRequested | InstanceKillRequested | StraysDecided
+"""What admins ask of instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overloaded:
     """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
 
@@ -364,4 +409,4 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = PoolEvent | UserEvent | BehaviorRequested | InstanceKillRequested | Overloaded | Woken
+Event = PoolEvent | UserEvent | AdminEvent | Overloaded | Woken

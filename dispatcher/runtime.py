@@ -18,13 +18,12 @@ import structlog
 
 from dispatcher.engine import Engine
 from dispatcher.messages import (
-    BehaviorRequested,
+    AdminEvent,
     Change,
     Command,
     Confirm,
     Event,
     Following,
-    InstanceKillRequested,
     Publication,
     Woken,
 )
@@ -92,7 +91,7 @@ class Runtime:
         except RuntimeError:
             log.debug("event after the loop closed", event_kind=type(event).__name__)
 
-    async def ask(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+    async def ask(self, event: AdminEvent) -> None:
         """Take in a user's event, and wait until what came of it is committed.
 
         Raises `InboxFull` beyond the limits, of the inbox and of 1,000 who wait; nothing was taken

@@ -27,16 +27,20 @@ log = structlog.get_logger(__name__)
 _SWITCH_INTERVAL_S = 0.0005
 
 
-def serve(config: Config) -> int:
+def serve(config: Config, *, accept_new_store: bool = False) -> int:
     """Run a dispatcher until SIGTERM or SIGINT; return the exit status (0, or 1 on a failure).
 
+    With `accept_new_store` it takes the store that it finds for its own, whatever it had before.
     Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
     """
     lines = _configure_log()
     raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    server = Server(config)
+    server = Server(config, accept_new_store=accept_new_store)
     status = asyncio.run(_serve(server, config, lines))
+    if server.store_replaced:
+        log.warning("leaving without closing the store: another lies in its place")
+        os._exit(status)
     if server.hanging:
         log.warning("leaving without waiting for a driver call that hangs")
         os._exit(status)

@@ -84,11 +84,14 @@ class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
 
     `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
-    its thread would keep the process from ending, `unwritten` that the store could not write all.
+    its thread would keep the process from ending, `unwritten` that the store could not write all,
+    `store_replaced` that its files must not be closed (see `Store.replaced`).
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, accept_new_store: bool = False) -> None:
+        """`accept_new_store` is for `Store.open`."""
         self._config = config
+        self._accept_new_store = accept_new_store
         self._clock = SteadyClock()
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
@@ -96,6 +99,7 @@ class Server:
         self.url = ""
         self.hanging = False
         self.unwritten = False
+        self.store_replaced = False
 
     async def start(self) -> None:
         """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
@@ -108,7 +112,11 @@ class Server:
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker = Watchers(), Broker()
         store = await asyncio.to_thread(
-            Store.open, config.store, max_pending=config.limits.pending_writes
+            Store.open,
+            config.store,
+            max_pending=config.limits.pending_writes,
+            data_dir=Path(config.data_dir),
+            accept_new=self._accept_new_store,
         )
         stack.callback(self._close_store, store)
         logs = self._logs(watchers)
@@ -143,7 +151,7 @@ class Server:
             inbox_limit=config.limits.inbox_events,
         )
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime)
+        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
         heard_at = performer.last_contact
         unowned.pop_all()
@@ -208,12 +216,17 @@ class Server:
             new_secret=lambda: secrets.token_hex(32),
             new_container=lambda: (f"c-{_new_id()}", store.next_sequences(1)[0]),
             dice=random.SystemRandom().random,
+            store=store.id,
+            store_since=store.since,
+            store_accepted=self._accept_new_store,
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
         log_restored(recovered, time.monotonic() - began)
         return engine
 
-    def _performer(self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime) -> Performer:
+    def _performer(
+        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, store_id: str
+    ) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
         power_off = _power_off_command(instance_set)
@@ -234,6 +247,7 @@ class Server:
             orphan_timeout_s=config.pool.orphan_timeout_s,
             power_off_command=power_off,
             interruption_watch=_interruption_watch(instance_set),
+            store=store_id,
         )
         cloud = CloudCalls(
             instance_set,
@@ -322,6 +336,7 @@ class Server:
         if store.pending:
             log.info("writing what is pending", changes=store.pending, problem=store.problem)
         self.unwritten = not store.close(_STORE_GRACE_S)
+        self.store_replaced = store.replaced
 
     async def _close_performer(self, performer: Performer) -> None:
         self.hanging = not await asyncio.to_thread(performer.close)

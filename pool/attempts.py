@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.errors import BugError
 from drivers.interface import Resources
-from pool import idle, interruption, signals, stillborn, trials
+from pool import idle, interruption, signals, stillborn, strays, trials
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -207,6 +207,8 @@ def observe(
     if attempt is None:
         if report.exit is not None:
             _release(core, worker.id, report.attempt_id)
+        elif current and strays.is_anothers(core, report):
+            strays.keep(core, worker, report, now)
         elif current:
             _adopt_stray(core, worker, report, now)
         else:
@@ -231,10 +233,15 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
         resources=Resources(),
         phase=AttemptPhase.RUNNING,
         stray=True,
+        container_id=report.container_id,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
-    core.notices.append(StrayFound(attempt_id=report.attempt_id, worker_id=worker.id))
+    core.notices.append(
+        StrayFound(
+            attempt_id=report.attempt_id, worker_id=worker.id, container_id=report.container_id
+        )
+    )
     stillborn.prove(core, worker, now)
     kill(core, attempt.id, now)
 
@@ -270,6 +277,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     core.timers.clear(TimerKind.SIGNAL, attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:
+        attempt.exit = how
         core.forget_attempt(attempt.id)
         _release(core, attempt.worker_id, attempt.remote_id)
     else:

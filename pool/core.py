@@ -72,15 +72,21 @@ class PoolCore:
         new_secret: Callable[[], str],
         dice: Callable[[], float],
         quota_groups: Mapping[str, str],
+        store: str = "",
+        spares_unknown: bool = False,
     ) -> None:
         """Make the state of a pool that knows no instance.
 
+        `store` is the id of the store that knows what was placed, "" where stores have none;
+        `spares_unknown` says that another store may have known instances that nobody can reach.
         `dice` returns numbers from 0 to below 1; `quota_groups` names the cloud's limit that each
         type (by name) counts against, types that are not in it share one.
         """
         self.settings = settings
         self.types = dict(types)
         self.cluster = cluster
+        self.store = store
+        self.spares_unknown = spares_unknown
         self.new_token = new_token
         self.new_secret = new_secret
         self.dice = dice
@@ -296,6 +302,8 @@ class PoolCore:
                 taken = charge(taken, sharers=worker.sharers)
                 worker.sharing.add(attempt.id)
             worker.attempts[attempt.id] = attempt.resources
+            if attempt.store:
+                worker.unaccounted.add(attempt.id)
             if attempt.resident:
                 worker.resident.add(attempt.id)
             worker.free = worker.free.minus(taken)
@@ -310,6 +318,7 @@ class PoolCore:
         if held is None:
             return
         worker.resident.discard(attempt_id)
+        worker.unaccounted.discard(attempt_id)
         if attempt_id in worker.sharing:
             worker.sharing.discard(attempt_id)
             held = charge(held, sharers=worker.sharers)
@@ -410,7 +419,12 @@ class PoolCore:
                 del self._attempts_on[attempt.worker_id]
             if attempt.stray:
                 self.notices.append(
-                    StrayGone(attempt_id=attempt.remote_id, worker_id=attempt.worker_id)
+                    StrayGone(
+                        attempt_id=attempt.remote_id,
+                        worker_id=attempt.worker_id,
+                        container_id=attempt.container_id,
+                        exit=attempt.exit,
+                    )
                 )
 
     def end_launch(self, token: str) -> None:

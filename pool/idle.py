@@ -171,10 +171,23 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     if now < end_at:
         core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
         return False
+    if trigger is Trigger.BOOT_TIMEOUT and _may_be_in_use(core, worker):
+        set_behavior(core, worker, IdleBehavior.HOLD, now)
+        return False
     if trigger is Trigger.BOOT_TIMEOUT:
         stillborn.note(core, worker, worker.last_error or "it never answered", now)
     shut_down(core, worker, trigger, now)
     return True
+
+
+def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:
+    """Return whether a worker that cannot be reached may run what a lost store has started.
+
+    With that store went what its key is proven by, so that nobody can look. It is held: an admin
+    sees it among the leaks, and says what becomes of it.
+    """
+    provable = worker.host_key or worker.secret or worker.launched_here
+    return core.spares_unknown and not worker.shown and not provable
 
 
 def _drain(core: PoolCore, worker: Worker, now: float) -> None:

@@ -7,17 +7,25 @@ is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
 from drivers.interface import TOKEN_TAG
+from pool import strays
 from pool.core import PoolCore
 from pool.cost import cost_usd
 from pool.idle import in_use
-from pool.model import Doubtful, IdleBehavior, PendingLaunch, Worker, WorkerState
+from pool.model import (
+    Doubtful,
+    IdleBehavior,
+    PendingLaunch,
+    PoolAttempt,
+    Worker,
+    WorkerState,
+)
 from pool.tags import is_unrecognised
 
 _LEAST_PATIENCE_S = 300.0
@@ -26,6 +34,8 @@ _SHUTDOWN_TIMEOUTS = 3
 """After how many repetitions of the destroy call an instance should have left the listing."""
 _MISSING_PATIENCE_S = 60.0
 """For how long an instance may be missing from listings: a single one that lacks it is passing."""
+_NAMED = 5
+"""How many strays are named in a sentence."""
 _REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
 
@@ -41,6 +51,7 @@ class LeakKind(Enum):
     LAUNCH_UNANSWERED = "launch_unanswered"
     SILENT_HELD = "silent_held"
     BROKEN_HELD = "broken_held"
+    STRAYS_KEPT = "strays_kept"
     UNCONFIGURED_HELD = "unconfigured_held"
 
 
@@ -113,9 +124,22 @@ def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
         return _of_shutdown(core, worker, now) or _missing(worker, now)
     if worker.missing_since is not None:
         return _missing(worker, now)
+    if found := strays.undecided_on(core, worker):
+        return _kept(found)
     if worker.behavior is IdleBehavior.HOLD:
         return _silent(core, worker, now) or _useless(core, worker)
     return None
+
+
+def _kept(found: Sequence[PoolAttempt]) -> _Finding:
+    """Return what is told of strays that wait for an admin's word."""
+    names = [each.container_id or each.remote_id for each in found]
+    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return _Finding(
+        kind=LeakKind.STRAYS_KEPT,
+        since=min(each.found_at for each in found),
+        why=f"it runs {len(names)} attempts of another store, which nobody here knows: {shown}",
+    )
 
 
 def _patience_s(core: PoolCore) -> float:
@@ -288,6 +312,8 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
             )
         case LeakKind.SILENT_HELD:
             remedy = f"mend it, or end it: longshore instance kill {name}"
+        case LeakKind.STRAYS_KEPT:
+            remedy = f"end or adopt them: longshore strays kill {name}, or strays adopt {name}"
         case LeakKind.BROKEN_HELD | LeakKind.UNCONFIGURED_HELD:
             remedy = f"let it end: longshore instance drain {name}"
         case _:

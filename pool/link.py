@@ -373,6 +373,7 @@ class WorkerLink:
             heartbeat_timeout_s=settings.heartbeat_timeout_s,
             lease=self._lease.terms(),
             interruption_watch=settings.interruption_watch,
+            store=settings.store,
         )
 
     def _runner_arguments(self) -> tuple[str, ...]:

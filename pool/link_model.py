@@ -63,6 +63,7 @@ class LinkSettings:
     `handshakes` caps the key exchanges in flight; `clock` gives the time of `last_contact`, and
     may be called from any thread. Each timeout bounds one step, not the whole probe. An instance
     that nobody contacts for `orphan_timeout_s` runs `power_off_command`, if that is not "".
+    `store` is the id of the dispatcher's store, "" for none that runners are told.
     `interruption_watch` is the command that waits there for the cloud's word that it is taken back.
     """
 
@@ -81,6 +82,7 @@ class LinkSettings:
     heartbeat_timeout_s: float = 20.0
     orphan_timeout_s: float = 1800.0
     power_off_command: str = ""
+    store: str = ""
     interruption_watch: str = ""
 
 

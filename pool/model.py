@@ -125,11 +125,15 @@ class AttemptExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
-    """One attempt that an instance knows of; `exit` is None while it runs."""
+    """One attempt that an instance knows of; `exit` is None while it runs.
+
+    `store` is the id of the store whose dispatcher started it, "" where that is not known.
+    """
 
     attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     exit: AttemptExit | None = None
+    store: Annotated[str, msgspec.Meta(max_length=MOST_NAME)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +220,8 @@ class Worker:
     `revision` counts the changes that make an older probe's result worthless. `attempts` are those
     that hold resources here, `sharing` those of them that share one cpu, since they ask for none,
     `resident` those that do not keep it busy (see `PoolAttempt`); `unreleased` those that ended but
-    whose log is not complete yet: while these are too many it is `backlogged`.
+    whose log is not complete yet: while these are too many it is `backlogged`; `unaccounted` those
+    of another store, which are kept: nobody knows what room they take, so it gets no new work.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
     of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
     that is not known; `shown` says that a probe has shown what runs there.
@@ -295,6 +300,7 @@ class Worker:
     sharing: set[str] = field(default_factory=set)
     resident: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
+    unaccounted: set[str] = field(default_factory=set)
     free: Resources = Resources()
 
     @property
@@ -328,8 +334,9 @@ class Worker:
         return len(self.unreleased) > MOST_UNRELEASED
 
     def takes_more(self, now: float) -> bool:
-        """Return whether it neither rests after an overload, nor is on trial, nor has a backlog."""
-        return now >= self.overloaded_until and not self.on_trial and not self.backlogged
+        """Return whether it neither rests, nor is on trial, has a backlog or keeps strays."""
+        rested = now >= self.overloaded_until and not self.on_trial
+        return rested and not self.backlogged and not self.unaccounted
 
 
 class AttemptPhase(Enum):
@@ -351,10 +358,13 @@ class PoolAttempt:
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
     `container_id` and `user` are whose it is, "" where that is not known; `contained` says that it
-    runs from an image.
-    `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
+    runs from an image. `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
     belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
     `dismissed`, told to end, before its instance is destroyed.
+
+    Of a stray that another store may know, which is kept: `store` is that store, "" for all others,
+    `container_id` whose it says to be, `found_at` when it was found; an admin may have `adopted`
+    it, so that it is nobody's concern any more. `exit` is how a stray ended, None before that.
     """
 
     id: str
@@ -375,6 +385,10 @@ class PoolAttempt:
     grace_s: float | None = None
     resident: bool = False
     dismissed: bool = False
+    store: str = ""
+    found_at: float = 0.0
+    adopted: bool = False
+    exit: AttemptExit | None = None
 
 
 @dataclass(slots=True, kw_only=True)

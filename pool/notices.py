@@ -112,18 +112,26 @@ class AttemptLogLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayFound:
-    """An instance runs an attempt that nobody has placed there (any more); it is being ended."""
+    """An instance runs an attempt that nobody has placed there (any more).
+
+    It is being ended, but for one that another store (`kept_for`) may know: that one is kept.
+    `container_id` is whose it says to be.
+    """
 
     attempt_id: str
     worker_id: str
+    container_id: str
+    kept_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayGone:
-    """A stray has ended, or its instance is gone."""
+    """A stray has ended, as `exit` says, or its instance is gone: it is None then."""
 
     attempt_id: str
     worker_id: str
+    container_id: str
+    exit: AttemptExit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ class SessionSettings:
     """What a session needs to know.
 
     A request without a reply fails after `request_timeout_s`; a start without one ends the session.
+    `store` is the id of the dispatcher's store, "" for none that it says.
     `lease` is what the hello asks for, None for none; `interruption_watch` is what waits on the
     instance for the word that its cloud takes it back, "" for nothing.
     """
@@ -66,6 +67,7 @@ class SessionSettings:
     heartbeat_timeout_s: float
     lease: LeaseTerms | None = None
     interruption_watch: str = ""
+    store: str = ""
 
 
 class Stream(Protocol):
@@ -248,6 +250,8 @@ class Session:
         }
         if settings.lease is not None:
             hello["lease"] = settings.lease.fields()
+        if settings.store:
+            hello["store"] = settings.store
         if settings.interruption_watch:
             hello["interruption_watch"] = settings.interruption_watch
         return encode_line(hello)

@@ -17,6 +17,7 @@ import urllib3
 import yaml
 
 _ROOT = Path(__file__).resolve().parent.parent
+_SERVE = (sys.executable, "-m", "dispatcher", "serve")
 _URL = re.compile(rb"serves at (http://\S+)")
 _T = TypeVar("_T")
 
@@ -98,24 +99,37 @@ class DispatcherProcess:
         except (urllib3.exceptions.HTTPError, AssertionError) as failure:
             sys.stderr.write(f"instances may be left: {failure}\n")
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start the process and wait until it serves and its first listing is in."""
-        with self.error_path.open("ab") as log:
-            begin = log.tell()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "dispatcher", "serve", "-c", str(self.config_path)],
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        begin = self.launch(*options)
         self.url = wait_for(
             lambda: self._announced(begin),
             "the server announces its address",
             timeout_s=START_TIMEOUT_S,
         )
         wait_for(self.ready, "the server is ready", timeout_s=START_TIMEOUT_S)
+
+    def launch(self, *options: str) -> int:
+        """Start the process; return where in `error_path` it begins to write."""
+        with self.error_path.open("ab") as log:
+            begin = log.tell()
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "dispatcher",
+                    "serve",
+                    "-c",
+                    str(self.config_path),
+                    *options,
+                ],
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return begin
 
     def _announced(self, begin: int) -> str:
         assert self.process is not None
@@ -130,6 +144,15 @@ class DispatcherProcess:
             return self._http.request("GET", f"{self.url}/health/ready").status == 200
         except urllib3.exceptions.HTTPError:
             return False
+
+    def log_lines(self) -> list[str]:
+        """Return the lines of its log so far."""
+        return self.error_path.read_text(encoding="utf-8").splitlines()
+
+    def health_problems(self) -> list[str]:
+        """Return what the server says is wrong."""
+        response = self._http.request("GET", f"{self.url}/health/ready")
+        return list(response.json()["problems"])
 
     def kill(self) -> None:
         """End it as a crash would: SIGKILL."""

@@ -7,6 +7,7 @@ hands (`answers` off for that kind). `Engine.check()` runs after every event.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -88,8 +89,12 @@ class Rig(RigStore):
         recovered: Recovered | None = None,
         listed: bool = True,
         quota_groups: Mapping[str, str] | None = None,
+        store: str = "",
+        store_since: float = -math.inf,
     ) -> None:
         super().__init__()
+        self.store, self.store_since = store, store_since
+        self.store_accepted = False
         self.quota_groups = dict(quota_groups or {})
         self.types = {type_.name: type_ for type_ in types or (make_type(1),)}
         self.pool_settings = pool or PoolSettings()
@@ -128,6 +133,9 @@ class Rig(RigStore):
             new_container=lambda: made_container(next(self._container_numbers)),
             dice=lambda: 0.5,
             quota_groups=self.quota_groups,
+            store=self.store,
+            store_since=self.store_since,
+            store_accepted=self.store_accepted,
         )
         self.outflow = Outflow()
         self.uncommitted: list[Write] = []

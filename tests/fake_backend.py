@@ -22,6 +22,7 @@ from dispatcher.api.backend import (
     NewContainer,
     NotFound,
     ServerEvent,
+    StrayView,
     Unavailable,
 )
 from dispatcher.explaining.explanation import Explanation, Standing
@@ -75,6 +76,7 @@ class FakeBackend(FakeJobs):
         self.nowhere: dict[str, WaitReason] = {}
         self.troubles: dict[str, Reason] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
+        self.kept_strays: list[StrayView] = []
         self.explained: dict[str, Explanation] = {}
         self.submissions = 0
 
@@ -165,6 +167,24 @@ class FakeBackend(FakeJobs):
 
     def leaks(self) -> LeakReport:
         return self.leaked
+
+    def strays(self) -> Sequence[StrayView]:
+        return self.kept_strays
+
+    async def decide_strays(
+        self, instance_id: str, attempts: Sequence[str], *, adopt: bool
+    ) -> Sequence[StrayView]:
+        fate = "adopted" if adopt else "killed"
+        meant = [
+            each
+            for each in self.kept_strays
+            if each.instance == instance_id and (not attempts or each.attempt in attempts)
+        ]
+        if not meant:
+            raise NotFound(f"no strays are kept on {instance_id}")
+        decided = {each: replace(each, fate=fate) for each in meant}
+        self.kept_strays = [decided.get(each, each) for each in self.kept_strays]
+        return list(decided.values())
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         view = self.instance(instance_id)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport
-from dispatcher.api.instance_wire import InstanceAnswer, InstanceList, LeakAnswer, LeakList
+from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
+from dispatcher.api.instance_wire import (
+    InstanceAnswer,
+    InstanceList,
+    LeakAnswer,
+    LeakList,
+    StrayAnswer,
+    StrayList,
+)
 from dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
@@ -190,6 +197,23 @@ def _leak(leak: Leak) -> LeakAnswer:
         cost_usd=leak.cost_usd,
         why=leak.why,
         remedy=leak.remedy,
+    )
+
+
+def stray_list(kept: Sequence[StrayView]) -> StrayList:
+    """Return the strays that are kept as they are answered."""
+    return StrayList(
+        items=[
+            StrayAnswer(
+                instance=each.instance,
+                attempt=each.attempt,
+                container=each.container or None,
+                store=each.store,
+                found_at=rfc3339(each.found_at),
+                fate=each.fate,
+            )
+            for each in kept
+        ]
     )
 
 

@@ -204,6 +204,22 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
         ),
         Route(
             method="GET",
+            path="/v1/strays",
+            handler=parts.instances.strays,
+            summary="List what another store has started, and is kept",
+            answer=(instance_wire.StrayList,),
+        ),
+        Route(
+            method="POST",
+            path=f"{instance}/strays",
+            handler=parts.instances.decide_strays,
+            summary="End what is kept on an instance, or leave it to its own end",
+            request=(instance_wire.StraysRequest,),
+            answer=(instance_wire.StrayList,),
+            status=202,
+        ),
+        Route(
+            method="GET",
             path="/v1/leaks",
             handler=parts.instances.leaks,
             summary="List what is billed and not wanted",

@@ -31,6 +31,10 @@ class Unavailable(Exception):  # noqa: N818 - reads as the HTTP answer it become
     """The server cannot take this now (inbox full, store not writable); try again later."""
 
 
+class InDoubt(Unavailable):
+    """Nobody knows yet whether this is taken in; the message says so, and how to find out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContainer:
     """A validated request for one container."""
@@ -109,6 +113,23 @@ class LeakReport:
     listed_at: float
     complete: bool
     store_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayView:
+    """A stray that is kept, since the store that may know it is another.
+
+    `attempt` is what its instance calls it, `container` whose it says to be, "" for nobody's;
+    `found_at` is in seconds since the epoch. `fate` is what an admin said: "undecided", "adopted"
+    or "killed".
+    """
+
+    instance: str
+    attempt: str
+    container: str
+    store: str
+    found_at: float
+    fate: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +278,20 @@ class Backend(Protocol):
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
+        ...
+
+    def strays(self) -> Sequence[StrayView]:
+        """Return the strays that are kept, by instance and attempt."""
+        ...
+
+    async def decide_strays(
+        self, instance_id: str, attempts: Sequence[str], *, adopt: bool
+    ) -> Sequence[StrayView]:
+        """End strays that are kept on an instance, or leave them to their own end; return them.
+
+        No `attempts` are all of them. Raises `NotFound` for what is not there or not kept,
+        `Unavailable` as `set_idle_behavior` does.
+        """
         ...
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:

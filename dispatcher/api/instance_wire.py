@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,6 +21,38 @@ class KillRequest(Request, frozen=True, kw_only=True):
     """Why an instance is to be destroyed."""
 
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class StraysRequest(Request, frozen=True, kw_only=True):
+    """What becomes of kept strays on an instance: all of them, or those that are named."""
+
+    fate: Literal["kill", "adopt"]
+    attempts: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
+        msgspec.Meta(max_length=1000),
+    ] = []  # noqa: RUF012 - msgspec copies it
+
+
+class StrayAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of another store's that runs on an instance, and is kept.
+
+    `attempt` is what the instance calls it, `container` whose it says to be, null for nobody's;
+    `fate` is "undecided" until an admin says "adopted" or "killed".
+    """
+
+    instance: str
+    attempt: str
+    container: str | None
+    store: str
+    found_at: str | None
+    fate: str
+
+
+class StrayList(msgspec.Struct, frozen=True, kw_only=True):
+    """All strays that are kept, by instance and attempt."""
+
+    items: list[StrayAnswer]
+    next_cursor: str | None = None
 
 
 class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,16 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import instance_answer, instance_list, json_response, leak_list
+from dispatcher.api.answers import (
+    instance_answer,
+    instance_list,
+    json_response,
+    leak_list,
+    stray_list,
+)
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one
-from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest
+from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.plain_text import text_problem
 from drivers.errors import InvalidRequest
@@ -18,7 +24,7 @@ _REASON_DEFAULT = "asked for over the API"
 
 
 class InstanceRoutes:
-    """Answers for `/v1/instances` and below, and for `/v1/leaks`."""
+    """Answers for `/v1/instances` and below, for `/v1/leaks` and `/v1/strays`."""
 
     def __init__(self, backend: Backend, *, bodies: Bodies) -> None:
         self._backend = backend
@@ -38,6 +44,20 @@ class InstanceRoutes:
         """Answer what is billed and not wanted."""
         Query(request, ())
         return json_response(leak_list(self._backend.leaks()))
+
+    async def strays(self, request: web.Request) -> web.Response:
+        """Answer the strays that are kept."""
+        Query(request, ())
+        return json_response(stray_list(self._backend.strays()))
+
+    async def decide_strays(self, request: web.Request) -> web.Response:
+        """End strays that are kept on an instance, or leave them to their own end."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, StraysRequest))
+        decided = await self._backend.decide_strays(
+            instance_id, wanted.attempts, adopt=wanted.fate == "adopt"
+        )
+        return json_response(stray_list(decided), status=202)
 
     async def set_idle_behavior(self, request: web.Request) -> web.Response:
         """Hold, drain or run an instance."""

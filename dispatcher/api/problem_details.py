@@ -16,13 +16,15 @@ import structlog
 from aiohttp import web
 
 from dispatcher.api.answers import encode
-from dispatcher.api.backend import Conflict, NotFound, Unavailable
+from dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
 from dispatcher.api.wire import FieldProblem, ProblemDetails
 from drivers.errors import InvalidRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 RETRY_AFTER_S = 2
+IN_DOUBT = "Outcome Unknown"
+"""The title of the 503 that does not mean that nothing was done."""
 
 _faults = itertools.count(1)
 _log = structlog.get_logger(__name__)
@@ -34,9 +36,10 @@ def problem(
     *,
     errors: Sequence[tuple[str, str]] = (),
     headers: dict[str, str] | None = None,
+    title: str = "",
 ) -> web.Response:
-    """Return an error's answer; `errors` are (path, sentence)."""
-    title = _title(status)
+    """Return an error's answer; `errors` are (path, sentence), `title` is "" for the status's."""
+    title = title or _title(status)
     document = ProblemDetails(
         type=f"urn:longshore:problem:{title.lower().replace(' ', '-')}",
         title=title,
@@ -65,7 +68,9 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
         case NotFound() | Conflict():
             return problem(404 if isinstance(error, NotFound) else 409, str(error))
         case Unavailable():
-            return problem(503, str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
+            title = IN_DOUBT if isinstance(error, InDoubt) else ""
+            later = {"Retry-After": str(RETRY_AFTER_S)}
+            return problem(503, str(error), headers=later, title=title)
         case web.HTTPException():
             return answer_for_http(error)
         case web.RequestPayloadError():

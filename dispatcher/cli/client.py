@@ -75,14 +75,23 @@ class Client:
     ) -> Any:
         """Send `body` as JSON and return the JSON answer.
 
-        With an `idempotency_key` a request whose answer was lost is sent again, since the server
-        does the work once only. While an answer is late, stderr tells so, once.
+        With an `idempotency_key` a request is sent again whose answer was lost, or says that
+        nobody knows what will come of it: the server does the work once only. Where that remains
+        open, the remedy names the key. While an answer is late, stderr tells so, once.
         """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         with self._telling_when_late():
-            return self._json(
-                method, path, body=body, headers=headers, repeatable=bool(idempotency_key)
-            )
+            try:
+                return self._json(
+                    method, path, body=body, headers=headers, repeatable=bool(idempotency_key)
+                )
+            except Failure as failure:
+                if idempotency_key and failure.in_doubt:
+                    failure.remedy = (
+                        "It may have been taken in: repeat the command with --idempotency-key "
+                        f"{idempotency_key}, which does it once"
+                    )
+                raise
 
     def pages(self, path: str, query: Query, limit: int) -> Iterator[Json]:
         """Yield up to `limit` items of a listing, fetching page by page."""
@@ -175,12 +184,17 @@ class Client:
         while True:
             try:
                 response = self._request(method, path, query, body=body, headers=headers)
-                return response.status, self._body(response)
+                status, content = response.status, self._body(response)
+                if not repeats or not self._refusal_in_doubt(status, content):
+                    return status, content
             except LostAnswer:
                 if not repeats:
                     raise
-                repeats -= 1
-                time.sleep(PAUSE_BEFORE_REPEAT_S)
+            repeats -= 1
+            time.sleep(PAUSE_BEFORE_REPEAT_S)
+
+    def _refusal_in_doubt(self, status: int, content: bytes) -> bool:
+        return status == 503 and self._refusal(status, content).in_doubt
 
     def _request(
         self,
@@ -276,9 +290,11 @@ class Client:
             exit_code=USAGE if status in (400, 413) else FAILED,
             problems=problems,
             status=status,
+            in_doubt=problem.get("type") == IN_DOUBT_TYPE,
         )
 
 
+IN_DOUBT_TYPE = "urn:longshore:problem:outcome-unknown"
 REMEDIES = {
     401: "Set LONGSHORE_TOKEN to a token of this server",
     403: "Use the token of somebody who may do this",
@@ -290,7 +306,7 @@ class LostAnswer(Failure):
     """A request was sent and its answer did not arrive; nobody knows whether it was carried out."""
 
     def __init__(self, sentence: str, *, remedy: str) -> None:
-        super().__init__(sentence, remedy=remedy, exit_code=UNREACHABLE)
+        super().__init__(sentence, remedy=remedy, exit_code=UNREACHABLE, in_doubt=True)
 
 
 def checked_url(url: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 
 import click
@@ -13,7 +12,7 @@ from dispatcher.cli.failure import USAGE, Failure
 from dispatcher.cli.job_files import expect_job_id
 from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.job_views import JobView
-from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.options import idempotency_option, json_option, server_command
 from dispatcher.cli.progress import outcomes
 from dispatcher.cli.references import job_path
 from dispatcher.cli.submission import pairs
@@ -32,10 +31,17 @@ from dispatcher.cli.waiting import await_ended, status_of
     help="The value of a parameter, repeated.",
 )
 @click.option("--wait", "-w", "wait", is_flag=True, help="Wait, and exit with the run's code.")
+@idempotency_option
 @json_option
 @server_command
 def dispatch(
-    *, client: Client, identifier: str, parameters: tuple[str, ...], wait: bool, as_json: bool
+    *,
+    client: Client,
+    identifier: str,
+    parameters: tuple[str, ...],
+    wait: bool,
+    idempotency_key: str,
+    as_json: bool,
 ) -> int:
     """Run parameterized job ID once more, and print the id of the run, a job of its own.
 
@@ -50,7 +56,7 @@ def dispatch(
         "POST",
         job_path(identifier, "/dispatch"),
         {"parameters": values},
-        idempotency_key=uuid.uuid4().hex,
+        idempotency_key=idempotency_key,
     )
     run = view(made, JobView)
     if not as_json:

@@ -16,7 +16,8 @@ INTERRUPTED = 130
 class Failure(Exception):  # noqa: N818 - it is what a person reads, and never escapes `main`
     """A command failed; `main` prints it on stderr and exits with `exit_code`.
 
-    `problems` are (path, message) pairs, printed one a line below the sentence.
+    `problems` are (path, message) pairs, printed one a line below the sentence. `in_doubt` says
+    that what was asked of the server may be done all the same.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Failure(Exception):  # noqa: N818 - it is what a person reads, and never e
         exit_code: int = FAILED,
         problems: Sequence[tuple[str, str]] = (),
         status: int = 0,
+        in_doubt: bool = False,
     ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
@@ -34,6 +36,7 @@ class Failure(Exception):  # noqa: N818 - it is what a person reads, and never e
         self.exit_code = exit_code
         self.problems = tuple(problems)
         self.status = status
+        self.in_doubt = in_doubt
 
     @property
     def passing(self) -> bool:

@@ -41,6 +41,7 @@ def located(failure: Failure, sources: Sequence[Source]) -> Failure:
         exit_code=failure.exit_code,
         problems=problems,
         status=failure.status,
+        in_doubt=failure.in_doubt,
     )
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "instances": "dispatcher.cli.instances:instances",
     "instance": "dispatcher.cli.instances:instance",
     "leaks": "dispatcher.cli.leaks:leaks",
+    "strays": "dispatcher.cli.strays:strays",
     "config": "dispatcher.cli.configuration:config",
     "driver": "dispatcher.cli.drivers:driver",
     "version": "dispatcher.cli.server:version",

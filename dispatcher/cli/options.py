@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,29 @@ config_option = click.option(
     metavar="FILE",
     type=click.Path(dir_okay=False),
     help="The configuration file.",
+)
+
+
+class _IdempotencyKey(click.types.StringParamType):
+    """What servers take for an `Idempotency-Key`."""
+
+    name = "key"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the key."""
+        key = str(value)
+        if not 0 < len(key) <= 200 or not key.isascii() or not key.isprintable() or " " in key:
+            self.fail("must be 1 to 200 printable ASCII characters without spaces", param, ctx)
+        return key
+
+
+idempotency_option = click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    type=_IdempotencyKey(),
+    # One for each run of the command, whatever it sends how often.
+    default=lambda: uuid.uuid4().hex,
+    help="Submit once for all commands with this key, within 24 hours.  [default: a new one]",
 )
 
 

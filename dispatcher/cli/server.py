@@ -7,7 +7,7 @@ from importlib import metadata
 import click
 
 from dispatcher.cli.configuration import config_failure, load
-from dispatcher.cli.failure import FAILED, Failure
+from dispatcher.cli.failure import FAILED, USAGE, Failure
 from dispatcher.cli.options import config_option, json_option
 from dispatcher.cli.output import print_json
 from drivers.errors import ConfigError, LongshoreError
@@ -15,16 +15,24 @@ from drivers.errors import ConfigError, LongshoreError
 
 @click.command()
 @config_option
-def serve(*, config_path: str | None) -> int:
+@click.option(
+    "--accept-new-store",
+    is_flag=True,
+    help="Take the store for ours though the data directory knows another, or a later state of it.",
+)
+def serve(*, config_path: str | None, accept_new_store: bool) -> int:
     """Run the server until SIGTERM or Ctrl-C.
 
     Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
     """
     loaded = load(config_path)
     from dispatcher.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
+    from dispatcher.store.errors import StoreIsAnother  # noqa: PLC0415 - as the server
 
     try:
-        return serve_until_told(loaded)
+        return serve_until_told(loaded, accept_new_store=accept_new_store)
+    except StoreIsAnother as error:
+        raise Failure(str(error), exit_code=USAGE) from error
     except ConfigError as error:
         raise config_failure(error) from error
     except (LongshoreError, OSError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from dispatcher.cli.job_elements import only_container
 from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.job_views import Awaited, JobView
 from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
-from dispatcher.cli.options import json_option, server_command
+from dispatcher.cli.options import idempotency_option, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcomes
 from dispatcher.cli.submission import content, is_job_body, read_sources
 from dispatcher.cli.views import ContainerView, view
@@ -36,6 +35,7 @@ from dispatcher.cli.waiting import await_ended, goes_on, named, status_of
 @container_options
 @click.option("--wait", "-w", "wait", is_flag=True, help="Wait, and exit with the code.")
 @click.option("--follow", is_flag=True, help="Write its output as it comes; implies --wait.")
+@idempotency_option
 @json_option
 @server_command
 @click.argument("command", nargs=-1, metavar="[--] [CMD...]", type=click.UNPROCESSED)
@@ -45,6 +45,7 @@ def submit(
     files: tuple[str, ...],
     wait: bool,
     follow: bool,
+    idempotency_key: str,
     as_json: bool,
     command: tuple[str, ...],
     **described: Any,
@@ -67,7 +68,7 @@ def submit(
         refuse_endless(body, "--follow" if follow else "--wait")
     if follow and isinstance(body, list) and len(body) != 1:
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
-    created, views = send(client, body, sources)
+    created, views = send(client, body, sources, idempotency_key)
     if not as_json:
         for each in views:
             click.echo(output.safe(each.id), err=follow)
@@ -99,12 +100,14 @@ def sources_of(
     return read_sources(files)
 
 
-def send(client: Client, body: object, sources: list[Source]) -> tuple[list[Json], list[Awaited]]:
+def send(
+    client: Client, body: object, sources: list[Source], idempotency_key: str
+) -> tuple[list[Json], list[Awaited]]:
     """Submit a job or containers; return what was created, as JSON and as views."""
     job = is_job_body(body)
     path = "/v1/jobs" if job else "/v1/containers"
     try:
-        answer = client.send("POST", path, body, idempotency_key=uuid.uuid4().hex)
+        answer = client.send("POST", path, body, idempotency_key=idempotency_key)
     except Failure as failure:
         raise located(failure, sources) from failure
     created = created_items(answer)

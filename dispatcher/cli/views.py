@@ -276,6 +276,23 @@ class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
     store_problem: str | None = None
 
 
+class StrayView(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of another store's that runs on an instance, and is kept."""
+
+    instance: str
+    attempt: str
+    container: str | None = None
+    store: str = ""
+    found_at: datetime | None = None
+    fate: str = ""
+
+
+class StraysView(msgspec.Struct, frozen=True, kw_only=True):
+    """Strays that are kept."""
+
+    items: tuple[StrayView, ...]
+
+
 def view(data: Mapping[str, object], kind: type[View]) -> View:
     """Return `data` as a view; raises `Failure` when the server speaks another dialect."""
     try:

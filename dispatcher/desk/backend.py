@@ -16,6 +16,7 @@ from dispatcher.api.backend import (
     NewJob,
     NotFound,
     ServerEvent,
+    StrayView,
     Unavailable,
 )
 from dispatcher.config.model import LimitsConfig
@@ -23,7 +24,7 @@ from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.intake import Intake, wanted_by
 from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
-from dispatcher.desk.views import instance_report, instance_view, leak_report
+from dispatcher.desk.views import instance_report, instance_view, leak_report, stray_views
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
 from dispatcher.explaining.health import cloud_problems, unlisted
 from dispatcher.jobs.model import Job
@@ -37,6 +38,7 @@ from dispatcher.messages import (
     PriorityRequested,
     RequestCancel,
     RequestPriority,
+    StraysDecided,
     Submitted,
 )
 from dispatcher.metrics.exposition import Metrics
@@ -268,6 +270,28 @@ class DispatcherBackend:
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
         return leak_report(self._engine, self._now(), store_problem=self._store.problem)
+
+    def strays(self) -> Sequence[StrayView]:
+        """Return the strays that are kept."""
+        return stray_views(self._engine)
+
+    async def decide_strays(
+        self, instance_id: str, attempts: Sequence[str], *, adopt: bool
+    ) -> Sequence[StrayView]:
+        """Tell the engine; the answer shows what came of it."""
+        self._worker(instance_id)
+        there = [each.attempt for each in self.strays() if each.instance == instance_id]
+        missing = [each for each in attempts if each not in there]
+        if missing:
+            raise NotFound(f"no stray {missing[0]} is kept on {instance_id}")
+        if not there:
+            raise NotFound(f"no strays are kept on {instance_id}")
+        named = tuple(attempts or there)
+        await self._intake.steer(
+            StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
+        )
+        kept = [each for each in self.strays() if each.instance == instance_id]
+        return [each for each in kept if each.attempt in named]
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine, unless the instance ends already; the answer shows what came of it."""

@@ -9,11 +9,17 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from dispatcher.api.backend import Conflict, NotFound, Unavailable
+from dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
 from dispatcher.config.model import LimitsConfig
 from dispatcher.jobs.model import Job, JobType
 from dispatcher.jobs.workflow import roots_of
-from dispatcher.messages import BehaviorRequested, Change, Event, InstanceKillRequested
+from dispatcher.messages import (
+    AdminEvent,
+    Change,
+    Event,
+    InsertContainers,
+    InsertJob,
+)
 from dispatcher.model import Container, ContainerSpec, Dependency
 from dispatcher.planner.fit import impossible
 from dispatcher.queries import Awaited
@@ -21,6 +27,7 @@ from dispatcher.queueing.queue import ClassKey
 from dispatcher.runtime import InboxFull, Runtime, Unconfirmed
 from dispatcher.store.errors import (
     AlreadyFinal,
+    LeftInDoubt,
     NoSuchContainer,
     NoSuchJob,
     StoreBusy,
@@ -34,6 +41,10 @@ from drivers.interface import InstanceType
 _WRITE_PATIENCE_S = 5.0
 _PATIENCE_EACH_S = 0.0005
 """How much longer a container more may take: a hundred thousand take seconds to write."""
+
+_COMMIT_PATIENCE_S = 30.0
+"""How much longer a commit may take that is under way: whoever is told that it may be done or not
+has to find out. Less than most clients wait for an answer."""
 
 LASTING_JOBS_MOST = 10_000
 """How many jobs there may be that have no containers of their own; memory counts only those."""
@@ -73,7 +84,11 @@ def wanted_by(
 
 
 class Intake:
-    """The way into the store and the engine; used on the loop's thread."""
+    """The way into the store and the engine; used on the loop's thread.
+
+    What is not committed within `write_patience_s` is taken back; a commit that is under way by
+    then is waited for by `commit_patience_s` longer.
+    """
 
     def __init__(
         self,
@@ -82,7 +97,11 @@ class Intake:
         store: Store,
         types: Sequence[InstanceType],
         limits: LimitsConfig,
+        write_patience_s: float = _WRITE_PATIENCE_S,
+        commit_patience_s: float = _COMMIT_PATIENCE_S,
     ) -> None:
+        self._write_patience_s = write_patience_s
+        self._commit_patience_s = commit_patience_s
         self._runtime = runtime
         self._engine = runtime.engine
         self._store = store
@@ -219,7 +238,7 @@ class Intake:
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         try:
-            async with asyncio.timeout(_WRITE_PATIENCE_S):
+            async with asyncio.timeout(self._write_patience_s):
                 await asyncio.wrap_future(before)
             of = [each.dependency for each in wanted]
             found = await asyncio.to_thread(self._store.awaited, of)
@@ -285,7 +304,7 @@ class Intake:
                 change,
                 event(ended),
                 on_refused=lambda: workflow.unpin(roots),
-                patience_s=_WRITE_PATIENCE_S + _PATIENCE_EACH_S * len(containers),
+                more_s=_PATIENCE_EACH_S * len(containers),
             )
 
     async def write(
@@ -294,14 +313,16 @@ class Intake:
         event: Event,
         *,
         on_refused: Callable[[], None] = lambda: None,
-        patience_s: float = _WRITE_PATIENCE_S,
+        more_s: float = 0.0,
     ) -> None:
         """Commit one change of the API's and tell the engine, or say why it cannot be.
 
         The engine hears of it before the client does, and also when the client has hung up.
         What is not committed in time is taken back, so that a client that tries again does not get
-        it twice; an idempotency key covers the moment in between. `on_refused` is called, once,
-        when the engine is not told and never will be.
+        it twice; it gets `more_s` than others. Once its commit is under way it cannot be taken
+        back: it is waited for longer, and then `InDoubt` says that nobody knows; a client that
+        tries again with the same idempotency key does not get it twice then either. `on_refused`
+        is called, once, when the engine is not told and never will be.
         """
         try:
             future = self._queue(change)
@@ -312,13 +333,27 @@ class Intake:
         written.add_done_callback(lambda done: self._tell_engine(done, event, on_refused))
         try:
             # Shielded: a client that hangs up does not take back what it asked for.
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(self._write_patience_s + more_s):
                 await asyncio.shield(written)
-        except TimeoutError as error:
-            self._store.withdraw(future)
-            raise Unavailable("the store takes too long; nothing was taken in") from error
+        except TimeoutError:
+            if self._store.withdraw(future):
+                why = self._store.problem or "the store takes too long"
+                raise Unavailable(f"{why}; nothing was taken in") from None
+            await self._committed(change, written)
         except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
+        except LeftInDoubt as error:
+            raise _in_doubt(change, str(error)) from error
+
+    async def _committed(self, change: Change, written: asyncio.Future[None]) -> None:
+        """Wait for a commit that is under way; raises what the change is refused with."""
+        try:
+            async with asyncio.timeout(self._commit_patience_s):
+                await asyncio.shield(written)
+        except TimeoutError:
+            raise _in_doubt(change, self._store.problem or "the store takes too long") from None
+        except LeftInDoubt as error:
+            raise _in_doubt(change, str(error)) from error
 
     def _expect_store(self) -> None:
         if self._store.problem:
@@ -340,7 +375,7 @@ class Intake:
         else:
             on_refused()
 
-    async def steer(self, event: BehaviorRequested | InstanceKillRequested) -> None:
+    async def steer(self, event: AdminEvent) -> None:
         """Tell the engine to steer an instance, and wait until a restart would know of it.
 
         Raises `Unavailable` when nothing is taken in, since what follows would wait for the store,
@@ -353,7 +388,7 @@ class Intake:
                 "is done once that is written"
             )
         try:
-            async with asyncio.timeout(_WRITE_PATIENCE_S):
+            async with asyncio.timeout(self._write_patience_s):
                 await self._runtime.ask(event)
         except InboxFull as error:
             raise Unavailable(str(error)) from error
@@ -376,6 +411,18 @@ class Intake:
             raise NotFound(str(error)) from error
         except AlreadyFinal as error:
             raise Conflict(str(error)) from error
+
+
+def _in_doubt(change: Change, why: str) -> InDoubt:
+    """Return what is said of a change of which nobody knows whether it will be done."""
+    match change:
+        case InsertContainers() | InsertJob() if change.idempotency_key:
+            remedy = "send it again with the same Idempotency-Key, which makes it once"
+        case InsertContainers() | InsertJob():
+            remedy = "it had no Idempotency-Key, so look for it before you send it again"
+        case _:
+            remedy = "ask again, or look; asking twice does no harm"
+    return InDoubt(f"{why}: this was being written, and may be done or not; {remedy}")
 
 
 def _unfit(wanted: Wanted, known: Awaited | None) -> str:

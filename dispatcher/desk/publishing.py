@@ -18,6 +18,7 @@ from dispatcher.messages import (
     PublishFailedPass,
     PublishInstance,
     PublishJob,
+    PublishStray,
 )
 from dispatcher.model import Container, ContainerState
 from dispatcher.queries import Recovered
@@ -46,10 +47,13 @@ def publish_event(
 ) -> None:
     """Number what changed as an event of the API's, and wake whoever waits for it.
 
-    A failed pass is an event of the log's only.
+    A failed pass is an event of the log's only, and so is what becomes of strays.
     """
     if isinstance(what, PublishFailedPass):
         log.error("a planning pass failed and changed nothing", exc_info=what.error)
+        return
+    if isinstance(what, PublishStray):
+        _log_stray(what)
         return
     _log_story(what, engine)
     if isinstance(what, PublishContainer):
@@ -71,6 +75,19 @@ def publish_event(
             instance_view(engine, worker, heard_at=heard_at(worker.id)), state=what.state
         )
         broker.publish("instance", what.worker_id, instance_data(view))
+
+
+def _log_stray(what: PublishStray) -> None:
+    """Write one line for each process that no container wants, with what becomes of it."""
+    log.warning(
+        f"stray {what.deed.name.lower()}",
+        instance=what.worker_id,
+        container=what.container_id or None,
+        attempt=what.attempt_id,
+        store=what.store or None,
+        exit_code=what.exit_code,
+        why=what.deed.value,
+    )
 
 
 def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: Engine) -> None:

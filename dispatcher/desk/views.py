@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.api.answers import container_answer, instance_answer
-from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport
+from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
 from dispatcher.api.job_answers import job_answer
 from dispatcher.engine import Engine
 from dispatcher.explaining.explanation import Standing
@@ -17,6 +17,7 @@ from dispatcher.jobs.model import Job
 from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Container, InstanceRecord
 from dispatcher.queries import LISTED_ATTEMPTS
+from pool import strays
 from pool.leaks import Leak, LeakKind, find_leaks, listing_is_current
 from pool.model import Worker
 
@@ -111,6 +112,21 @@ def leak_report(engine: Engine, now: float, *, store_problem: str = "") -> LeakR
         complete=listing_is_current(engine.pool, now),
         store_problem=store_problem,
     )
+
+
+def stray_views(engine: Engine) -> list[StrayView]:
+    """Return the strays that are kept, by instance and attempt; the value is a copy."""
+    return [
+        StrayView(
+            instance=each.worker_id,
+            attempt=each.remote_id,
+            container=each.container_id,
+            store=each.store,
+            found_at=each.found_at,
+            fate="killed" if each.kill_wanted else "adopted" if each.adopted else "undecided",
+        )
+        for each in strays.kept(engine.pool)
+    ]
 
 
 def _behind_the_store(leak: Leak) -> Leak:

@@ -130,13 +130,20 @@ class Ledger:
         if limit_s is not None and attempt.started_at is not None and attempt.ending is None:
             self.time_limits.set(attempt.id, attempt.started_at + limit_s)
 
-    def hold_for_process(self, container_id: str, attempt_id: str, worker_id: str) -> None:
+    def hold_for_process(
+        self, container_id: str, attempt_id: str, worker_id: str, *, forgotten_before: float
+    ) -> None:
         """Let a container wait until the process of an earlier attempt of it on a worker ends.
 
-        What an instance says of attempts that were never placed there holds nobody back.
+        What an instance says of attempts that were never placed there holds nobody back, but for a
+        container that is older than `forgotten_before`: what was placed by then, in seconds since
+        the epoch, another store knew.
         """
         container = self.containers.get(container_id)
-        if container is None or not was_placed(container, attempt_id, worker_id):
+        if container is None:
+            return
+        forgotten = container.created_at < forgotten_before
+        if not forgotten and not was_placed(container, attempt_id, worker_id):
             return
         self.holdbacks.by_process(container_id, attempt_id, worker_id)
         if not container.has_open_attempt:

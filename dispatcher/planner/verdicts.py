@@ -258,6 +258,7 @@ CAUSES: Mapping[str, str] = {
     "overloaded": "say that too much runs there",
     "on_trial": "have their container engine tried, since nothing that was started there ran",
     "backlogged": "have too many logs that cannot be kept here yet",
+    "strays": "run what another store has started (see longshore strays list)",
     "exhausted": "are full",
     "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
@@ -286,6 +287,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
         ("overloaded", now < worker.overloaded_until),
         ("on_trial", worker.on_trial),
         ("backlogged", worker.backlogged),
+        ("strays", bool(worker.unaccounted)),
     )
     return next((cause for cause, is_so in facts if is_so), "")
 

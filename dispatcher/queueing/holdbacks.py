@@ -119,8 +119,8 @@ class Holdbacks:
         if processes:
             attempt_id = min(processes)
             message = (
-                f"an earlier attempt of it, {attempt_id}, still runs on {processes[attempt_id]} "
-                "and is being ended; it waits for that"
+                f"an earlier attempt of it, {attempt_id}, still runs on {processes[attempt_id]}: "
+                "it waits for the end of that"
             )
             return WaitReason(code="earlier_attempt", message=message)
         due = self._due.get(container.id)

@@ -19,6 +19,16 @@ class StoreUnusable(StoreError):  # noqa: N818 - it names a condition, as the ta
 
 
 @final
+class StoreIsAnother(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The store is not the one that its data directory knows; the message has both dates."""
+
+
+@final
+class StoreReplaced(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The files of an open store are gone, or others lie in their place; the remedy is named."""
+
+
+@final
 class StoreBusy(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
     """Too much waits to be written or read already; the caller may try again later."""
 
@@ -26,6 +36,11 @@ class StoreBusy(StoreError):  # noqa: N818 - it names a condition, as the taxono
 @final
 class StoreClosed(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
     """The store is closed, or was closed before it could write this; nothing was written."""
+
+
+@final
+class LeftInDoubt(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The store was closed while this was being committed: it may be written or not."""
 
 
 @final

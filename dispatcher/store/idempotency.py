@@ -1,22 +1,32 @@
-"""The keys by which a request that is sent again is known, for a day."""
+"""The keys by which a request that is sent again is known, for a day.
+
+An older one means nothing, whether it is there still or not: `forget_some` takes them away, a few
+at a time and in transactions of their own, so that no request waits for a million of them to go.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, select
 
-from dispatcher.store import codec, tables
+from dispatcher.store import codec, sqlite, tables
 from dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat
 
 IDEMPOTENCY_KEPT_S = 24 * 3600.0
+FORGOTTEN_AT_ONCE = 500
+"""How many keys go in one transaction: a few milliseconds of a disk's time."""
 
 _FIND_KEY = (
     select(tables.idempotency)
     .where(tables.idempotency.c.user == bindparam("user"))
     .where(tables.idempotency.c.key == bindparam("key"))
+    .where(tables.idempotency.c.created_at > bindparam("cutoff"))
 )
-_INSERT_KEY = insert(tables.idempotency)
-_FORGET_KEYS = delete(tables.idempotency).where(
-    tables.idempotency.c.created_at <= bindparam("cutoff")
+# One of yesterday may be there still.
+_SAVE_KEY = sqlite.upsert(tables.idempotency, keep=())
+_FORGET_SOME = sqlite.delete_some(
+    tables.idempotency,
+    tables.idempotency.c.created_at <= bindparam("cutoff"),
+    at_once=FORGOTTEN_AT_ONCE,
 )
 
 
@@ -29,14 +39,14 @@ def claim_key(
     ids: tuple[str, ...],
     now: float,
 ) -> None:
-    """Note that a user's request with `key` makes `ids`, and forget the keys of yesterday.
+    """Note that a user's request with `key` makes `ids`.
 
     Raises `IdempotentRepeat` when the same request made something before, `IdempotencyConflict`
     when the key was another's. `now` is in seconds since the epoch.
     """
-    connection.execute(_FORGET_KEYS, {"cutoff": now - IDEMPOTENCY_KEPT_S})
     where = {"user": user, "key": key}
-    known = connection.execute(_FIND_KEY, where).one_or_none()
+    cutoff = now - IDEMPOTENCY_KEPT_S
+    known = connection.execute(_FIND_KEY, {**where, "cutoff": cutoff}).one_or_none()
     if known is not None and known.fingerprint == fingerprint:
         raise IdempotentRepeat(codec.decode_ids(known.container_ids))
     if known is not None:
@@ -50,4 +60,13 @@ def claim_key(
         "container_ids": codec.encode_ids(ids),
         "created_at": now,
     }
-    connection.execute(_INSERT_KEY, row)
+    connection.execute(_SAVE_KEY, row)
+
+
+def forget_some(connection: Connection, *, now: float) -> bool:
+    """Forget some keys of yesterday, `FORGOTTEN_AT_ONCE` at most; return whether there are more.
+
+    `now` is in seconds since the epoch.
+    """
+    gone = connection.execute(_FORGET_SOME, {"cutoff": now - IDEMPOTENCY_KEPT_S}).rowcount
+    return gone == FORGOTTEN_AT_ONCE

@@ -24,7 +24,7 @@ from dispatcher.queries import (
 )
 from dispatcher.store import codec, job_reader
 from dispatcher.store.awaited import fetch_awaited
-from dispatcher.store.errors import StoreBusy
+from dispatcher.store.errors import StoreBusy, StoreReplaced
 from dispatcher.store.job_reader import Count, Specs
 from dispatcher.store.paging import page_of
 from dispatcher.store.questions import container_queries, job_queries
@@ -50,6 +50,8 @@ class Reader:
             raise StoreBusy("too many requests read the store at once: try again later") from None
         except OperationalError as error:
             raise StoreBusy(f"the store cannot be read now: {error.orig}") from error
+        except StoreReplaced as error:
+            raise StoreBusy(str(error)) from error
 
     def container(self, container_id: str) -> Container | None:
         """Return one container with all its attempts, or None."""

@@ -5,10 +5,23 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Engine,
+    Integer,
+    Table,
+    create_engine,
+    delete,
+    event,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -39,6 +52,10 @@ _PASSING = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
+
+
+def _no_check() -> None:
+    """Take whatever lies at a path."""
 
 
 def store_path(url: str) -> Path:
@@ -92,20 +109,27 @@ def make_file(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def writing_engine(path: Path) -> Engine:
-    """Return an engine whose transactions hold the write lock from their start."""
+def writing_engine(path: Path, check: Callable[[], None] = _no_check) -> Engine:
+    """Return an engine whose transactions hold the write lock from their start.
+
+    `check` is called before each connection, and may raise.
+    """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=NullPool,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
     )
+    event.listen(engine, "do_connect", lambda *_: check())
     event.listen(engine, "connect", _prepare_writer)
     event.listen(engine, "begin", _begin_writing)
     return engine
 
 
-def reading_engine(path: Path) -> Engine:
-    """Return an engine with a few connections that can only read, each from one snapshot."""
+def reading_engine(path: Path, check: Callable[[], None] = _no_check) -> Engine:
+    """Return an engine with a few connections that can only read, each from one snapshot.
+
+    `check` is called before each connection, and may raise.
+    """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
@@ -114,6 +138,7 @@ def reading_engine(path: Path) -> Engine:
         pool_timeout=READ_TIMEOUT_S,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
     )
+    event.listen(engine, "do_connect", lambda *_: check())
     event.listen(engine, "connect", _prepare_reader)
     event.listen(engine, "begin", _begin_reading)
     return engine
@@ -149,9 +174,33 @@ def _begin_reading(connection: Connection) -> None:
 
 def is_passing(error: BaseException) -> bool:
     """Return whether `error` says nothing about the statement, so that trying again may help."""
+    return _primary_code(error) in _PASSING
+
+
+def is_outside_transaction(connection: Connection) -> bool:
+    """Return whether another transaction can begin on a connection: SQLite's own word counts.
+
+    A commit that fails may leave one open.
+    """
+    if connection.invalidated or connection.in_transaction():
+        return False
+    driver = connection.connection.driver_connection
+    return isinstance(driver, sqlite3.Connection) and not driver.in_transaction
+
+
+def may_have_written(error: BaseException) -> bool:
+    """Return whether a transaction that failed with `error` may be on the disk all the same.
+
+    A write or a sync that failed says nothing about what a crash would leave there.
+    """
+    return _primary_code(error) == sqlite3.SQLITE_IOERR
+
+
+def _primary_code(error: BaseException) -> int | None:
+    """Return SQLite's code of an error, without its details; None when it has none."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
-    return isinstance(code, int) and (code & 0xFF) in _PASSING
+    return code & 0xFF if isinstance(code, int) else None
 
 
 def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Insert:
@@ -167,3 +216,11 @@ def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Ins
         if column.name not in (*keys, *keep)
     }
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def delete_some(table: Table, condition: ColumnElement[bool], *, at_once: int) -> Delete:
+    """Return a delete of rows of `condition`, of so many at most; which ones is open."""
+    row = literal_column("rowid", Integer)
+    return delete(table).where(
+        row.in_(select(row).select_from(table).where(condition).limit(at_once))
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 import time
@@ -10,6 +11,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
 
+import structlog
+from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
 from dispatcher.jobs.model import Job
@@ -17,40 +20,75 @@ from dispatcher.messages import Change
 from dispatcher.model import Container, Dependency, InstanceRecord
 from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
 from dispatcher.store import sqlite
-from dispatcher.store.errors import StoreUnusable
+from dispatcher.store.custody import Custody, StoreFiles
+from dispatcher.store.errors import StoreIsAnother, StoreUnusable
+from dispatcher.store.marker import (
+    Marker,
+    MarkerFile,
+    read_marker,
+    save_marker,
+    why_not_the_same,
+)
 from dispatcher.store.reader import Reader
 from dispatcher.store.schema import migrate
 from dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
 
 CLOSE_TIMEOUT_S = 30.0
 
+_log = structlog.get_logger("longshore.store")
+
 
 class Store:
     """Containers, jobs, attempts, launches and instances, kept in SQL.
 
-    Every method may be called from any thread. `write`, `next_…` and the properties never
-    block on I/O; the reading methods do and belong into a thread (`asyncio.to_thread`).
+    `id` is the one in its marker, which it has had `since` then, in seconds since the epoch. Every
+    method may be called from any thread. `write`, `next_…` and the properties never block on I/O
+    (but for a `stat`); the reading methods do and belong into a thread (`asyncio.to_thread`).
     """
 
     def __init__(
-        self, path: Path, *, wall_clock: Callable[[], float], max_pending: int, group_limit: int
+        self,
+        path: Path,
+        *,
+        wall_clock: Callable[[], float],
+        max_pending: int,
+        group_limit: int,
+        data_dir: Path | None,
+        accept_new: bool,
     ) -> None:
         """Open the store in `path`; use `open`."""
+        file = None if data_dir is None else MarkerFile(data_dir)
+        known = None if file is None or accept_new else file.read()
+        _expect_file(path, known)
         sqlite.make_file(path)
         self._lock = sqlite.StoreLock(path)
-        self._writing = sqlite.writing_engine(path)
-        self._reading = sqlite.reading_engine(path)
+        files = StoreFiles(path)
+        self._files = files
+        self._writing = sqlite.writing_engine(path, files.check)
+        self._reading = sqlite.reading_engine(path, files.check)
+        self._marker_file = file
         try:
+            _expect_same(path, self._writing, known)
             migrate(self._writing)
+            marker = _marked(self._writing, now=wall_clock(), anew=accept_new)
+            files.settle(marker.number)
+            if file is not None:
+                file.make(marker)
             self._reader = Reader(self._reading)
             self._next_sequence = self._reader.last_sequence() + 1
             self._next_job_sequence = self._reader.last_job_sequence() + 1
         except BaseException:
             self._let_go()
             raise
+        self.id = marker.store
+        self.since = marker.created_at
         self._sequence_lock = threading.Lock()
         self._writer = Writer(
-            self._writing, wall_clock=wall_clock, max_pending=max_pending, group_limit=group_limit
+            self._writing,
+            Custody(files, marker, file),
+            wall_clock=wall_clock,
+            max_pending=max_pending,
+            group_limit=group_limit,
         )
 
     @classmethod
@@ -61,15 +99,21 @@ class Store:
         wall_clock: Callable[[], float] = time.time,
         max_pending: int = MAX_PENDING,
         group_limit: int = GROUP_LIMIT,
+        data_dir: Path | None = None,
+        accept_new: bool = False,
     ) -> Self:
         """Open the store at `url` ("sqlite:///PATH"), making it and its directory when absent.
 
         Missing migrations are run. `wall_clock` returns seconds since the epoch; `max_pending` is
         how many changes may wait before `write` refuses more, `group_limit` how many share one
-        transaction. Starts a thread: the caller must `close` it.
+        transaction. Starts a thread: the caller must `close` it. `data_dir` is where a marker says
+        which store belongs here (see `marker`), None for nowhere; with `accept_new` whatever is in
+        `url` does from now on, under a new id.
 
-        Raises `StoreUnusable` when another process uses it, when a newer Longshore wrote it, or
-        when it cannot be read and written; the message says what an operator can do.
+        Raises `StoreIsAnother`, with both dates, when it is not the one that the marker says, or an
+        older copy of it: nothing was changed then. Raises `StoreUnusable` when another process uses
+        it, when a newer Longshore wrote it, or when it cannot be read and written; the message says
+        what an operator can do.
         """
         try:
             path = sqlite.store_path(url)
@@ -81,6 +125,8 @@ class Store:
                 wall_clock=wall_clock,
                 max_pending=max_pending,
                 group_limit=group_limit,
+                data_dir=data_dir,
+                accept_new=accept_new,
             )
         except OSError as error:
             raise StoreUnusable(f"cannot open the store {path}: {error.strerror}") from error
@@ -97,12 +143,27 @@ class Store:
         written. Twice is no error.
         """
         self._writer.close(timeout_s)
-        self._let_go()
+        if self.replaced:
+            # SQLite would remove the log's files by name: those of the store that lies there now.
+            self._lock.release()
+        else:
+            self._let_go()
         return not self._writer.abandoned
+
+    @property
+    def replaced(self) -> bool:
+        """Return whether other files lie in the place of those that are open, or none.
+
+        After `close` such a process should end without closing them: see `os._exit`.
+        """
+        return not self._files.closed and self._files.problem() != ""
 
     def _let_go(self) -> None:
         self._reading.dispose()
         self._writing.dispose()
+        self._files.close()
+        if self._marker_file is not None:
+            self._marker_file.close()
         self._lock.release()
 
     @property
@@ -139,9 +200,13 @@ class Store:
         """
         return self._writer.write(changes, wait=wait)
 
-    def withdraw(self, future: Future[None]) -> None:
-        """Take a `write` back: it fails with `Withdrawn` unless it is being committed already."""
-        self._writer.withdraw(future)
+    def withdraw(self, future: Future[None]) -> bool:
+        """Take a `write` back, and return whether that is certain: it fails with `Withdrawn` then.
+
+        It is not once it is being committed, or is done: the future tells what comes of it, and
+        until then nobody knows.
+        """
+        return self._writer.withdraw(future)
 
     def next_sequences(self, count: int) -> range:
         """Reserve `count` sequence numbers, above all that any container ever got."""
@@ -194,3 +259,47 @@ class Store:
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
         return self._reader.instance(instance_id)
+
+
+def _expect_file(path: Path, known: Marker | None) -> None:
+    """Raise `StoreIsAnother` where a store is known and nothing lies in its place."""
+    if known is None or (path.exists() and path.stat().st_size):
+        return
+    there = "is empty" if path.exists() else "does not exist"
+    raise _another(path, f"it {there}, and the data directory knows one {known.dates}")
+
+
+def _expect_same(path: Path, engine: Engine, known: Marker | None) -> None:
+    """Raise `StoreIsAnother` unless the store behind `engine` is the one that is known."""
+    if known is None:
+        return
+    with engine.begin() as connection:
+        found = read_marker(connection)
+    if why := why_not_the_same(known, found):
+        raise _another(path, why)
+
+
+def _another(path: Path, why: str) -> StoreIsAnother:
+    return StoreIsAnother(
+        f"the store {path} is not the one that was here before: {why}. Put that one back, with its"
+        " -wal beside it, or start with --accept-new-store: what only the other one knew is gone"
+        " then; what runs of that on instances is kept, and shown by 'longshore strays list'"
+    )
+
+
+def _marked(engine: Engine, *, now: float, anew: bool) -> Marker:
+    """Return the store's marker, which it gets if it has none, or if it is to begin `anew`."""
+    with engine.begin() as connection:
+        found = read_marker(connection)
+        if found is not None and not anew:
+            return found
+        marker = Marker(
+            store=secrets.token_hex(16),
+            created_at=now,
+            commits=1 if found is None else found.commits + 1,
+            written_at=now,
+        )
+        save_marker(connection, marker)
+    if found is not None:
+        _log.warning("store accepted as a new one", store=marker.store, before=found.store)
+    return marker

@@ -176,3 +176,12 @@ idempotency = Table(
     PrimaryKeyConstraint("user", "key"),
 )
 Index("idempotency_by_age", idempotency.c.created_at)
+
+store_marker = Table(
+    "store_marker",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("created_at", Double, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("written_at", Double, nullable=False),
+)

@@ -4,6 +4,9 @@ Each call is atomic by a savepoint, so that one that is refused takes no other w
 the engine's builds on those before it, so that after a refused one none of these is written. A
 failure of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the
 same group is tried again, in the same order, until it is committed or the writer is closed.
+
+Between groups, and while nobody waits, it throws away what nobody needs any more: little at a time,
+in transactions of their own, since whoever comes meanwhile waits for the one that is under way.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -21,8 +25,17 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.messages import Change, InsertContainers, InsertJob
 from dispatcher.store.changes import apply_changes
-from dispatcher.store.errors import OutOfOrder, StoreBusy, StoreClosed, Withdrawn
-from dispatcher.store.sqlite import is_passing
+from dispatcher.store.custody import Custody
+from dispatcher.store.errors import (
+    LeftInDoubt,
+    OutOfOrder,
+    StoreBusy,
+    StoreClosed,
+    StoreReplaced,
+    Withdrawn,
+)
+from dispatcher.store.idempotency import forget_some
+from dispatcher.store.sqlite import is_outside_transaction, is_passing, may_have_written
 
 MAX_PENDING = 20_000
 GROUP_LIMIT = 2_000
@@ -31,18 +44,26 @@ LAST_RETRY_S = 5.0
 SLOW_COMMIT_S = 5.0
 CROWDED_SHARE = 0.75
 TELL_EVERY_S = 1.0
+LOOK_EACH_S = 1.0
+"""How often the files are looked at while nothing is written."""
+UPKEEP_EACH_S = 60.0
+UPKEEP_PAUSE_S = 0.05
+"""How long others have the store to themselves between two steps, while there is more to do."""
 
 _log = structlog.get_logger("longshore.store")
 
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
+    """One `write`; `applied` says that it may be on the disk: only what follows tells."""
+
     changes: tuple[Change, ...]
     weight: int
     builds: bool
     future: Future[None]
     refusal: Exception | None = None
     withdrawn: bool = False
+    applied: bool = False
 
 
 class Writer:
@@ -55,6 +76,7 @@ class Writer:
     def __init__(
         self,
         engine: Engine,
+        custody: Custody,
         *,
         wall_clock: Callable[[], float],
         max_pending: int = MAX_PENDING,
@@ -66,6 +88,7 @@ class Writer:
         are refused; `group_limit` how many go into one transaction, one call at least.
         """
         self._engine = engine
+        self._custody = custody
         self._wall_clock = wall_clock
         self._max_pending = max_pending
         self._group_limit = group_limit
@@ -80,6 +103,7 @@ class Writer:
         self.on_overload: Callable[[str], None] | None = None
         self._told_at = -math.inf
         self._broken = False
+        self._upkeep_at = time.monotonic()
         self.abandoned = False
         # A daemon, so that a crash elsewhere ends the process; in good order `close` joins it.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -115,12 +139,14 @@ class Writer:
             self._changed.notify()
         return call.future
 
-    def withdraw(self, future: Future[None]) -> None:
-        """Take a call back; it fails with `Withdrawn` unless it is being committed already."""
+    def withdraw(self, future: Future[None]) -> bool:
+        """Take a call back; return whether that is certain. See `Store.withdraw`."""
         with self._changed:
             for call in (*self._group, *self._calls):
-                if call.future is future:
+                if call.future is future and not call.applied:
                     call.withdrawn = True
+                    return True
+        return False
 
     def close(self, timeout_s: float) -> None:
         """Commit what is pending and end the thread; twice is no error.
@@ -134,14 +160,24 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        while group := self._take():
-            if not self._commit_somehow(group):
+        while (group := self._take()) is not None:
+            if group and not self._commit_somehow(group):
                 self._abandon(group)
+            if not group:
+                self._look()
+            if self._give_up_at is None and time.monotonic() >= self._upkeep_at:
+                self._keep_up()
         self._drop_connection()
 
-    def _take(self) -> list[_Call]:
+    def _take(self) -> list[_Call] | None:
+        """Return the next group; an empty one when none came for a while, None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._give_up_at is not None)
+            self._changed.wait_for(
+                lambda: self._calls or self._give_up_at is not None,
+                timeout=min(LOOK_EACH_S, max(0.0, self._upkeep_at - time.monotonic())),
+            )
+            if not self._calls and self._give_up_at is not None:
+                return None
             group: list[_Call] = []
             weight = 0
             while self._calls and (
@@ -155,11 +191,19 @@ class Writer:
     def _commit_somehow(self, group: list[_Call]) -> bool:
         """Return whether the group is committed; it is not only when the writer gave up."""
         delay_s = FIRST_RETRY_S
+        in_doubt = committed = False
         while True:
             began_at = time.monotonic()
             try:
-                self._commit(group)
+                if not committed:
+                    self._commit(group)
+                    committed = True
+                # Nobody is told of what went into a file that is not there any more.
+                self._custody.check()
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost by it
+                in_doubt = in_doubt or committed or may_have_written(error)
+                if not in_doubt:
+                    self._undone(group)
                 self._note(error)
                 if not self._pause(delay_s):
                     return False
@@ -170,31 +214,68 @@ class Writer:
                 self._tell_overload(commit_s)
                 return True
 
-    def _commit(self, group: list[_Call]) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Begin a transaction, and commit it at the end; what fails in it is raised, undone."""
         if self._connection is None:
             self._connection = self._engine.connect()
         connection = self._connection
         try:
             with connection.begin():
-                broken = self._broken
-                for call in group:
-                    if call.builds and broken:
-                        call.refusal = OutOfOrder("a change that it builds on was refused")
-                        continue
-                    call.refusal = self._apply(connection, call, alone=len(group) == 1)
-                    broken = broken or (call.builds and call.refusal is not None)
-        except Exception:
-            if connection.invalidated or connection.in_transaction():
+                # After the lock is taken: a connection that is new may be one to another file.
+                self._custody.check()
+                yield connection
+        except Exception as error:
+            if isinstance(error, StoreReplaced) or not is_outside_transaction(connection):
                 self._drop_connection()
             raise
+
+    def _commit(self, group: list[_Call]) -> None:
+        with self._transaction() as connection:
+            broken = self._broken
+            for call in group:
+                if call.builds and broken:
+                    call.refusal = OutOfOrder("a change that it builds on was refused")
+                    continue
+                call.refusal = self._apply(connection, call, alone=len(group) == 1)
+                broken = broken or (call.builds and call.refusal is not None)
+            counted = None
+            if any(call.changes and call.refusal is None for call in group):
+                counted = self._custody.count(connection, self._wall_clock())
+        if counted is not None:
+            self._custody.committed(counted)
+
+    def _look(self) -> None:
+        """See whether the files are there, so that health tells it while nobody writes, too."""
+        try:
+            self._custody.check()
+        except StoreReplaced as error:
+            self._note(error)
+        else:
+            problem, self._problem = self._problem, ""
+            if problem:
+                _log.info("store_writable_again")
+
+    def _keep_up(self) -> None:
+        """Throw away some of what nobody needs any more; soon again while there is more of it."""
+        more = False
+        self._custody.sync()
+        try:
+            with self._transaction() as connection:
+                more = forget_some(connection, now=self._wall_clock())
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: it is tried again later
+            _log.warning("store_upkeep_failed", error=str(getattr(error, "orig", None) or error))
+        self._upkeep_at = time.monotonic() + (UPKEEP_PAUSE_S if more else UPKEEP_EACH_S)
 
     def _apply(self, connection: Connection, call: _Call, *, alone: bool) -> Exception | None:
         """Write one call's changes; return why they are refused, with nothing of them written.
 
         One that is `alone` needs no savepoint: its transaction is all there is to roll back.
         """
-        if call.withdrawn:
-            return Withdrawn("it was taken back, since the store took too long")
+        with self._changed:
+            if call.withdrawn:
+                return Withdrawn("it was taken back, since the store took too long")
+            call.applied = True
         if not alone:
             connection.exec_driver_sql("SAVEPOINT call")
         try:
@@ -212,6 +293,12 @@ class Writer:
         if not alone:
             connection.exec_driver_sql("RELEASE SAVEPOINT call")
         return None
+
+    def _undone(self, group: list[_Call]) -> None:
+        """Let calls be taken back again whose transaction failed and left nothing behind."""
+        with self._changed:
+            for call in group:
+                call.applied = False
 
     def _resolve(self, group: list[_Call]) -> None:
         problem, self._problem = self._problem, ""
@@ -272,7 +359,10 @@ class Writer:
             self._calls.clear()
         self._count_off(group)
         for call in group:
-            call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
+            if call.applied:
+                call.future.set_exception(LeftInDoubt(f"written or not: {self._problem}"))
+            else:
+                call.future.set_exception(StoreClosed(f"never written: {self._problem}"))
         _log.error("store_closed_unwritten", calls=len(group), problem=self._problem)
 
     def _drop_connection(self) -> None:

@@ -20,6 +20,7 @@ TAKE_OVER_TIMEOUT_S = 5.0
 TAKE_OVER_POLL_S = 0.005
 SIGNATURE_BYTES = 64
 MIN_HEARTBEAT_S = 0.05
+MAX_STORE_CHARACTERS = 128
 MAX_HEARTBEAT_S = 3600.0
 
 
@@ -30,6 +31,7 @@ class Hello(NamedTuple):
     heartbeat_interval_s: float
     lease: Terms | None
     interruption_watch: str
+    store: str
     lines: wire.LineBuffer
     rest: list[bytes]
 
@@ -57,7 +59,8 @@ def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Hello:
     _check(message, cluster=cluster, runner_sha256=runner_sha256)
     epoch, terms = wire.count_field(message, "epoch"), parse_terms(message.get("lease"))
     watch = parse_watch(message.get("interruption_watch"))
-    return Hello(epoch, _interval_s(message), terms, watch, lines, complete[1:])
+    store = _store(message)
+    return Hello(epoch, _interval_s(message), terms, watch, store, lines, complete[1:])
 
 
 def _check(message: dict[str, Any], *, cluster: str, runner_sha256: str) -> None:
@@ -67,6 +70,13 @@ def _check(message: dict[str, Any], *, cluster: str, runner_sha256: str) -> None
         raise Refusal("cluster", f"this runner was called for cluster {cluster!r}")
     if message.get("runner_sha256") != runner_sha256:
         raise Refusal("sha256", f"this is runner {runner_sha256}")
+
+
+def _store(message: dict[str, Any]) -> str:
+    store = message.get("store", "")
+    if not isinstance(store, str) or len(store) > MAX_STORE_CHARACTERS:
+        raise Refusal("invalid", f"store must be text of at most {MAX_STORE_CHARACTERS} characters")
+    return store
 
 
 def _interval_s(message: dict[str, Any]) -> float:

@@ -138,6 +138,7 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
     try:
         lease.agree(hello.lease)
         _tidy(spool, launcher, sweep=True)
+        spool.stores.hear(hello.store, [each.attempt_id for each in spool.attempts()])
         own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
         description = _describe(cluster, spool, engine)
         output.push({**own, **description})

@@ -25,6 +25,7 @@ from typing import Any, Iterable, NamedTuple
 from pool.runner import machine
 from pool.runner.engine_faults import is_of_the_request
 from pool.runner.kept import stream_bytes
+from pool.runner.stores import Stores
 from pool.runner.wire import NAME
 
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
@@ -183,6 +184,7 @@ class Spool:
         except FileExistsError:
             if not stat.S_ISFIFO(os.lstat(self.fifo).st_mode):
                 raise SpoolError(f"{self.fifo} is no fifo") from None
+        self.stores = Stores(where.spool)
 
     @property
     def needs_keeper(self) -> bool:
@@ -365,11 +367,13 @@ class Spool:
 
     def report(self, attempt: Attempt) -> dict[str, Any]:
         """Return the REPORT of an attempt."""
-        return {
+        report = {
             "attempt_id": attempt.attempt_id,
             "container_id": attempt.container_id,
             "exit": self.exit_of(attempt),
         }
+        store = self.stores.of(attempt.attempt_id)
+        return {**report, "store": store} if store else report
 
     def exit_of(self, attempt: Attempt) -> dict[str, Any] | None:
         """Return the EXIT of an attempt, None while it runs."""

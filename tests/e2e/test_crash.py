@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dispatcher_process import DispatcherProcess, processes_marked, wait_for
+from tests.dispatcher_process import ApiError, DispatcherProcess, processes_marked, wait_for
 from tests.sshd_driver import restart_servers
 from tests.sshd_host import require_sshd
 
@@ -119,6 +121,93 @@ def test_sshd_killed_and_restarted_under_live_sessions(tmp_path: Path) -> None:
         gate.touch()
         _check(server, ids)
         _check_nothing_left(server, before)
+
+
+def _store_files(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "data").glob("longshore.db*"))
+
+
+@pytest.mark.real
+def test_a_store_that_is_deleted_under_the_server_acknowledges_nothing_more(tmp_path: Path) -> None:
+    require_sshd()
+    with DispatcherProcess(tmp_path, CONFIG) as server:
+        (tmp_path / "data" / "longshore.db").unlink()
+        with pytest.raises(ApiError) as refused:
+            server.submit("true")
+        assert refused.value.status == 503
+        first = refused.value.body["detail"]
+        assert "--accept-new-store" in first, "the remedy"
+        wait_for(lambda: not server.ready(), "the health tells it")
+        [problem] = [
+            each for each in server.health_problems() if "longshore.db cannot be found" in each
+        ]
+        assert "start it with --accept-new-store" in problem
+        with pytest.raises(ApiError) as refused:
+            server.submit("true")
+        assert (refused.value.status, refused.value.body["detail"]) == (503, problem)
+        assert "nothing was taken in" in first
+        assert server.stop() == 1, "what was taken back last could not be"
+
+
+HERE: dict[str, Any] = {
+    "engine": {"name": "process"},
+    "instance_types": {"here": {"cpus": 64, "memory": "64GiB", "price_per_hour": 0.1}},
+    "pool": {"idle_timeout_s": 2, "sync_interval_s": 2},
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("lost", ["all of it", "its log"])
+def test_a_start_without_the_store_stops_and_an_accepted_one_keeps_what_runs(
+    tmp_path: Path, lost: str
+) -> None:
+    gate = tmp_path / "gate"
+    with DispatcherProcess(tmp_path, HERE) as server:
+        ids = _begin(server, gate)
+        [instance] = sorted(server.instances())
+        jobs = _jobs(processes_marked([instance]), gate)
+        server.kill()
+        for path in _store_files(tmp_path):
+            if not path.name.endswith(".lock") and (lost == "all of it" or path.suffix != ".db"):
+                path.unlink()
+        begin = server.launch()
+        assert server.process is not None
+        assert server.process.wait(60) == 2
+        said = server.error_path.read_text(encoding="utf-8")[begin:]
+        assert "is not the one that was here before" in said
+        assert "--accept-new-store" in said
+        assert len(set(_DATE.findall(said))) >= (1 if lost == "all of it" else 2)
+
+        server.start("--accept-new-store")
+        wait_for(lambda: len(_strays(server)) == RUNNING, "all are found")
+        [leak] = server.call("GET", "/v1/leaks")["items"]
+        assert (leak["instance"], leak["kind"]) == (instance, "strays_kept")
+        assert _jobs(processes_marked([instance]), gate) == jobs, "all of it runs on"
+        server.stop()
+        server.start()
+        wait_for(lambda: len(_strays(server)) == RUNNING, "nor does the next start forget it")
+
+        where = f"/v1/instances/{instance}/strays"
+        ended = _strays(server)[0]
+        server.call("POST", where, {"fate": "kill", "attempts": [ended]})
+        wait_for(lambda: ended not in _strays(server), "that one is ended")
+        server.call("POST", where, {"fate": "adopt"})
+        assert server.call("GET", "/v1/leaks")["items"] == []
+        assert len(_jobs(processes_marked([instance]), gate)) < len(jobs)
+        gate.touch()
+        _check_nothing_left(server, [instance])
+        log = [json.loads(each) for each in server.log_lines() if each.startswith("{")]
+        told = [(each["event"], each["container"]) for each in log if "stray" in each["event"]]
+        assert {each for event, each in told if event == "stray kept"} == set(ids)
+        assert len([event for event, _ in told if event == "stray killed"]) == 1
+        assert {each["instance"] for each in log if "stray" in each["event"]} == {instance}
+
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def _strays(server: DispatcherProcess) -> list[str]:
+    return [each["attempt"] for each in server.call("GET", "/v1/strays")["items"]]
 
 
 def _jobs(pids: list[int], gate: Path) -> list[int]:

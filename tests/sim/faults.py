@@ -25,6 +25,8 @@ class HostFaults:
     later probes; `slow_deaths` take a while after the signal, some instances are `refusing` every
     start, some have `wrong_clocks`; `partitions` cut a session and silence the instance at once.
 
+    `foreign_strays` are processes that another store's dispatcher has started: an admin decides.
+
     Some starts are refused since the instance is `overloaded`. `lost_limits` go down with their
     session. `swallowing` instances end at once what is started there, and run nothing.
     """
@@ -47,6 +49,7 @@ class HostFaults:
     reboots_every_s: float = 0.0
     deaths_every_s: float = 0.0
     strays_every_s: float = 0.0
+    foreign_strays_every_s: float = 0.0
     flaps_every_s: float = 0.0
     drops_at_starts: float = 0.0
     late_lists: float = 0.0

@@ -118,6 +118,10 @@ PROMISES: dict[str, str] = {
     "instance is created for it",
     "nothing starts beside what nobody wants": "such a job gets no attempt on an instance while a "
     "process is being ended there that no container wants",
+    "nothing starts beside what another store runs": "an instance gets nothing new while it runs "
+    "what another store has started: nobody knows what room that takes",
+    "only an admin ends what another store has started": "a process that is not known here, "
+    "and that another store may know, is signalled only once an admin wants it ended",
     "room that is promised is not given away": "whoever starts leaves the room that is kept for "
     "others, and what others make way for goes to the job that they were told of",
     "who matters least makes way first": "each of those who make way is needed, and nobody of "
@@ -321,6 +325,7 @@ FAULTS: dict[str, str] = {
     "reboots_every_s": "mean time between reboots, after which an instance knows nothing",
     "deaths_every_s": "mean time between instances that fall silent for good",
     "strays_every_s": "mean time between processes that nobody asked for",
+    "foreign_strays_every_s": "mean time between processes that another store has started",
     "flaps_every_s": "mean time between sessions that are cut many times in a row",
     "late_lists": "share of lists of what runs that arrive after later news",
     "drops_at_starts": "sessions that drop before the answer to a start comes",

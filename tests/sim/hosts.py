@@ -25,7 +25,9 @@ class Process:
     `gone`.
 
     Signals do not end an `immortal` one, nor does anything else once it is `stuck` in one; a
-    `stray` is none that anybody asked for. `cpu_millis` is the limit that it has by now.
+    `stray` is none that anybody asked for, and `store` the one whose dispatcher has started it, ""
+    for ours; `condemned` says that an admin wants it ended. `cpu_millis` is the limit that it has
+    by now.
     """
 
     order: AttemptOrder
@@ -34,13 +36,18 @@ class Process:
     immortal: bool = False
     stuck: bool = False
     stray: bool = False
+    store: str = ""
+    condemned: bool = False
     gone: bool = False
     exit: AttemptExit | None = None
 
     def report(self) -> AttemptReport:
         """Return what the runner says of it."""
         return AttemptReport(
-            attempt_id=self.order.attempt_id, container_id=self.order.container_id, exit=self.exit
+            attempt_id=self.order.attempt_id,
+            container_id=self.order.container_id,
+            exit=self.exit,
+            store=self.store,
         )
 
 
@@ -65,6 +72,10 @@ class Watcher(Protocol):
 
     def ended(self, host: Host, process: Process, exit_: AttemptExit | None) -> None:
         """Look at a process that ended (or whose instance did)."""
+        ...
+
+    def signalled(self, host: Host, process: Process) -> None:
+        """Look at a process that is told to end."""
         ...
 
     def released(self, host: Host, attempt_id: str) -> None:
@@ -210,6 +221,8 @@ class Host:
     def signal(self, attempt_id: str, name: str) -> None:
         """Let a process end by a signal, if it heeds that one."""
         process = self.processes.get(attempt_id)
+        if process is not None:
+            self.watcher.signalled(self, process)
         if process is None or (process.deaf and name == "TERM"):
             return
         process.stuck = process.immortal
@@ -274,6 +287,17 @@ class Host:
         self.processes[attempt_id] = process
         if exit_ is not None:
             self._record(process, exit_)
+
+    def stray_of_another(self, attempt_id: str) -> None:
+        """Run what another store's dispatcher has started."""
+        order = AttemptOrder(attempt_id=attempt_id, container_id="", image="", command=())
+        self.processes[attempt_id] = Process(order=order, stray=True, store="another")
+
+    def end_stray(self, attempt_id: str) -> None:
+        """Let a stray end by itself."""
+        process = self.processes.get(attempt_id)
+        if process is not None:
+            self._finish(process, AttemptExit(kind=ExitKind.EXITED, code=0), 0.0)
 
     def reboot(self, down_s: float) -> None:
         """Begin anew: nothing runs, and no exit is known any more."""

@@ -260,8 +260,8 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="a pass looks soon at an instance that is let run again",
         fault="admins who hold instances",
         where="dispatcher.engine:Engine.handle",
-        old="self._dirty = True\n                admins.carry_out",
-        new="admins.carry_out",
+        old="self._dirty = True\n                self._instance_news += admins.carry_out",
+        new="self._instance_news += admins.carry_out",
     ),
     Mutant(
         name="busy instances are unwanted",

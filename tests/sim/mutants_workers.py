@@ -168,6 +168,22 @@ EXITS = (
         new="",
     ),
     Mutant(
+        name="strays of another store are ended",
+        guard="what another store has started is kept until an admin decides",
+        fault="processes of another store",
+        where="pool.attempts:observe",
+        old="elif current and strays.is_anothers(core, report):",
+        new="elif False:",
+    ),
+    Mutant(
+        name="beside kept strays",
+        guard="nothing new goes where another store's process takes nobody knows what",
+        fault="processes of another store",
+        where="pool.model:Worker.takes_more",
+        old=" and not self.unaccounted",
+        new="",
+    ),
+    Mutant(
         name="strays by an old list",
         guard="what an older list shows running may have ended since",
         fault="lists that come late",

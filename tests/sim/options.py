@@ -99,7 +99,7 @@ def options_of(seed: int) -> SimOptions:
         seed=seed,
         safety_s=dice.between(150, 700),
         demand=_demand(dice, rarer),
-        hosts=_hosts(dice, rarer),
+        hosts=replace(_hosts(dice, rarer), foreign_strays_every_s=_foreign_strays(seed)),
         dispatcher=_dispatcher(dice, rarer),
         cloud=_cloud(dice, rarer),
         pool=_pool(dice, rarer),
@@ -365,6 +365,12 @@ def _demand(dice: Dice, rarer: Dice) -> Demand:
         behaviors_every_s=_every(dice, 50),
         kills_every_s=_every(dice, 150),
     )
+
+
+def _foreign_strays(seed: int) -> float:
+    """Return how often another store's processes come; by dice of their own, in some runs."""
+    dice = Dice(seed, "another store")
+    return dice.between(20, 120) if dice.falls(0.08) else 0.0
 
 
 def _hosts(dice: Dice, rarer: Dice) -> HostFaults:

@@ -87,6 +87,8 @@ class Scheduling:
         until = self._resting.get(command.worker_id, -inf)
         rested = now >= until - SLACK
         expect(rested, "overloaded instances rest", f"{command.worker_id} until {until}")
+        beside = [a.id for a in self._engine.pool.attempts_on(command.worker_id) if a.store]
+        expect(not beside, "nothing starts beside what another store runs", beside)
         container = self._ledger.containers[command.order.container_id]
         if container.pinned_to:
             # Those of per-instance jobs have rules of their own, and count for no limit.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dispatcher.messages import Overloaded
+from dispatcher.messages import Overloaded, StraysDecided
 from drivers.errors import ErrorScope
 from drivers.simulated.model import Machine
 from pool.model import AttemptExit, ExitKind, IdleBehavior
@@ -47,6 +47,7 @@ class Trouble:
         self._dice = Dice(world.options.seed, "trouble")
         self._flicker_dice = Dice(world.options.seed, "flickering")
         self._hidden: dict[str, _Hidden] = {}
+        self._foreign = Dice(world.options.seed, "foreign strays happen")
         self.crash_in_steps = 0
 
     def step(self) -> None:
@@ -136,6 +137,31 @@ class Trouble:
             name = elsewhere[self._dice.whole(0, len(elsewhere) - 1)]
         ended = AttemptExit(kind=ExitKind.EXITED, code=0) if self._dice.falls(0.5) else None
         host.stray(name, ended)
+
+    def _foreign_stray(self) -> None:
+        """Let an instance run what another store has started, until an admin has decided."""
+        up = [host for _, host in sorted(self._world.hosts.items()) if host.up]
+        if not up:
+            return
+        host = up[self._foreign.whole(0, len(up) - 1)]
+        name = f"another-{self._foreign.whole(0, 1_000_000)}-1"
+        host.stray_of_another(name)
+        host.drop("the dispatcher of another store has gone")
+        kill, later_s = self._foreign.falls(0.5), self._foreign.between(60, 600)
+        self._world.timeline.after(later_s, lambda: self._decide(host, name, kill=kill))
+
+    def _decide(self, host: Host, name: str, *, kill: bool) -> None:
+        """Let an admin decide, again and again until the process is gone."""
+        process = host.processes.get(name)
+        if process is None or process.gone or host.machine.ended:
+            return
+        process.condemned = kill
+        if self._world.process is not None:
+            decided = StraysDecided(worker_id=host.machine.id, attempt_ids=(name,), adopt=not kill)
+            self._world.process.post(decided)
+        if not kill:
+            self._world.timeline.after(60.0, lambda: host.end_stray(name))
+        self._world.timeline.after(90.0, lambda: self._decide(host, name, kill=kill))
 
     def _silence(self, host: Host) -> None:
         if isinstance(host.listener, VirtualSession):
@@ -269,6 +295,8 @@ class Trouble:
         self._plan(plans, until, self._dice)
         lacking = ((self._world.options.old_flickers_every_s, self._flicker),)
         self._plan(lacking, until, self._flicker_dice)
+        foreign = ((hosts.foreign_strays_every_s, self._foreign_stray),)
+        self._plan(foreign, until, self._foreign)
 
     def _plan(
         self, plans: Sequence[tuple[float, Callable[[], None]]], until: float, dice: Dice

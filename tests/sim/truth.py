@@ -179,6 +179,12 @@ class Truth:
             self.exits[attempt_id] = exit_
             self.busy_s += host.timeline.now - self._since.pop(attempt_id)
 
+    def signalled(self, host: Host, process: Process) -> None:
+        """Look at a process that is told to end."""
+        allowed = not process.store or process.condemned
+        name = f"{process.order.attempt_id} on {host.machine.id}"
+        expect(allowed, "only an admin ends what another store has started", name)
+
     def released(self, host: Host, attempt_id: str) -> None:
         """Look at an exit that the runner is told to forget."""
         stored = self.store.attempts.get(attempt_id)

@@ -146,6 +146,7 @@ class World:
             new_container=lambda: made_container(self._number()),
             dice=self._engine_dice.random,
             quota_groups=groups if any(groups.values()) else {},
+            store="ours",
         )
         engine.pool.timers = WatchedTimers()
         process = DispatcherProcess(engine, making)

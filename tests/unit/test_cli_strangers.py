@@ -139,6 +139,54 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_under_the_same_key(
     assert len(keys) == 1
 
 
+IN_DOUBT = answering(
+    503,
+    json.dumps(
+        {
+            "type": "urn:longshore:problem:outcome-unknown",
+            "title": "Outcome Unknown",
+            "status": 503,
+            "detail": "The store takes too long: this may be done or not.",
+        }
+    ).encode(),
+)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["submit", "--", "true"], ["dispatch", "j-1", "--param", "a=b"]]
+)
+def test_what_may_be_done_or_not_is_sent_again_under_the_same_key(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    created = answering(201, b'{"id": "j-1", "state": "queued"}')
+    stranger.behaviours += [IN_DOUBT, hanging_up, created]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == "j-1\n"
+    assert len(stranger.seen) == 3
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in stranger.seen}) == 1
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [(IN_DOUBT, 1), (hanging_up, 3)])
+def test_who_cannot_be_told_what_came_of_it_is_told_the_key(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str], behaviour: Behaviour, code: int
+) -> None:
+    stranger.behaviours.append(behaviour)
+    assert main(["submit", "--", "true"]) == code
+    (key,) = {headers["Idempotency-Key"] for _, _, headers, _ in stranger.seen}
+    assert f"repeat the command with --idempotency-key {key}" in capsys.readouterr().err
+    stranger.seen.clear()
+    stranger.behaviours[:] = [answering(201, b'{"id": "c-1", "state": "queued"}')]
+    assert main(["submit", "--idempotency-key", key, "--", "true"]) == 0
+    assert stranger.seen[0][2]["Idempotency-Key"] == key
+
+
+def test_what_was_not_taken_in_is_not_sent_again(stranger: type[Stranger]) -> None:
+    stranger.behaviours.append(answering(503, b'{"title": "x", "detail": "The queue is full."}'))
+    assert main(["submit", "--", "true"]) == 1
+    assert main(["submit", "--idempotency-key", "a b", "--", "true"]) == 2
+    assert len(stranger.seen) == 1
+
+
 class Heard(io.StringIO):
     """An stderr that tells when something was written to it."""
 

@@ -143,7 +143,7 @@ def test_a_container_whose_earlier_process_still_runs_is_not_started_before_that
     submit(rig, 1, essential(1), elastic(1))
     rig.exit(attempt_of(rig, 1001), code=1)
     rig.exit(attempt_of(rig, 1001), code=1)
-    rig.engine.ledger.hold_for_process("c-1001", "c-1001-1", "i-001")
+    rig.engine.ledger.hold_for_process("c-1001", "c-1001-1", "i-001", forgotten_before=0.0)
     rig.advance(10)
     assert running(rig) == {"e": 1}
     why = rig.engine.why_waiting("c-1001")

@@ -69,8 +69,8 @@ def test_a_process_from_an_earlier_attempt_is_killed_and_the_container_waits_for
     come_back(rig)
     assert rig.states() == {"c-1": "queued"}, "its claim is given up"
     assert why(rig) == (
-        "earlier_attempt: an earlier attempt of it, c-1-1, still runs on i-001 and is being "
-        "ended; it waits for that"
+        "earlier_attempt: an earlier attempt of it, c-1-1, still runs on i-001: it waits "
+        "for the end of that"
     )
     rig.boot("t1")
     rig.advance(4)

@@ -1,0 +1,207 @@
+"""A disk that takes long over one commit: whoever waits is told what is so, and none runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from sqlalchemy import Engine, event
+
+from dispatcher.api.backend import InDoubt, NewContainer, NewJob, Unavailable
+from dispatcher.api.problem_details import IN_DOUBT, answer_for
+from dispatcher.cli.client import IN_DOUBT_TYPE
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.messages import InsertContainers
+from dispatcher.queries import ContainerFilter, JobFilter
+from dispatcher.store.errors import LeftInDoubt, Withdrawn
+from dispatcher.store.store import Store
+from tests.api_server import serving
+from tests.backend_rig import backend_over, store_in, waiting_rig
+from tests.cli_server import await_true
+from tests.engine_rig import Rig
+from tests.job_samples import make_task
+from tests.samples import make_container
+from tests.store_values import container, insert
+
+
+class Disk:
+    """What the commits of a store go to: `fate` is what happens to each but those of upkeep."""
+
+    def __init__(self) -> None:
+        self.store: Store | None = None
+        self.fate: Callable[[], None] = lambda: None
+
+    def __call__(self, _connection: object) -> None:
+        if self.store is not None and self.store._writer._group:
+            self.fate()
+
+
+class Stall:
+    """A commit that has begun and does not end before it is let go on."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self._go_on = threading.Event()
+
+    def __call__(self) -> None:
+        self.began.set()
+        assert self._go_on.wait(60)
+
+    def end(self) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    made = Disk()
+    event.listen(Engine, "commit", made)
+    yield made
+    event.remove(Engine, "commit", made)
+
+
+@contextmanager
+def stalled(disk: Disk) -> Iterator[Stall]:
+    """Let each commit wait as one does for a disk: all is applied, and nothing is on it yet."""
+    disk.fate = stall = Stall()
+    try:
+        yield stall
+    finally:
+        stall.end()
+        disk.fate = lambda: None
+
+
+@pytest.fixture
+def store(disk: Disk, tmp_path: Path) -> Iterator[Store]:
+    with store_in(tmp_path) as made:
+        disk.store = made
+        yield made
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return waiting_rig()
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+    async with backend_over(rig, store, tmp_path) as made:
+        made._intake._write_patience_s = made._intake._commit_patience_s = 0.3
+        yield made
+
+
+async def submit(backend: DispatcherBackend, key: str = "") -> str:
+    items = [NewContainer(spec=make_container(1).spec, priority=500, project="p")]
+    made = await backend.submit(items, user="u", idempotency_key=key, fingerprint="f")
+    return made[0].id
+
+
+def ids(store: Store) -> list[str]:
+    page = store.containers(ContainerFilter(), cursor="", limit=100)
+    return [each.id for each in page.items]
+
+
+def insert_of(sequence: int) -> InsertContainers:
+    return InsertContainers(containers=(container(sequence),), user="u")
+
+
+def io_error() -> sqlite3.OperationalError:
+    """Return what SQLite says when a disk does not take what is synced to it."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    return error
+
+
+def test_what_is_being_committed_cannot_be_taken_back(store: Store, disk: Disk) -> None:
+    first, second = container(1), container(2)
+    with stalled(disk) as stall:
+        under_way = store.write([insert_of(first.sequence)])
+        assert stall.began.wait(60)
+        behind = store.write([insert_of(second.sequence)])
+        assert not store.withdraw(under_way)
+        assert store.withdraw(behind)
+        stall.end()
+        assert under_way.exception(60) is None
+        assert isinstance(behind.exception(60), Withdrawn)
+    assert not store.withdraw(under_way), "nor what is done"
+    assert ids(store) == [first.id]
+
+
+async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
+    backend: DispatcherBackend, store: Store, disk: Disk, rig: Rig
+) -> None:
+    backend._intake._commit_patience_s = 60.0
+    with stalled(disk) as stall:
+        answer = asyncio.create_task(submit(backend))
+        await asyncio.to_thread(stall.began.wait, 60)
+        done, _ = await asyncio.wait([answer], timeout=1.0)
+        assert not done, "nobody says that nothing was taken in"
+        stall.end()
+        container_id = await answer
+    assert ids(store) == [container_id]
+    assert container_id in rig.engine.ledger.containers
+
+
+async def test_who_is_not_told_what_came_of_it_is_told_that(
+    backend: DispatcherBackend, store: Store, disk: Disk
+) -> None:
+    with stalled(disk) as stall:
+        with pytest.raises(InDoubt, match="may be done or not; send it again with the same Idemp"):
+            await submit(backend, key="k")
+        with pytest.raises(Unavailable, match="nothing was taken in") as refused:
+            await submit(backend, key="another")
+        assert not isinstance(refused.value, InDoubt), "that one was behind it, and is taken back"
+        stall.end()
+        once = await submit(backend, key="k")
+    assert ids(store) == [once], "sent again with its key it is there once"
+
+
+async def test_jobs_and_changes_say_it_too(
+    backend: DispatcherBackend, store: Store, disk: Disk
+) -> None:
+    known = await submit(backend)
+    job = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(),))
+    with stalled(disk) as stall:
+        with pytest.raises(InDoubt, match="look for it before you send it again"):
+            await backend.submit_job(job, user="u", idempotency_key="", fingerprint="f")
+        stall.end()
+        await asyncio.to_thread(
+            await_true, lambda: store.jobs(JobFilter(), cursor="", limit=9).items != ()
+        )
+    with stalled(disk) as stall:
+        with pytest.raises(InDoubt, match="ask again, or look; asking twice does no harm"):
+            await backend.cancel(known)
+        stall.end()
+        assert (await backend.cancel(known)).cancel_requested
+
+
+async def test_it_is_a_503_of_a_type_of_its_own(backend: DispatcherBackend, disk: Disk) -> None:
+    async with serving(backend) as (base, _), aiohttp.ClientSession() as http:
+        with stalled(disk):
+            body = {"command": ["true"]}
+            async with http.post(f"{base}/v1/containers", json=body) as answer:
+                problem = await answer.json()
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert (problem["title"], problem["type"]) == (IN_DOUBT, IN_DOUBT_TYPE)
+    plain = answer_for(Unavailable("the queue is full"), where="")
+    assert json.loads(plain.text or "")["type"] == "urn:longshore:problem:service-unavailable"
+
+
+def test_a_store_that_is_closed_meanwhile_leaves_it_open(store: Store, disk: Disk) -> None:
+    insert(store, container(1))
+
+    def fail() -> None:
+        raise io_error()
+
+    disk.fate = fail
+    call = store.write([insert_of(2)])
+    await_true(lambda: store.problem != "")
+    assert not store.withdraw(call), "a sync that failed may have written it all the same"
+    assert not store.close(timeout_s=0.1)
+    assert isinstance(call.exception(60), LeftInDoubt)
