@@ -14,6 +14,7 @@ from dispatcher.planner.deeds import Deed
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
+from dispatcher.planner.unwanted import unwanted
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey
 from pool.holds import Hindrance, HindranceKind
@@ -341,10 +342,7 @@ def plan(view: View) -> Plan:
     this.give_up_the_rest()
     _buy(this)
     this.tell_the_rest()
-    if this.plan.stopped or this.plan.closed:
-        slots = view.fleet.slots
-        idle = (i for i in view.fleet.idle if this.plan.uses_up(slots[i].type.name))
-        this.plan.unwanted = sorted(idle)
+    this.plan.unwanted = unwanted(view, this.plan, this.outlook)
     return this.plan
 
 

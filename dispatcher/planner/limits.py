@@ -109,11 +109,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a pass decides from. It fills the fleet with what it decides, and nothing else."""
+    """What a pass decides from. It fills the fleet with what it decides, and nothing else.
+
+    `resting` are idle instances that get no work and use up quotas all the same, `leaving` the
+    types of the instances that are soon gone.
+    """
 
     classes: Sequence[RequestClass]
     fleet: Fleet
     limits: Limits
+    resting: Sequence[Slot] = ()
+    leaving: Sequence[InstanceType] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,8 +166,8 @@ class Plan:
     `next_in_line` are the first containers that found no place, one for each quota that is used
     up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
     in line there: nothing below is placed on them. `stopped` says that there is such a quota of
-    everything. `unwanted` are idle workers whose place in a quota is needed. `tokens_short` says
-    that more would have been created but for the rate of cloud operations.
+    everything. `unwanted` are idle workers whose place in a quota is needed, no more than are.
+    `tokens_short` says that more would have been created but for the rate of cloud operations.
     """
 
     lines: list[Line]
@@ -177,7 +183,3 @@ class Plan:
     def places(self) -> list[tuple[str, Slot]]:
         """Return each container that has a place, with it, before the queue changes."""
         return [place for line in self.lines for place in line.places()]
-
-    def uses_up(self, type_name: str) -> bool:
-        """Return whether a worker of a type takes up a quota that somebody waits for."""
-        return self.stopped or type_name in self.closed

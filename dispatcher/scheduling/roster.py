@@ -38,7 +38,7 @@ class Roster:
         self._kept = kept or Kept()
         self.fleet = Fleet(rules)
         self._spend = spend
-        self.resting: set[str] = set()
+        self.resting: dict[str, Slot] = {}
         self.hoped_for = 0
         self.missing = 0
         self._pool = pool
@@ -79,11 +79,11 @@ class Roster:
         if self._spend is not None:
             self._spend.see(worker_id)
         worker = self._pool.workers.get(worker_id)
-        self.resting.discard(worker_id)
+        self.resting.pop(worker_id, None)
         if worker is None or not self._takes_work(worker, now):
             self.fleet.remove(worker_id)
             if worker is not None and self._rests(worker, now):
-                self.resting.add(worker_id)
+                self.resting[worker_id] = slot_of(worker)
             return
         slot = self._slot_of(worker)
         if worker.token in self._launches:

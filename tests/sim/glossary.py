@@ -153,7 +153,7 @@ PROMISES: dict[str, str] = {
     "fit",
     "nothing below a quota gets a place": "nothing overtakes one that waits for a quota",
     "no idle instance uses up a quota": "what is idle and of no use for those who wait for a quota "
-    "goes",
+    "makes way for them",
     "no more is created than is waited for": "no more instances of a type come than containers "
     "wait for",
     "claims are journalled": "whoever has a claim is locked in the store",
@@ -182,6 +182,8 @@ PROMISES: dict[str, str] = {
     "restarts come in time": "who is to be restarted is in the queue once that is due and its job "
     "is not held",
     # ---- creating
+    "no more make way than are needed": "no more idle instances are shut down for a quota than "
+    "containers wait for instances",
     "what is created is claimed": "somebody has a claim on whatever a pass creates",
     "journal before create": "a create call begins only once its launch is stored",
     "a launch is kept until its key is proven": "no launch is forgotten while its instance lives "

@@ -7,6 +7,7 @@ from tests.sim.planting import Mutant
 SHARED_CPU = "containers of no cpus"
 KEPT = "instances that boot"
 OVERLOAD = "a store and instances that are overloaded"
+QUOTAS = "quotas that are used up"
 RETRIES = "containers that are tried again"
 
 TOUCHES = (
@@ -357,5 +358,38 @@ SHARING = (
         new="if True:",
     ),
 )
+MAKING_WAY = (
+    Mutant(
+        name="all that is idle makes way",
+        guard="no more idle instances make way than are needed",
+        fault=QUOTAS,
+        where="dispatcher.planner.unwanted:_LookAhead._place",
+        old="self.lacking += more",
+        new="self.lacking += 100 * more",
+    ),
+    Mutant(
+        name="more make way each pass",
+        guard="what is being shut down makes way too",
+        fault=QUOTAS,
+        where="dispatcher.planner.unwanted:unwanted",
+        old="shortage.over - shortage.takes(leaving)",
+        new="shortage.over",
+    ),
+    Mutant(
+        name="what does not go makes way for ever",
+        guard="an instance that is not gone within two minutes makes no way",
+        fault="destroys that fail or take long",
+        where="pool.idle:leaving",
+        old="and now < worker.state_since + _LEAVES_WITHIN_S",
+        new="",
+    ),
+)
 
-SCHEDULING_MUTANTS: tuple[Mutant, ...] = (*TOUCHES, *CLAIMS, *RESTARTS, *AT_ONCE, *SHARING)
+SCHEDULING_MUTANTS: tuple[Mutant, ...] = (
+    *TOUCHES,
+    *CLAIMS,
+    *RESTARTS,
+    *AT_ONCE,
+    *SHARING,
+    *MAKING_WAY,
+)

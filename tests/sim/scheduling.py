@@ -17,6 +17,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import WorkerState
+from pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer
 from tests.sim.process import DispatcherProcess
@@ -29,6 +30,9 @@ REST_S = 60.0
 
 LONGEST_WAIT_S = 60.0
 """How long those wait at most whose instances are taken back one after the other."""
+
+GOES_S = 120.0
+"""How long an instance that is being shut down is counted on to go."""
 
 LONGEST_AT_LIMIT_S = 2 * QUIET_S + 5.0
 """After how long at a limit, with no further overload, it has risen for sure."""
@@ -63,6 +67,7 @@ class Scheduling:
         self._created: list[str] = []
         self._started: set[str] = set()
         self._taken_back: set[str] = set()
+        self._ended: set[str] = set()
 
     # ---- what is decided ----
 
@@ -280,6 +285,39 @@ class Scheduling:
             unclaimed = [token for token in unclaimed if token not in free]
         expect(not unclaimed, "what is created is claimed", unclaimed)
         self._expect_supervisors_wait_for_reason()
+        self._expect_few_make_way()
+
+    def _expect_few_make_way(self) -> None:
+        """Expect that no more idle instances make way for others than wait for instances.
+
+        What is being shut down already makes way too, if it is not known to take long.
+        """
+        engine, now = self._engine, self._process.now()
+        ending = {
+            worker.id: worker
+            for worker in engine.pool.workers.values()
+            if worker.state is WorkerState.SHUTDOWN
+        }
+        new = [ending[worker_id] for worker_id in sorted(ending.keys() - self._ended)]
+        going = [w for i, w in ending.items() if i in self._ended and now < w.state_since + GOES_S]
+        self._ended = set(ending)
+        made_way = [w.id for w in new if w.end_reason.startswith(Trigger.UNWANTED.value)]
+        if not made_way or self._has_elastic():
+            return
+        fleet = engine.placing.roster.fleet
+        waiting = sum(
+            len(each) - sum(fleet.claims.get(each.key, {}).values())
+            for each in self._ledger.queue.classes()
+        )
+        over = max(0, len(engine.pool.workers) - engine.settings.max_instances)
+        few = len(made_way) <= max(0, waiting + over - len(going))
+        expect(few, "no more make way than are needed", f"{made_way} for {waiting}, {len(going)}")
+
+    def _has_elastic(self) -> bool:
+        """Return whether there are jobs that let go what was bought for them, whoever waits."""
+        book = self._ledger.jobs
+        jobs = [job for job in map(book.job, book.ids()) if job is not None]
+        return any(job.terms.elastic is not None for job in jobs)
 
     def _created_for_elastic(self) -> list[str]:
         """Return what elastic jobs may have bought and claim nothing on: there are two cases.
