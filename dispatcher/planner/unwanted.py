@@ -5,6 +5,11 @@ instance keeps it; who does not needs a new one, and the place, or the money, of
 What is being shut down gives its own. Of the idle instances that nobody keeps those go first that
 are least likely to be wanted: without a session, then those of a type that the fewest wait for,
 then the least recently busy, then the dearest.
+
+An instance that has come and ran nothing yet was created for somebody who is lower by now. To end
+it for who is next in line would swap one boot for another, so that it is spared for as long as it
+took to boot: by then, as a rule, something else has become idle. While nothing has, as many of them
+are withheld from the lower ones as the next in line needs; the others are used.
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ from dispatcher.planner.limits import Line, Plan, View
 from dispatcher.planner.room import Slot, SlotKind, empty_slot
 from dispatcher.queueing.ordering import Order
 from drivers.interface import InstanceType
-from pool.room import charge
 
 _MOST_STEPS = 512
 """Of how many containers it is looked at most where they would go."""
@@ -53,16 +57,21 @@ class _Shortage:
         return Decimal(len(covered))
 
 
-def unwanted(view: View, plan: Plan, outlook: Outlook) -> list[str]:
-    """Return the ids of the idle instances that make way for those who wait at limits, sorted."""
+def make_way(view: View, plan: Plan, outlook: Outlook) -> None:
+    """Say in a plan which idle instances make way for those who wait at limits."""
     found: list[Slot] = []
+    withheld: set[str] = set()
     for shortage in _shortages(view, plan, outlook):
         ranked = _ranked(view, plan, shortage, found)
-        if ranked:
-            leaving = [*view.leaving, *(slot.type for slot in found)]
-            lacking = shortage.over - shortage.takes(leaving)
-            found += _making_way(view, outlook, shortage, ranked, lacking)
-    return sorted(slot.id for slot in found)
+        if not ranked:
+            continue
+        leaving = [*view.leaving, *(slot.type for slot in found)]
+        lacking = shortage.over - shortage.takes(leaving)
+        going, kept_back = _making_way(view, outlook, shortage, ranked, lacking)
+        found += going
+        withheld.update(slot.id for slot in kept_back)
+    plan.unwanted = sorted(slot.id for slot in found)
+    plan.withheld = sorted(withheld)
 
 
 def _shortages(view: View, plan: Plan, outlook: Outlook) -> Iterator[_Shortage]:
@@ -138,28 +147,38 @@ def _ranked(view: View, plan: Plan, shortage: _Shortage, found: Sequence[Slot]) 
 
 def _making_way(
     view: View, outlook: Outlook, shortage: _Shortage, ranked: Sequence[Slot], lacking: Decimal
-) -> list[Slot]:
+) -> tuple[list[Slot], list[Slot]]:
     """Return which of some idle instances make way for what a shortage keeps waiting.
 
-    `lacking` is what is short before anything is created, less than nothing where some is free.
+    Then those that will if no others do in time. `lacking` is what is short before anything is
+    created, less than nothing where some is free.
     """
     resting = {slot.id for slot in view.resting}
+    spared = [slot for slot in ranked if slot.is_unused and view.now < slot.spared_until]
+    at_once = [slot for slot in ranked if slot not in spared]
     ahead = _LookAhead(
         view=view,
         outlook=outlook,
         shortage=shortage,
         lacking=lacking,
-        left=shortage.takes(slot.type for slot in ranked),
+        left=shortage.takes(slot.type for slot in at_once),
+        spared=frozenset(slot.id for slot in spared),
         rooms=[replace(slot) for slot in reversed(ranked) if slot.id not in resting],
     )
     ahead.look()
+    going = _enough([s for s in at_once if s.id not in ahead.kept], shortage, ahead.lacking)
+    rest = ahead.first - shortage.takes(slot.type for slot in going)
+    return going, _enough(sorted(spared, key=lambda slot: slot.spared_until), shortage, rest)
+
+
+def _enough(slots: Sequence[Slot], shortage: _Shortage, lacking: Decimal) -> list[Slot]:
+    """Return the first of some instances that take up what is lacking, all if they take less."""
     found: list[Slot] = []
-    for slot in ranked:
-        if ahead.lacking <= shortage.takes(each.type for each in found):
+    for slot in slots:
+        if lacking <= shortage.takes(each.type for each in found):
             break
-        if slot.id not in ahead.kept:
-            found.append(slot)
-    return _without_surplus(found, shortage, ahead.lacking)
+        found.append(slot)
+    return _without_surplus(found, shortage, lacking)
 
 
 def _without_surplus(found: list[Slot], shortage: _Shortage, lacking: Decimal) -> list[Slot]:
@@ -188,7 +207,7 @@ class _LookAhead:
 
     `rooms` are the idle instances, and what is thought of beside them; of the former `kept` ones
     are filled. `lacking` is what has to come free for the new ones that are needed, of at most what
-    is `left`: what is idle and not kept.
+    is `left`: what is idle, not kept and not `spared`; `first` is what the first of them lacks.
     """
 
     view: View
@@ -196,8 +215,10 @@ class _LookAhead:
     shortage: _Shortage
     lacking: Decimal
     left: Decimal
+    spared: frozenset[str]
     rooms: list[Slot]
     kept: set[str] = field(default_factory=set)
+    first: Decimal = Decimal(0)
     _steps: int = 0
 
     def look(self) -> None:
@@ -237,6 +258,8 @@ class _LookAhead:
         if self.lacking + more > self.left and not is_first:
             return False
         self.lacking += more
+        if is_first:
+            self.first = self.lacking
         return self._fill(self._beside(empty_slot(SlotKind.NEW, "", type_)), line)
 
     def _new_type(self, line: Line) -> InstanceType:
@@ -253,11 +276,10 @@ class _LookAhead:
 
     def _fill(self, slot: Slot, line: Line) -> bool:
         need = line.request_class.needs.get(slot.type.name)
-        if need is None or self.view.fleet.rules.is_full(slot.count):
+        if need is None or not self.view.fleet.rules.has_room(slot, need):
             return False
-        if not charge(need, sharers=slot.sharers).fits_in(slot.free):
-            return False
-        if slot.kind is SlotKind.READY and slot.idle and slot.id not in self.kept:
+        at_once = slot.idle and slot.id not in self.spared
+        if at_once and slot.id not in self.kept:
             left = self.left - self.shortage.takes([slot.type])
             if left < self.lacking:
                 # Who comes before needs all that is left.

@@ -181,7 +181,8 @@ class Placing:
         self._lock(decided)
         fleet = self.roster.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
-        idle.set_awaited(self.pool, frozenset(coming) | self.placers.awaited(), now)
+        awaited = self.placers.awaited().union(coming, decided.withheld)
+        idle.set_awaited(self.pool, awaited, now)
         for worker_id in decided.unwanted:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
@@ -229,6 +230,7 @@ class Placing:
             limits=self._limits(budget, now),
             resting=[resting[worker_id] for worker_id in sorted(resting)],
             leaving=idle.leaving(self.pool, now),
+            now=now,
         )
 
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:

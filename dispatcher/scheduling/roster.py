@@ -144,6 +144,7 @@ class Roster:
 
 def slot_of(worker: Worker) -> Slot:
     """Return a worker as the planner sees it."""
+    booted_s = worker.state_since - worker.appeared_at
     return Slot(
         kind=SlotKind.READY if probing.is_ready(worker) else SlotKind.COMING,
         id=worker.id,
@@ -153,4 +154,5 @@ def slot_of(worker: Worker) -> Slot:
         last_busy=worker.last_busy,
         idle=worker.state is WorkerState.IDLE and not worker.unreleased,
         sharers=worker.sharers,
+        spared_until=0.0 if worker.last_busy else worker.state_since + booted_s,
     )

@@ -234,7 +234,7 @@ CREATING = (
         guard="idle instances do not keep the next in line waiting",
         fault="quotas, max_instances",
         where="dispatcher.planner.batch:plan",
-        old="this.plan.unwanted = unwanted(view, this.plan, this.outlook)",
+        old="make_way(view, this.plan, this.outlook)",
         new="pass",
     ),
     Mutant(

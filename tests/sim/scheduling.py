@@ -8,7 +8,11 @@ from math import inf
 
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Container
+from dispatcher.planner.room import SlotKind
+from dispatcher.queueing.queue import ClassKey, RequestClass
 from dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from drivers.interface import Resources
+from pool import probing
 from pool.messages import (
     CreateInstance,
     InterruptionNoticed,
@@ -17,6 +21,7 @@ from pool.messages import (
     StartRefused,
 )
 from pool.model import WorkerState
+from pool.room import charge
 from pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer
@@ -68,6 +73,8 @@ class Scheduling:
         self._started: set[str] = set()
         self._taken_back: set[str] = set()
         self._ended: set[str] = set()
+        self._spared_until: dict[str, float] = {}
+        self._coming: dict[str, set[ClassKey]] = {}
 
     # ---- what is decided ----
 
@@ -286,6 +293,8 @@ class Scheduling:
         expect(not unclaimed, "what is created is claimed", unclaimed)
         self._expect_supervisors_wait_for_reason()
         self._expect_few_make_way()
+        self._expect_new_are_used()
+        self._expect_claims_stay()
 
     def _expect_few_make_way(self) -> None:
         """Expect that no more idle instances make way for others than wait for instances.
@@ -302,8 +311,13 @@ class Scheduling:
         going = [w for i, w in ending.items() if i in self._ended and now < w.state_since + GOES_S]
         self._ended = set(ending)
         made_way = [w.id for w in new if w.end_reason.startswith(Trigger.UNWANTED.value)]
+        unused = [w for w in new if w.id in made_way and not w.last_busy]
+        spared_until, self._spared_until = self._spared_until, self._spared()
         if not made_way or self._has_elastic():
             return
+        for worker in unused:
+            spared = now < spared_until.get(worker.id, -inf) - SLACK
+            expect(not spared, "what has come for a lower one is spared", worker.id)
         fleet = engine.placing.roster.fleet
         waiting = sum(
             len(each) - sum(fleet.claims.get(each.key, {}).values())
@@ -312,6 +326,68 @@ class Scheduling:
         over = max(0, len(engine.pool.workers) - engine.settings.max_instances)
         few = len(made_way) <= max(0, waiting + over - len(going))
         expect(few, "no more make way than are needed", f"{made_way} for {waiting}, {len(going)}")
+
+    def _spared(self) -> dict[str, float]:
+        """Return until when each instance that has run nothing is not to make way."""
+        pool, now = self._engine.pool, self._process.now()
+        return {
+            worker.id: 2 * worker.state_since - worker.appeared_at
+            for worker in pool.workers.values()
+            if worker.state is WorkerState.IDLE and not worker.last_busy
+            if not probing.is_offline(pool, worker, now)
+        }
+
+    def _expect_new_are_used(self) -> None:
+        """Expect that nobody waits behind others who fits on what has come and is not withheld."""
+        pool, now = self._engine.pool, self._process.now()
+        new = [
+            worker
+            for worker in pool.workers.values()
+            if worker.id in self._spared_until
+            and worker.session_up
+            and not worker.attempts
+            and worker.id not in pool.awaited
+            and worker.id not in self._engine.placing.evictions.reserved
+            and probing.takes_work(pool, worker, now)
+        ]
+        for request_class in self._behind() if new else ():
+            for worker in new:
+                need = request_class.needs.get(worker.type.name)
+                kept = self._engine.placers.kept().get(worker.id, Resources())
+                room = worker.free.minus(kept)
+                fits = need is not None and charge(need, sharers=0).fits_in(room)
+                expect(not fits, "what has come is used", worker.id, request_class.at(0))
+
+    def _behind(self) -> list[RequestClass]:
+        """Return the classes some of which wait behind others for a limit of instances."""
+        placing, queue = self._engine.placing, self._ledger.queue
+        reasons = {key: reason.code for key, reason in placing.waiting.items()}
+        if "max_containers" in reasons.values() or "supervisors" in reasons.values():
+            return []
+        claims = placing.roster.fleet.claims
+        return [
+            each
+            for each in queue.classes()
+            if reasons.get(each.key) == "behind"
+            and len(each) > sum(claims.get(each.key, {}).values())
+        ]
+
+    def _expect_claims_stay(self) -> None:
+        """Expect that what comes is claimed, while any wait of whom it was claimed before."""
+        fleet = self._engine.placing.roster.fleet
+        before, self._coming = self._coming, {}
+        for key, by_slot in fleet.claims.items():
+            for slot_id in by_slot:
+                self._coming.setdefault(slot_id, set()).add(key)
+        for request_class in self._behind():
+            for slot_id in sorted(before.keys() - self._coming.keys()):
+                slot = fleet.slots.get(slot_id)
+                had = slot is not None and request_class.key in before[slot_id]
+                if slot is None or not had or slot.kind is SlotKind.READY:
+                    continue
+                need = request_class.needs.get(slot.type.name)
+                fits = need is not None and charge(need, sharers=slot.sharers).fits_in(slot.free)
+                expect(not fits, "what comes for a lower one stays its own", slot_id)
 
     def _has_elastic(self) -> bool:
         """Return whether there are jobs that let go what was bought for them, whoever waits."""

@@ -65,6 +65,7 @@ class Work:
         self._complaints: dict[str, str] = {}
         self._refused: set[str] = set()
         self._refusals: dict[str, int] = {}
+        self._used: set[str] = set()
         self._judged: set[str] = set()
         self._ended: set[tuple[str, float]] = set()
         self._held_since: dict[str, float] = {}
@@ -158,8 +159,21 @@ class Work:
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
         closed = self._closed_by(request_class)
         overtaken = closed is not None and (not closed or worker.type.name in closed)
+        if overtaken and worker.id not in self._used:
+            # What was created for lower ones is their own, if others make way for the higher.
+            overtaken = not self._make_way(worker, closed or set())
         what = f"{container.id} on {worker.id}"
         expect(not overtaken, "nothing below a quota gets a place", what)
+
+    def _make_way(self, worker: Worker, closed: set[str]) -> bool:
+        """Return whether another instance that takes up a quota is idle, or on its way out."""
+        now = self._process.now()
+        return any(
+            other.state is WorkerState.IDLE
+            or (other.state is WorkerState.SHUTDOWN and now < other.state_since + GOES_S)
+            for other in self._pool.workers.values()
+            if other is not worker and (not closed or other.type.name in closed)
+        )
 
     def _may_be_one_too_many(self, other: Container) -> bool:
         """Return whether a supervisor waits for its share, which `scheduling` looks at."""
@@ -275,6 +289,7 @@ class Work:
 
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
+        self._used = {worker.id for worker in self._pool.workers.values() if worker.last_busy}
         for attempt_id, container_id in self._ledger.open_attempts.items():
             self._expect_ending(attempt_id, self._ledger.containers[container_id])
         for attempt in self._pool.attempts.values():
@@ -399,5 +414,12 @@ class Work:
                 and now >= worker.overloaded_until
                 and not worker.unreleased
                 and worker.id not in self._engine.placers.awaited()
+                and not _is_spared(worker, now)
             )
             expect(going or not idle, "no idle instance uses up a quota", worker.id)
+
+
+def _is_spared(worker: Worker, now: float) -> bool:
+    """Return whether an instance is ready for no longer than it took to boot, and ran nothing."""
+    booted_s = worker.state_since - worker.appeared_at
+    return not worker.last_busy and now < worker.state_since + booted_s

@@ -42,7 +42,7 @@ def slot(id_: str, type_: InstanceType, *, used: int = 0) -> Slot:
         type=type_,
         free=type_.allocatable.minus(taken),
         count=used,
-        last_busy=0.0,
+        last_busy=1.0,
         idle=used == 0,
     )
 

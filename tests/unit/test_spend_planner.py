@@ -65,7 +65,7 @@ def decide(configured: SchedulerSettings, *args: object, **more: object) -> Plan
 
 def ready(id_: str, type_: InstanceType = T1) -> Slot:
     slot = empty_slot(SlotKind.READY, id_, type_)
-    slot.idle = True
+    slot.idle, slot.last_busy = True, 1.0
     return slot
 
 
