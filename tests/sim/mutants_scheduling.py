@@ -375,14 +375,6 @@ MAKING_WAY = (
         old="shortage.over - shortage.takes(leaving)",
         new="shortage.over",
     ),
-    Mutant(
-        name="what does not go makes way for ever",
-        guard="an instance that is not gone within two minutes makes no way",
-        fault="destroys that fail or take long",
-        where="pool.idle:leaving",
-        old="and now < worker.state_since + _LEAVES_WITHIN_S",
-        new="",
-    ),
 )
 CREATED_FOR_LOWER = (
     Mutant(
