@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
+from drivers.interface import InstanceType
 from pool import absence, residents, stillborn
 from pool.core import PoolCore
 from pool.messages import (
@@ -27,6 +28,8 @@ _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
 _AGAIN = "it is listed again, and was being shut down"
+_LEAVES_WITHIN_S = 120.0
+"""How long an instance that is shut down is taken for one that will soon be gone."""
 
 
 def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: float) -> None:
@@ -234,6 +237,18 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
         and not worker.unreleased
     ):
         shut_down(core, worker, Trigger.UNWANTED, now)
+
+
+def leaving(core: PoolCore, now: float) -> list[InstanceType]:
+    """Return the types of the instances whose places in quotas will soon be free: they are ending.
+
+    One that has not gone in two minutes may never do so: nobody is to wait for its place.
+    """
+    return [
+        worker.type
+        for worker in core.workers.values()
+        if worker.state is WorkerState.SHUTDOWN and now < worker.state_since + _LEAVES_WITHIN_S
+    ]
 
 
 def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None:

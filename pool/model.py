@@ -358,9 +358,9 @@ class PoolAttempt:
     TERM was first sent over a live session, None before that. `given_up` says that an earlier
     process concluded its end, without an exit: should it run all the same, nobody wants it.
     `container_id` and `user` are whose it is, "" where that is not known; `contained` says that it
-    runs from an image. `grace_s` is what it gets between TERM and KILL, None for what all get. `resident` says that it
-    belongs to its instance: it holds room there, but keeps it neither running nor busy, and is
-    `dismissed`, told to end, before its instance is destroyed.
+    runs from an image. `grace_s` is what it gets between TERM and KILL, None for what all get.
+    `resident` says that it belongs to its instance: it holds room there, but keeps it neither
+    running nor busy, and is `dismissed`, told to end, before its instance is destroyed.
 
     Of a stray that another store may know, which is kept: `store` is that store, "" for all others,
     `container_id` whose it says to be, `found_at` when it was found; an admin may have `adopted`

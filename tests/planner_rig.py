@@ -61,9 +61,16 @@ def make_limits(
     )
 
 
-def make_view(queue: Queue, slots: Sequence[Slot], limits: Limits, rules: Rules) -> View:
+def make_view(
+    queue: Queue, slots: Sequence[Slot], limits: Limits, rules: Rules, **more: object
+) -> View:
     """Return what a pass over a queue decides from, with these slots and no claims."""
     fleet = Fleet(rules)
     for slot in slots:
         fleet.put(slot)
-    return View(classes=queue.classes(), fleet=fleet, limits=limits)
+    return View(
+        classes=queue.classes(),
+        fleet=fleet,
+        limits=limits,
+        **more,  # type: ignore[arg-type]  # the few optional fields of View
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dispatcher.model import WaitReason
@@ -15,8 +15,10 @@ from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
 from dispatcher.planner.mix import Option
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.planner.supervisors import Shares, shares
+from dispatcher.planner.unwanted import make_way
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey
+from drivers.interface import Resources
 from pool.holds import Hindrance, HindranceKind
 
 _MOST_DEMANDS = 512
@@ -57,6 +59,10 @@ class _Pass:
 
     def step(self, order: Order, container_id: str, line: Line) -> _Step:
         """Give the first container of a class without a place its place, or say why it waits."""
+        if self.plan.stopped:
+            # What comes anyway is no use to who is next in line: who it was created for keeps it.
+            few = self.containers_left == 0 or not line.kept
+            return _Step.LEAVE if few else self._give_what_is_kept(order, line)
         if self.containers_left == 0:
             # What could not start anyway keeps nobody waiting.
             own = self.outlook.own_reason(line)
@@ -125,8 +131,7 @@ class _Pass:
         """Let the next containers of a class have what was claimed for it before."""
         slot, number = line.kept.pop()
         waiting = len(line.request_class) - line.position
-        is_closed = slot.type.name in self.plan.closed
-        usable = 0 if is_closed else min([waiting, number, *self._most(line)])
+        usable = min([waiting, number, *self._most(line)])
         if usable < number:
             self._give_up(line, slot, number - usable)
         used = min(usable, self._turn(line)) if self.by_turns else usable
@@ -134,7 +139,9 @@ class _Pass:
             line.kept.append((slot, usable - used))
         if used:
             line.claims.append((slot, used))
-            self._done(Deed(order=order, line=line, slot=slot, number=used, first=line.position))
+            deed = Deed(order=order, line=line, slot=slot, number=used, first=line.position)
+            deed.is_kept = True
+            self._done(deed)
         return _Step.NEXT
 
     def _turn(self, line: Line) -> int:
@@ -220,13 +227,14 @@ class _Pass:
             return self._wait(line, own)
         limits = self.view.limits
         if limits.instances >= limits.max_instances:
-            return self._stop_at_quota(line, container_id, reasons.full(limits.max_instances))
+            full = reasons.full(limits.max_instances)
+            return self._stop_at_quota(order, line, container_id, full)
         options = self.outlook.options(line)
         if not options:
-            return self._wait_for_hold(line, container_id)
+            return self._wait_for_hold(order, line, container_id)
         refusal = self.outlook.refusal(line, (option.type for option in options))
         if refusal is not None:
-            return self._wait_for_money(line, container_id, refusal)
+            return self._wait_for_money(order, line, container_id, refusal)
         if limits.creates_left and limits.tokens_left and len(self.demands) < _MOST_DEMANDS:
             self._add_demand(order, line, options)
             return _Step.NEXT
@@ -241,15 +249,20 @@ class _Pass:
             return None
         return self.refusals.get(line.key, refusal).reason
 
-    def _wait_for_hold(self, line: Line, container_id: str) -> _Step:
+    def _wait_for_hold(self, order: Order, line: Line, container_id: str) -> _Step:
         reason, is_quota = reasons.why_held(self._hindrances(line))
         if is_quota:
-            return self._stop_at_quota(line, container_id, reason)
+            return self._stop_at_quota(order, line, container_id, reason)
         return self._wait(line, reason)
 
-    def _wait_for_money(self, line: Line, container_id: str, refusal: Refusal) -> _Step:
+    def _wait_for_money(
+        self, order: Order, line: Line, container_id: str, refusal: Refusal
+    ) -> _Step:
         if not refusal.everywhere or self.outlook.is_doubtful(line):
             return self._wait(line, refusal.reason)
+        slot = self._room_of_lower_ones(order, line)
+        if slot is not None:
+            return self._give(order, container_id, line, slot)
         self.plan.stopped = True
         return self.stop(line, container_id, refusal.reason)
 
@@ -275,7 +288,9 @@ class _Pass:
         self.stopped_by = (container_id, reason)
         return _Step.STOP
 
-    def _stop_at_quota(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
+    def _stop_at_quota(
+        self, order: Order, line: Line, container_id: str, reason: WaitReason
+    ) -> _Step:
         """Close the quotas that keep a container waiting; STOP when one is of everything.
 
         What is below it must not keep it waiting by keeping their instances busy or alive. But for
@@ -283,6 +298,9 @@ class _Pass:
         """
         if self.outlook.is_doubtful(line):
             return self._wait(line, reasons.doubtful(reason))
+        slot = self._room_of_lower_ones(order, line)
+        if slot is not None:
+            return self._give(order, container_id, line, slot)
         limits, closed = self.view.limits, self.plan.closed
         found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
         quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}
@@ -301,22 +319,84 @@ class _Pass:
         return self._wait(line, reason)
 
     def take_back(self, order: Order) -> None:
-        """Undo what was decided for containers that come after an order."""
+        """Undo what was decided for containers that come after an order.
+
+        Where instances are short, claims of earlier passes stay: who is next in line gains nothing
+        if others lose what is coming for them.
+        """
         for deed in reversed(self.deeds):
-            number, line = deed.after(order), deed.line
-            if not number:
-                continue
-            line.position -= number
-            self.count(line, number)
-            deed.number -= number
-            if deed.is_start:
-                line.starts.pop()
-                self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
-                self._spend(line, deed.slot, -1)
-            else:
-                place = line.claims.index((deed.slot, deed.number + number))
-                line.claims[place : place + 1] = [(deed.slot, deed.number)] if deed.number else []
-                self._give_up(line, deed.slot, number)
+            number = deed.after(order)
+            if number and not (deed.is_kept and self.plan.stopped):
+                self._undo(deed, number)
+
+    def _undo(self, deed: Deed, number: int) -> None:
+        """Undo what was decided for the last containers of a deed."""
+        line = deed.line
+        line.position -= number
+        self.count(line, number)
+        deed.number -= number
+        if deed.is_start:
+            line.starts.pop()
+            self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
+            self._spend(line, deed.slot, -1)
+        else:
+            place = line.claims.index((deed.slot, deed.number + number))
+            line.claims[place : place + 1] = [(deed.slot, deed.number)] if deed.number else []
+            self._give_up(line, deed.slot, number)
+
+    # ---- what is coming for lower ones ---------------------------------------------------------
+
+    def _room_of_lower_ones(self, order: Order, line: Line) -> Slot | None:
+        """Return the best slot that is coming for lower ones and does for one of a class, if any.
+
+        They have no claims on it afterwards.
+        """
+        slots: dict[str, Slot] = {}
+        claims: dict[str, list[tuple[Resources, int]]] = {}
+        for other, slot, number in self._claims_after(order):
+            slots[slot.id] = slot
+            need = other.request_class.need(slot.type)
+            claims.setdefault(slot.id, []).append((need, number))
+        found = [
+            slot
+            for slot_id, slot in slots.items()
+            if slot.type.name not in self.plan.closed
+            and self._would_do(line, slot, claims[slot_id])
+        ]
+        if not found:
+            return None
+        best = min(found, key=self.view.fleet.rules.key_of)
+        for deed in reversed(self.deeds):
+            if deed.slot is best and not deed.is_start and deed.after(order):
+                self._undo(deed, deed.after(order))
+                self.push_head(deed.line)
+        for other in self.plan.lines:
+            for slot, number in [each for each in other.kept if each[0] is best]:
+                other.kept.remove((slot, number))
+                self._give_up(other, slot, number)
+        return best
+
+    def _claims_after(self, order: Order) -> Iterator[tuple[Line, Slot, int]]:
+        """Return the claims of earlier passes for containers that come after an order."""
+        for deed in self.deeds:
+            if not deed.is_start and deed.after(order):
+                yield deed.line, deed.slot, deed.after(order)
+        for line in self.plan.lines:
+            for slot, number in line.kept:
+                yield line, slot, number
+
+    def _would_do(self, line: Line, slot: Slot, claims: Sequence[tuple[Resources, int]]) -> bool:
+        """Return whether one of a class has room on a slot without some claims there."""
+        need = line.request_class.needs.get(slot.type.name)
+        if need is None:
+            return False
+        without = replace(slot)
+        for claimed, number in claims:
+            without.release(claimed, number)
+        if not self.view.fleet.rules.has_room(without, need):
+            return False
+        budget = self.view.limits.budget
+        return budget is None or budget.refuses_place(line.key.account, slot, need) is None
 
     def tell_the_rest(self) -> None:
         """Note of all behind the one at which the pass stopped why they wait."""
@@ -329,6 +409,44 @@ class _Pass:
             untold = line.position < len(line.request_class) and line.key not in waiting
             if untold and behind is not None:
                 waiting[line.key] = self.outlook.own_reason(line) or behind
+
+    def start_on_unused(self) -> None:
+        """Let those who are behind others have the instances that came for lower ones.
+
+        They are ready and ran nothing yet; those that are withheld may have to make way.
+        """
+        gone = {*self.plan.unwanted, *self.plan.withheld}
+        slots = [self.view.fleet.slots[i] for i in sorted(self.view.fleet.idle - gone)]
+        unused = [slot for slot in slots if slot.is_unused and slot.kind is SlotKind.READY]
+        heads: list[tuple[Order, int]] = []
+        for line in self.plan.lines if unused else ():
+            self._push_first(heads, line)
+        while heads:
+            line = self.plan.lines[heapq.heappop(heads)[1]]
+            if self._start_on(line, unused):
+                self._push_first(heads, line)
+
+    def _push_first(self, heads: list[tuple[Order, int]], line: Line) -> None:
+        """Note the first of a class that does not start, if not all of it have a place."""
+        head = line.request_class.at(len(line.starts))
+        if head is not None and line.position < len(line.request_class):
+            heapq.heappush(heads, (head[0], line.number))
+
+    def _start_on(self, line: Line, slots: Sequence[Slot]) -> bool:
+        """Start the first of a class that does not start yet on one of some slots, if it may."""
+        found = [slot for slot in slots if self._would_do(line, slot, ())]
+        if not found or 0 in self._most(line):
+            return False
+        slot, number = min(found, key=self.view.fleet.rules.key_of), len(line.starts)
+        ((_, container_id),) = line.request_class.span(number, number + 1)
+        self.view.fleet.take(slot, line.request_class.need(slot.type))
+        self._spend(line, slot, 1)
+        line.starts.append((container_id, slot))
+        line.position += 1
+        self.count(line, -1)
+        if line.position == len(line.request_class):
+            self.plan.waiting.pop(line.key, None)
+        return True
 
     def give_up_the_rest(self) -> None:
         """Give up the claims of earlier passes of which no use was made."""
@@ -355,19 +473,22 @@ def plan(view: View) -> Plan:
     while this.heads:
         order, container_id, number = heapq.heappop(this.heads)
         line = this.plan.lines[number]
+        if line.request_class.at(line.position) != (order, container_id):
+            # One before it has lost its place to a higher one, and has its turn again.
+            continue
         step = this.step(order, container_id, line)
         if step is _Step.STOP:
             this.take_back(order)
-            break
+            if not this.plan.stopped:
+                break
         if step is _Step.NEXT:
             this.push_head(line)
     this.give_up_the_rest()
     _buy(this)
     this.tell_the_rest()
+    make_way(view, this.plan, this.outlook)
     if this.plan.stopped or this.plan.closed:
-        slots = view.fleet.slots
-        idle = (i for i in view.fleet.idle if this.plan.uses_up(slots[i].type.name))
-        this.plan.unwanted = sorted(idle)
+        this.start_on_unused()
     return this.plan
 
 

@@ -13,7 +13,8 @@ from dispatcher.queueing.ordering import Order
 class Deed:
     """A start, or claims, for `number` containers of a class from one on.
 
-    `order` is that of the first, `first` its position in the class.
+    `order` is that of the first, `first` its position in the class. Claims that an earlier pass has
+    made are `kept`.
     """
 
     order: Order
@@ -22,6 +23,7 @@ class Deed:
     number: int
     first: int
     is_start: bool = False
+    is_kept: bool = False
 
     def after(self, order: Order) -> int:
         """Return how many of its containers come after an order."""

@@ -134,12 +134,17 @@ class View:
     """What a pass decides from. It fills the fleet with what it decides, and nothing else.
 
     `avoided` tells on which instances a container is not to be placed while others have room.
+    `resting` are idle instances that get no work and use up quotas all the same, `leaving` the
+    types of the instances that are soon gone. `now` is when it is.
     """
 
     classes: Sequence[RequestClass]
     fleet: Fleet
     limits: Limits
     avoided: Callable[[str], frozenset[str]] = avoids_none
+    resting: Sequence[Slot] = ()
+    leaving: Sequence[InstanceType] = ()
+    now: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,14 +190,17 @@ class Plan:
 
     `next_in_line` are the first containers that found no place, one for each quota that is used
     up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
-    in line there: nothing below is placed on them. `stopped` says that there is such a quota of
-    everything. `unwanted` are idle workers whose place in a quota is needed. `tokens_short` says
-    that more would have been created but for the rate of cloud operations.
+    in line there: of those below only who these were created for is placed on them. `stopped` says
+    that there is such a quota of everything. `unwanted` are idle workers whose place in a quota is
+    needed, no more than are; `withheld` are those that came for lower ones and will be unwanted if
+    no other becomes idle in time. `tokens_short` says that more would have been created but for the
+    rate of cloud operations.
     """
 
     lines: list[Line]
     creates: list[Slot] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
+    withheld: list[str] = field(default_factory=list)
     waiting: dict[ClassKey, WaitReason] = field(default_factory=dict)
     next_in_line: list[str] = field(default_factory=list)
     closed: dict[str, str] = field(default_factory=dict)
@@ -203,7 +211,3 @@ class Plan:
     def places(self) -> list[tuple[str, Slot]]:
         """Return each container that has a place, with it, before the queue changes."""
         return [place for line in self.lines for place in line.places()]
-
-    def uses_up(self, type_name: str) -> bool:
-        """Return whether a worker of a type takes up a quota that somebody waits for."""
-        return self.stopped or type_name in self.closed

@@ -28,7 +28,8 @@ class Slot:
 
     `id` is the worker's id, the launch's token, or a name made in a pass for a new one. `free`,
     `count` and `sharers` (of the one cpu that requests of no cpus share) change as it is filled.
-    `idle` says that nothing runs there and nothing of it is awaited.
+    `idle` says that nothing runs there and nothing of it is awaited. One that came for somebody and
+    ran nothing yet is `spared_until` then: until it has waited for as long as it took to boot.
     """
 
     kind: SlotKind
@@ -40,6 +41,12 @@ class Slot:
     idle: bool = False
     sharers: int = 0
     assigned: int = 0
+    spared_until: float = 0.0
+
+    @property
+    def is_unused(self) -> bool:
+        """Return whether it is there and nothing has ever run on it."""
+        return self.idle and not self.last_busy
 
     @property
     def is_overfull(self) -> bool:
@@ -90,6 +97,17 @@ class Rules:
     def is_full(self, count: int) -> bool:
         """Return whether a slot with so many containers takes no more, whatever its room."""
         return count >= self.most_containers
+
+    def has_room(self, slot: Slot, need: Resources) -> bool:
+        """Return whether one more request has room on a slot."""
+        return not self.is_full(slot.count) and charge(need, sharers=slot.sharers).fits_in(
+            slot.free
+        )
+
+    def key_of(self, slot: Slot) -> SlotKey:
+        """Return a slot's place in the order of preference."""
+        top = (-slot.last_busy, slot.id)
+        return self.key(slot.kind, slot.count, slot.type.price_usd_per_hour, top)
 
     def key(self, kind: SlotKind, count: int, price: Decimal, top: tuple[float, str]) -> SlotKey:
         """Return a slot's place in the order of preference; the least is preferred.

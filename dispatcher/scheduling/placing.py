@@ -208,9 +208,9 @@ class Placing:
         self._lock(decided)
         fleet = self.roster.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
-        idle.set_awaited(self.pool, frozenset(coming) | self.placers.awaited(), now)
-        resting = (w for w in sorted(self.roster.resting) if self._is_needed(decided, w))
-        for worker_id in [*decided.unwanted, *resting]:
+        awaited = self.placers.awaited().union(coming, decided.withheld)
+        idle.set_awaited(self.pool, awaited, now)
+        for worker_id in decided.unwanted:
             idle.on_unwanted(self.pool, self.pool.workers[worker_id], now)
         self.waiting = decided.waiting
         self.history.waits(decided.waiting, now)
@@ -228,9 +228,6 @@ class Placing:
         if not self.at_quota:
             return None
         return self.ledger.placed + sum(each.number for each in self._locks.values())
-
-    def _is_needed(self, decided: Plan, worker_id: str) -> bool:
-        return decided.uses_up(self.pool.workers[worker_id].type.name)
 
     # ---- what a pass decides from ------------------------------------------------------------
 
@@ -253,11 +250,15 @@ class Placing:
         return self._view(classes, self._budget(classes), now)
 
     def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> View:
+        resting = self.roster.resting
         return View(
             classes=classes,
             fleet=self.roster.fleet,
             limits=self._limits(budget, now),
             avoided=self._avoided,
+            resting=[resting[worker_id] for worker_id in sorted(resting)],
+            leaving=idle.leaving(self.pool, now),
+            now=now,
         )
 
     def _avoided(self, container_id: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ class Roster:
         self._kept = kept or Kept()
         self.fleet = Fleet(rules)
         self._spend = spend
-        self.resting: set[str] = set()
+        self.resting: dict[str, Slot] = {}
         self.hoped_for = 0
         self.missing = 0
         self._pool = pool
@@ -79,11 +79,11 @@ class Roster:
         if self._spend is not None:
             self._spend.see(worker_id)
         worker = self._pool.workers.get(worker_id)
-        self.resting.discard(worker_id)
+        self.resting.pop(worker_id, None)
         if worker is None or not self._takes_work(worker, now):
             self.fleet.remove(worker_id)
             if worker is not None and self._rests(worker, now):
-                self.resting.add(worker_id)
+                self.resting[worker_id] = slot_of(worker)
             return
         slot = self._slot_of(worker)
         if worker.token in self._launches:
@@ -144,6 +144,7 @@ class Roster:
 
 def slot_of(worker: Worker) -> Slot:
     """Return a worker as the planner sees it."""
+    booted_s = worker.state_since - worker.boots_since
     return Slot(
         kind=SlotKind.READY if probing.is_ready(worker) else SlotKind.COMING,
         id=worker.id,
@@ -153,4 +154,5 @@ def slot_of(worker: Worker) -> Slot:
         last_busy=worker.last_busy,
         idle=worker.state is WorkerState.IDLE and not worker.unreleased,
         sharers=worker.sharers,
+        spared_until=0.0 if worker.last_busy else worker.state_since + booted_s,
     )

@@ -171,9 +171,10 @@ PROMISES: dict[str, str] = {
     "who wait",
     "no lower one takes the place of a higher": "nothing starts where one of higher priority would "
     "fit",
-    "nothing below a quota gets a place": "nothing overtakes one that waits for a quota",
+    "nothing below a quota gets a place": "nothing overtakes one that waits for a quota, but on "
+    "what came for lower ones while something else makes way",
     "no idle instance uses up a quota": "what is idle and of no use for those who wait for a quota "
-    "goes",
+    "makes way for them",
     "no more is created than is waited for": "no more instances of a type come than containers "
     "wait for",
     "claims are journalled": "whoever has a claim is locked in the store; of those who are to go "
@@ -211,6 +212,14 @@ PROMISES: dict[str, str] = {
     "restarts come in time": "who is to be restarted is in the queue once that is due and its job "
     "is not held",
     # ---- creating
+    "no more make way than are needed": "no more idle instances are shut down for a quota than "
+    "containers wait for instances",
+    "what has come for a lower one is spared": "an instance that has run nothing yet makes way "
+    "only when it has been ready for as long as it took to boot",
+    "what has come is used": "nobody waits behind others who fits on an instance that has run "
+    "nothing yet and is not withheld",
+    "what comes for a lower one stays its own": "what was claimed and comes is claimed, while "
+    "somebody waits who needs it",
     "what is created is claimed": "somebody has a claim on whatever a pass creates",
     "journal before create": "a create call begins only once its launch is stored",
     "a launch is kept until its key is proven": "no launch is forgotten while its instance lives "

@@ -234,8 +234,8 @@ CREATING = (
         guard="idle instances do not keep the next in line waiting",
         fault="quotas, max_instances",
         where="dispatcher.planner.batch:plan",
-        old="if this.plan.stopped or this.plan.closed:",
-        new="if False:",
+        old="make_way(view, this.plan, this.outlook)",
+        new="pass",
     ),
     Mutant(
         name="claims that are not made",

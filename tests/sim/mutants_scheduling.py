@@ -7,6 +7,7 @@ from tests.sim.planting import Mutant
 SHARED_CPU = "containers of no cpus"
 KEPT = "instances that boot"
 OVERLOAD = "a store and instances that are overloaded"
+QUOTAS = "quotas that are used up"
 RETRIES = "containers that are tried again"
 
 TOUCHES = (
@@ -152,7 +153,7 @@ CLAIMS = (
         name="what is taken back counts",
         guard="room of a start that is taken back is free",
         fault="a low max_instances",
-        where="dispatcher.planner.batch:_Pass.take_back",
+        where="dispatcher.planner.batch:_Pass._undo",
         old="self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))",
         new="pass",
     ),
@@ -357,5 +358,73 @@ SHARING = (
         new="if True:",
     ),
 )
+MAKING_WAY = (
+    Mutant(
+        name="all that is idle makes way",
+        guard="no more idle instances make way than are needed",
+        fault=QUOTAS,
+        where="dispatcher.planner.unwanted:_LookAhead._place",
+        old="self.lacking += more",
+        new="self.lacking += 100 * more",
+    ),
+    Mutant(
+        name="more make way each pass",
+        guard="what is being shut down makes way too",
+        fault=QUOTAS,
+        where="dispatcher.planner.unwanted:make_way",
+        old="shortage.over - shortage.takes(leaving)",
+        new="shortage.over",
+    ),
+)
+CREATED_FOR_LOWER = (
+    Mutant(
+        name="what has come makes way at once",
+        guard="an instance that came for a lower one is spared for as long as it took to boot",
+        fault=QUOTAS,
+        where="dispatcher.scheduling.roster:slot_of",
+        old="worker.state_since + booted_s",
+        new="0.0",
+    ),
+    Mutant(
+        name="what has come is left idle",
+        guard="those behind the next in line use what has come for lower ones",
+        fault=QUOTAS,
+        where="dispatcher.planner.batch:plan",
+        old="this.start_on_unused()",
+        new="pass",
+    ),
+    Mutant(
+        name="what is withheld is used",
+        guard="as many instances are withheld as the next in line needs",
+        fault=QUOTAS,
+        where="dispatcher.planner.batch:_Pass.start_on_unused",
+        old="gone = {*self.plan.unwanted, *self.plan.withheld}",
+        new="gone = {*self.plan.unwanted}",
+    ),
+    Mutant(
+        name="what comes for lower ones is given up",
+        guard="the next in line takes nobody's claim on what is of no use to it",
+        fault=KEPT,
+        where="dispatcher.planner.batch:_Pass.step",
+        old="few = self.containers_left == 0 or not line.kept",
+        new="few = True",
+        also=Mutant(
+            name="it is taken back",
+            guard="",
+            fault="",
+            where="dispatcher.planner.batch:_Pass.take_back",
+            old="if number and not (deed.is_kept and self.plan.stopped):",
+            new="if number:",
+        ),
+    ),
+)
 
-SCHEDULING_MUTANTS: tuple[Mutant, ...] = (*TOUCHES, *CLAIMS, *RESTARTS, *AT_ONCE, *SHARING)
+SCHEDULING_MUTANTS: tuple[Mutant, ...] = (
+    *TOUCHES,
+    *CLAIMS,
+    *RESTARTS,
+    *AT_ONCE,
+    *SHARING,
+    *MAKING_WAY,
+    *CREATED_FOR_LOWER,
+)

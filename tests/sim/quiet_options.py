@@ -35,6 +35,9 @@ SUPERVISED = 0.04
 QUEUED = 0.02
 """The share of runs, among those left, in which batch work waits for quotas of some types."""
 
+SIZED = 0.02
+"""The share of runs, among those left, in which work of many sizes shares few instances."""
+
 
 def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) -> SimOptions:
     """Return a run in which users ask that; now and then, one in which little else happens."""
@@ -54,6 +57,8 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
     at_quotas = _at_quotas(options.seed) if demand.limited < 0.5 else None
     if at_quotas is not None:
         return at_quotas(_calm(options))
+    if Dice(options.seed, "many sizes").falls(SIZED) and demand.limited < 0.5:
+        return with_sizes(_calm(options))
     return replace(options, demand=demand, scheduler=scheduler)
 
 
@@ -268,3 +273,12 @@ def with_supervisors(calm: SimOptions) -> SimOptions:
             max_instances=8, placement=placement, supervisor_fraction=dice.between(0.1, 0.7)
         ),
     )
+
+
+def with_sizes(calm: SimOptions) -> SimOptions:
+    """Return a run in which short work of many sizes, each for one type, shares few instances."""
+    demand = Demand(containers=45, longest_list=1, longest_run_s=30.0, failing=0.0)
+    cloud = msgspec.structs.replace(calm.cloud, boot_time_s=15.0, destroy_delay_s=5.0)
+    scheduler = SchedulerSettings(max_instances=4, max_price_factor=1.0)
+    calm = replace(calm, safety_s=450.0, cloud=cloud)
+    return replace(calm, demand=demand, scheduler=scheduler)

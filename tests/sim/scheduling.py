@@ -10,8 +10,11 @@ from math import inf
 from dispatcher.messages import Overloaded
 from dispatcher.model import Attempt, AttemptOutcome, Container
 from dispatcher.planner.fit import rejections
+from dispatcher.planner.room import SlotKind
+from dispatcher.queueing.queue import ClassKey, RequestClass
 from dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
 from drivers.interface import Resources
+from pool import probing
 from pool.messages import (
     CreateInstance,
     InterruptionNoticed,
@@ -21,6 +24,7 @@ from pool.messages import (
 )
 from pool.model import Worker, WorkerState
 from pool.room import charge
+from pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer
 from tests.sim.process import DispatcherProcess
@@ -33,6 +37,9 @@ REST_S = 60.0
 
 LONGEST_WAIT_S = 900.0
 """How long those wait at most whose instances are taken back one after the other."""
+
+GOES_S = 120.0
+"""How long an instance that is being shut down is counted on to go."""
 
 LONGEST_AT_LIMIT_S = 2 * QUIET_S + 5.0
 """After how long at a limit, with no further overload, it has risen for sure."""
@@ -67,6 +74,9 @@ class Scheduling:
         self._created: list[str] = []
         self._started: set[str] = set()
         self._taken_back: set[str] = set()
+        self._ended: set[str] = set()
+        self._spared_until: dict[str, float] = {}
+        self._coming: dict[str, set[ClassKey]] = {}
 
     # ---- what is decided ----
 
@@ -311,6 +321,108 @@ class Scheduling:
             unclaimed = [token for token in unclaimed if token not in free]
         expect(not unclaimed, "what is created is claimed", unclaimed)
         self._expect_supervisors_wait_for_reason()
+        self._expect_few_make_way()
+        self._expect_new_are_used()
+        self._expect_claims_stay()
+
+    def _expect_few_make_way(self) -> None:
+        """Expect that no more idle instances make way for others than wait for instances.
+
+        What is being shut down already makes way too, if it is not known to take long.
+        """
+        engine, now = self._engine, self._process.now()
+        ending = {
+            worker.id: worker
+            for worker in engine.pool.workers.values()
+            if worker.state is WorkerState.SHUTDOWN
+        }
+        new = [ending[worker_id] for worker_id in sorted(ending.keys() - self._ended)]
+        going = [w for i, w in ending.items() if i in self._ended and now < w.state_since + GOES_S]
+        self._ended = set(ending)
+        made_way = [w.id for w in new if w.end_reason.startswith(Trigger.UNWANTED.value)]
+        unused = [w for w in new if w.id in made_way and not w.last_busy]
+        spared_until, self._spared_until = self._spared_until, self._spared()
+        if not made_way or self._has_elastic():
+            return
+        for worker in unused:
+            spared = now < spared_until.get(worker.id, -inf) - SLACK
+            expect(not spared, "what has come for a lower one is spared", worker.id)
+        fleet = engine.placing.roster.fleet
+        waiting = sum(
+            len(each) - sum(fleet.claims.get(each.key, {}).values())
+            for each in self._ledger.queue.classes()
+        )
+        over = max(0, len(engine.pool.workers) - engine.settings.max_instances)
+        few = len(made_way) <= max(0, waiting + over - len(going))
+        expect(few, "no more make way than are needed", f"{made_way} for {waiting}, {len(going)}")
+
+    def _spared(self) -> dict[str, float]:
+        """Return until when each instance that has run nothing is not to make way."""
+        pool, now = self._engine.pool, self._process.now()
+        return {
+            worker.id: 2 * worker.state_since - worker.appeared_at
+            for worker in pool.workers.values()
+            if worker.state is WorkerState.IDLE and not worker.last_busy
+            if not probing.is_offline(pool, worker, now)
+        }
+
+    def _expect_new_are_used(self) -> None:
+        """Expect that nobody waits behind others who fits on what has come and is not withheld."""
+        pool, now = self._engine.pool, self._process.now()
+        new = [
+            worker
+            for worker in pool.workers.values()
+            if worker.id in self._spared_until
+            and worker.session_up
+            and not worker.attempts
+            and worker.id not in pool.awaited
+            and worker.id not in self._engine.placing.evictions.reserved
+            and probing.takes_work(pool, worker, now)
+        ]
+        for request_class in self._behind() if new else ():
+            for worker in new:
+                need = request_class.needs.get(worker.type.name)
+                kept = self._engine.placers.kept().get(worker.id, Resources())
+                room = worker.free.minus(kept)
+                fits = need is not None and charge(need, sharers=0).fits_in(room)
+                expect(not fits, "what has come is used", worker.id, request_class.at(0))
+
+    def _behind(self) -> list[RequestClass]:
+        """Return the classes some of which wait behind others for a limit of instances."""
+        placing, queue = self._engine.placing, self._ledger.queue
+        reasons = {key: reason.code for key, reason in placing.waiting.items()}
+        if "max_containers" in reasons.values() or "supervisors" in reasons.values():
+            return []
+        claims = placing.roster.fleet.claims
+        return [
+            each
+            for each in queue.classes()
+            if reasons.get(each.key) == "behind"
+            and len(each) > sum(claims.get(each.key, {}).values())
+        ]
+
+    def _expect_claims_stay(self) -> None:
+        """Expect that what comes is claimed, while any wait of whom it was claimed before."""
+        fleet = self._engine.placing.roster.fleet
+        before, self._coming = self._coming, {}
+        for key, by_slot in fleet.claims.items():
+            for slot_id in by_slot:
+                self._coming.setdefault(slot_id, set()).add(key)
+        for request_class in self._behind():
+            for slot_id in sorted(before.keys() - self._coming.keys()):
+                slot = fleet.slots.get(slot_id)
+                had = slot is not None and request_class.key in before[slot_id]
+                if slot is None or not had or slot.kind is SlotKind.READY:
+                    continue
+                need = request_class.needs.get(slot.type.name)
+                fits = need is not None and charge(need, sharers=slot.sharers).fits_in(slot.free)
+                expect(not fits, "what comes for a lower one stays its own", slot_id)
+
+    def _has_elastic(self) -> bool:
+        """Return whether there are jobs that let go what was bought for them, whoever waits."""
+        book = self._ledger.jobs
+        jobs = [job for job in map(book.job, book.ids()) if job is not None]
+        return any(job.terms.elastic is not None for job in jobs)
 
     def _created_for_elastic(self) -> list[str]:
         """Return what elastic jobs may have bought and claim nothing on: there are two cases.

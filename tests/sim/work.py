@@ -37,6 +37,7 @@ from tests.sim.hosts import Host
 from tests.sim.precedence import has_own_placer, is_spared, place_in_line
 from tests.sim.prices import instead_of, is_within_price, may_be_bought
 from tests.sim.process import DispatcherProcess
+from tests.sim.scheduling import GOES_S
 from tests.sim.shortages import Shortages
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -75,6 +76,7 @@ class Work:
         self._complaints: dict[str, str] = {}
         self._refused: set[str] = set()
         self._refusals: dict[str, int] = {}
+        self._used: set[str] = set()
         self._judged: set[str] = set()
         self._ended: set[tuple[str, float]] = set()
         self._held_since: dict[str, float] = {}
@@ -190,8 +192,21 @@ class Work:
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
         closed = self._closed_by(request_class)
         overtaken = closed is not None and (not closed or worker.type.name in closed)
+        if overtaken and worker.id not in self._used:
+            # What was created for lower ones is their own, if others make way for the higher.
+            overtaken = not self._make_way(worker, closed or set())
         what = f"{container.id} on {worker.id}"
         expect(not overtaken, "nothing below a quota gets a place", what)
+
+    def _make_way(self, worker: Worker, closed: set[str]) -> bool:
+        """Return whether another instance that takes up a quota is idle, or on its way out."""
+        now = self._process.now()
+        return any(
+            other.state is WorkerState.IDLE
+            or (other.state is WorkerState.SHUTDOWN and now < other.state_since + GOES_S)
+            for other in self._pool.workers.values()
+            if other is not worker and (not closed or other.type.name in closed)
+        )
 
     def _may_be_one_too_many(self, other: Container) -> bool:
         """Return whether a supervisor waits for its share, which `scheduling` looks at."""
@@ -326,6 +341,7 @@ class Work:
 
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
+        self._used = {worker.id for worker in self._pool.workers.values() if worker.last_busy}
         for attempt_id, container_id in self._ledger.open_attempts.items():
             self._expect_ending(attempt_id, self._ledger.containers[container_id])
         for attempt in self._pool.attempts.values():
@@ -456,16 +472,26 @@ class Work:
                 self._expect_nobody_idles(closed)
 
     def _expect_nobody_idles(self, closed: set[str]) -> None:
-        for worker in self._pool.workers.values():
+        """Expect that of what takes up a quota something goes, if anything idles."""
+        now = self._process.now()
+        there = [w for w in self._pool.workers.values() if not closed or w.type.name in closed]
+        going = any(w.state is WorkerState.SHUTDOWN and now < w.state_since + GOES_S for w in there)
+        for worker in there:
             idle = (
                 worker.state is WorkerState.IDLE
                 and worker.behavior is IdleBehavior.RUN
                 and worker.session_up
                 and not worker.remembered
-                and self._process.now() >= worker.overloaded_until
+                and now >= worker.overloaded_until
                 and not worker.on_trial
                 and not worker.unreleased
                 and worker.id not in self._engine.placers.awaited()
-                and (not closed or worker.type.name in closed)
+                and not _is_spared(worker, now)
             )
-            expect(not idle, "no idle instance uses up a quota", worker.id)
+            expect(going or not idle, "no idle instance uses up a quota", worker.id)
+
+
+def _is_spared(worker: Worker, now: float) -> bool:
+    """Return whether an instance is ready for no longer than it took to boot, and ran nothing."""
+    booted_s = worker.state_since - worker.boots_since
+    return not worker.last_busy and now < worker.state_since + booted_s

@@ -65,7 +65,7 @@ def decide(configured: SchedulerSettings, *args: object, **more: object) -> Plan
 
 def ready(id_: str, type_: InstanceType = T1) -> Slot:
     slot = empty_slot(SlotKind.READY, id_, type_)
-    slot.idle = True
+    slot.idle, slot.last_busy = True, 1.0
     return slot
 
 
@@ -103,13 +103,13 @@ def test_creates_in_flight_count() -> None:
     assert codes(decided) == ["spend_limit"]
 
 
-def test_the_clusters_limit_stops_all_below_and_frees_idle_instances() -> None:
+def test_the_clusters_limit_stops_all_below_and_frees_as_many_idle_instances_as_pay() -> None:
     queue = [waits(1, 9, cpus=4), waits(2, 5, project="beta")]
     decided = decide(settings("0.5"), queue, ready("a"), ready("b"), cluster="0.2")
     assert placed(decided) == {}, "what is below must not keep the money in use"
     assert decided.stopped
     assert decided.next_in_line == ["c-1"]
-    assert decided.unwanted == ["a", "b"]
+    assert decided.unwanted == ["a"], "$0.40 is wanted, of which $0.30 is left"
     assert codes(decided) == ["spend_limit", "behind"]
 
 
