@@ -436,6 +436,8 @@ class _Pass:
         """Start the first of a class that does not start yet on one of some slots, if it may."""
         found = [slot for slot in slots if self._would_do(line, slot, ())]
         if not found or 0 in self._most(line):
+            if found and self._supervisors_left(line) == 0:
+                self.plan.waiting[line.key] = reasons.SUPERVISORS
             return False
         slot, number = min(found, key=self.view.fleet.rules.key_of), len(line.starts)
         ((_, container_id),) = line.request_class.span(number, number + 1)

@@ -375,6 +375,7 @@ class Scheduling:
             if worker.id in self._spared_until
             and worker.session_up
             and not worker.attempts
+            and not worker.unreleased
             and worker.id not in pool.awaited
             and worker.id not in self._engine.placing.evictions.reserved
             and probing.takes_work(pool, worker, now)
@@ -408,7 +409,9 @@ class Scheduling:
         for key, by_slot in fleet.claims.items():
             for slot_id in by_slot:
                 self._coming.setdefault(slot_id, set()).add(key)
-        for request_class in self._behind():
+        # A supervisor's claim may be lost to the share of supervisors, which is had again later.
+        behind = (each for each in self._behind() if not each.key.supervisor)
+        for request_class in behind:
             for slot_id in sorted(before.keys() - self._coming.keys()):
                 slot = fleet.slots.get(slot_id)
                 had = slot is not None and request_class.key in before[slot_id]
