@@ -373,7 +373,7 @@ class Scheduling:
             worker
             for worker in pool.workers.values()
             if worker.id in self._spared_until
-            and worker.session_up
+            and probing.is_ready(worker)
             and not worker.attempts
             and not worker.unreleased
             and worker.id not in pool.awaited
