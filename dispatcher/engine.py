@@ -134,9 +134,7 @@ class Engine:
         `store_accepted` says that an operator has just put it in the place of another.
         """
         self._store_since = store_since
-        self.settings = settings
-        self.types = dict(types)
-        self.new_container = new_container
+        self.settings, self.types, self.new_container = settings, dict(types), new_container
         self.pool = PoolCore(
             settings=pool_settings,
             types=types,
@@ -151,8 +149,8 @@ class Engine:
         self.records: dict[str, InstanceRecord] = {}
         self._kept = Kept()
         self.market = PreemptibleMarket(pool=self.pool, settings=settings)
-        account_of = SpendLimits(settings).account_of
-        queue = Queue(self._fitting, account_of, self._allowed, self._is_lasting)
+        account = SpendLimits(settings).account_of
+        queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
         self.ledger = Ledger(queue=queue, types=types, settings=settings)
         self.ledger.ran = self.market.ran
         self.placers = Placers(jobs=self.ledger.jobs, priced=self.market.priced)

@@ -10,13 +10,9 @@ what fails here is the machine's fault.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import platform
 import struct
 import subprocess
-import tarfile
-import tempfile
 import time
 
 from pool.runner import cgroups, machine
@@ -60,13 +56,12 @@ def _of_processes(config: EngineConfig, spool: Spool, deadline: float) -> str:
 def _of_containers(engine: Engine, spool: Spool, deadline: float) -> str:
     name = f"longshore-trial-{os.getpid()}"
     group = f"{spool.places.name}/{name}"
+    archive = os.path.join(spool.places.runner, f".{name}.tar")
     try:
-        with tempfile.TemporaryDirectory(dir=os.path.dirname(spool.places.runner)) as folder:
-            archive = os.path.join(folder, "image.tar")
-            with open(archive, "wb") as file:
-                file.write(_image())
-            cgroups.create(group, memory_bytes=0, cpu_millis=0)
-            return _import_and_run(engine, spool, (name, archive, group), deadline)
+        with open(archive, "wb") as file:
+            file.write(_image())
+        cgroups.create(group, memory_bytes=0, cpu_millis=0)
+        return _import_and_run(engine, spool, (name, archive, group), deadline)
     except OSError as error:
         return f"nothing can be written for a container: {error}"
     finally:
@@ -74,8 +69,9 @@ def _of_containers(engine: Engine, spool: Spool, deadline: float) -> str:
         late = time.monotonic() + TIMEOUT_S
         _run((*engine.prefix, "rm", "--force", name), late)
         _run((*engine.prefix, "rmi", "--force", f"{name}:latest"), late)
-        with contextlib.suppress(OSError):  # it was never made, or its last process is just ending
-            cgroups.remove(group)
+        cgroups.remove(group)
+        with contextlib.suppress(FileNotFoundError):  # it could not be written
+            os.unlink(archive)
 
 
 def _import_and_run(
@@ -84,7 +80,7 @@ def _import_and_run(
     name, archive, group = made
     image = f"{name}:latest"
     failed = _run((*engine.prefix, "import", archive, image), deadline)
-    if failed or platform.machine() not in _EXIT_0:
+    if failed or os.uname().machine not in _EXIT_0:
         return failed
     label = f"{LABEL}={spool.places.name}"
     words = ["run", "--name", name, "--label", label, "--cgroup-parent", f"/{group}"]
@@ -95,19 +91,24 @@ def _import_and_run(
 
 
 def _image() -> bytes:
-    """Return the archive of a file system with the one program that the trial runs."""
+    """Return the archive (ustar) of a file system with the one program that the trial runs."""
     program = _program()
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        entry = tarfile.TarInfo(_PROGRAM.strip("/"))
-        entry.size, entry.mode = len(program), 0o755
-        tar.addfile(entry, io.BytesIO(program))
-    return archive.getvalue()
+    fields = (
+        _PROGRAM.strip("/").encode().ljust(100, b"\0"),
+        b"0000755\0" + 2 * b"0000000\0",
+        b"%011o\0" % len(program) + b"%011o\0" % 0,
+        8 * b" " + b"0" + 100 * b"\0",
+        b"ustar\00000" + 80 * b"\0" + 167 * b"\0",
+    )
+    head = b"".join(fields)
+    head = head[:148] + b"%06o\0 " % sum(head) + head[156:]
+    padded = program + -len(program) % 512 * b"\0"
+    return head + padded + 1024 * b"\0"
 
 
 def _program() -> bytes:
     """Return a static program for this machine that exits with 0 (ELF, 64 bits); b"" elsewhere."""
-    number, code = _EXIT_0.get(platform.machine(), (0, b""))
+    number, code = _EXIT_0.get(os.uname().machine, (0, b""))
     if not code:
         return b""
     base, headers = 0x400000, 64 + 56
