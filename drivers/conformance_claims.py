@@ -6,7 +6,7 @@ import msgspec
 
 from drivers.conformance_bench import Bench
 from drivers.conformance_model import Markets, Nonconformity, NotShown
-from drivers.interface import InstanceType, Prices, QuotaGroups, WarnsOfInterruption
+from drivers.interface import InstanceType, Leftovers, Prices, QuotaGroups, WarnsOfInterruption
 from drivers.registry import Capability, OfferQuery
 
 
@@ -48,6 +48,7 @@ def check_capabilities(bench: Bench) -> None:
         Capability.QUOTA_GROUPS: isinstance(bench.set, QuotaGroups),
         Capability.POWER_OFF: bool(bench.power_off),
         Capability.PRICES: isinstance(bench.set, Prices),
+        Capability.LEFTOVERS: isinstance(bench.set, Leftovers),
         Capability.INTERRUPTION_NOTICES: bool(watch),
         Capability.OFFERS: bench.trial.info.offers is not None,
     }

@@ -62,6 +62,8 @@ class Capability(Enum):
     """It is `PowersOff`, and its command is not ""."""
     PRICES = "prices"
     """It is `Prices`."""
+    LEFTOVERS = "leftovers"
+    """It is `Leftovers`: it lists what stays of an instance, such as volumes."""
     INTERRUPTION_NOTICES = "interruption-notices"
     """It is `WarnsOfInterruption`, and its command is not ""."""
     OFFERS = "offers"

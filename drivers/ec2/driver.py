@@ -39,6 +39,7 @@ DRIVER = DriverInfo(
             Capability.QUOTA_GROUPS,
             Capability.POWER_OFF,
             Capability.PRICES,
+            Capability.LEFTOVERS,
             Capability.INTERRUPTION_NOTICES,
             Capability.OFFERS,
         }
