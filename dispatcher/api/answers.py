@@ -172,6 +172,7 @@ def leak_list(report: LeakReport) -> LeakList:
     """Return what is billed and not wanted as it is answered."""
     return LeakList(
         store_problem=report.store_problem or None,
+        leftovers_problem=report.leftovers_problem or None,
         items=[_leak(each) for each in report.leaks],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
@@ -189,6 +190,7 @@ def _leak(leak: Leak) -> LeakAnswer:
         cost_usd=leak.cost_usd,
         why=leak.why,
         remedy=leak.remedy,
+        resource=leak.resource_id or None,
     )
 
 

@@ -101,13 +101,15 @@ class LeakReport:
     `listed_at` is when the last complete listing of the cloud began, in seconds since the epoch,
     0.0 for never; without a current one (`complete` is false) there may be other leaks.
     `store_problem` is why the store cannot be written, "" when it can: until then instances may be
-    neither listed nor ended.
+    neither listed nor ended. `leftovers_problem` is why nobody can tell what stays of instances
+    that are gone, "" when it can be told or the driver has no such thing.
     """
 
     leaks: tuple[Leak, ...]
     listed_at: float
     complete: bool
     store_problem: str = ""
+    leftovers_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -261,18 +261,21 @@ class LeakView(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     cost_usd: Decimal = Decimal(0)
     remedy: str = ""
+    resource: str | None = None
 
 
 class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
     """All leaks; there may be others if the listing that they come from is not `complete`.
 
-    `store_problem` is why the server's store cannot be written, None when it can.
+    `store_problem` is why the server's store cannot be written, None when it can;
+    `leftovers_problem` is why it cannot tell what stays of instances that are gone.
     """
 
     items: tuple[LeakView, ...]
     complete: bool
     listed_at: datetime | None = None
     store_problem: str | None = None
+    leftovers_problem: str | None = None
 
 
 def view(data: Mapping[str, object], kind: type[View]) -> View:

@@ -52,6 +52,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from drivers.interface import InstanceType
+from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import IdleBehavior, Worker, WorkerState
 
 
@@ -59,7 +60,8 @@ class DispatcherBackend:
     """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
 
     `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
-    heard; `queue_limit` and `queue_limit_bytes` bound what may wait.
+    heard, `leftovers` what stays of instances that are gone; `queue_limit` and `queue_limit_bytes`
+    bound what may wait.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class DispatcherBackend:
         new_id: Callable[[], str],
         heard_at: Callable[[str], float],
         limits: LimitsConfig,
+        leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
         self._runtime = runtime
         self._engine = runtime.engine
@@ -87,6 +90,7 @@ class DispatcherBackend:
         self._now = now
         self._new_id = new_id
         self._heard_at = heard_at
+        self._leftovers = leftovers
         self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
         self._jobs = JobDesk(
             intake=self._intake,
@@ -267,7 +271,12 @@ class DispatcherBackend:
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
-        return leak_report(self._engine, self._now(), store_problem=self._store.problem)
+        return leak_report(
+            self._engine,
+            self._now(),
+            store_problem=self._store.problem,
+            leftovers=self._leftovers(),
+        )
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Tell the engine, unless the instance ends already; the answer shows what came of it."""
