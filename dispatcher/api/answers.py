@@ -75,6 +75,7 @@ def container_answer(
     standing: Standing = NO_STANDING,
     *,
     most_attempts: int = SHOWN_ATTEMPTS,
+    log_problem: str | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> ContainerAnswer:
     """Return a container as it is answered, with why it waits, if it does.
 
@@ -134,6 +135,7 @@ def container_answer(
         doubt=standing.doubt or None,
         cancel_requested=container.cancel_requested,
         kill_at=rfc3339(standing.kill_at),
+        log_problem=log_problem,
         for_instance=container.pinned_to or msgspec.UNSET,
     )
 

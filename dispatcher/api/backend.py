@@ -283,6 +283,11 @@ class Backend(Protocol):
         beyond them (the container has ended and nothing more comes); raises `NotFound`."""
         ...
 
+    def log_problem(self, container: Container) -> str:
+        """Return why what a container's last attempt writes does not come here at present, in a
+        sentence; "" when nothing is in its way, or nothing more is to come."""
+        ...
+
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         """Return when a log of this container grew or it changed state, or after `timeout_s`."""
         ...

@@ -126,6 +126,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None = None
     cancel_requested: bool = False
     kill_at: datetime | None = None
+    log_problem: str | None = None
     job: str | None = None
     task: str | None = None
     array_index: int | None = None

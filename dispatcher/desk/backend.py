@@ -25,7 +25,7 @@ from dispatcher.desk.job_planning import plan_job
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_report, instance_view, leak_report
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import cloud_problems, unlisted
+from dispatcher.explaining.health import cloud_problems, unlisted, unreached
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -336,6 +336,21 @@ class DispatcherBackend:
         # gone, or the log was cut at its limit.
         expected = attempt.id in self._engine.ledger.unreleased
         return data, offset + len(data) >= size or not expected
+
+    def log_problem(self, container: Container) -> str:
+        """Return why a container's log does not come, "" for nothing."""
+        if not container.attempts:
+            return ""
+        attempt = container.attempts[-1]
+        expected = container.has_open_attempt or attempt.id in self._engine.ledger.unreleased
+        if not expected:
+            return ""
+        return self._logs.problem or unreached(
+            self._engine.pool,
+            attempt.instance_id,
+            self._now(),
+            self._heard_at(attempt.instance_id),
+        )
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         """Return on news of the container or its log, or after `timeout_s`."""
