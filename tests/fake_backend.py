@@ -73,6 +73,7 @@ class FakeBackend(FakeJobs):
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
         self.log_problems: dict[str, str] = {}
+        self.doubts: dict[str, str] = {}
         self.nowhere: dict[str, WaitReason] = {}
         self.troubles: dict[str, Reason] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
@@ -126,7 +127,7 @@ class FakeBackend(FakeJobs):
     def standing(self, container: Container) -> Standing:
         message = self.waiting.get(container.id, "")
         reason = WaitReason(code="waits", message=message) if message else None
-        return Standing(reason=reason)
+        return Standing(reason=reason, doubt=self.doubts.get(container.id, ""))
 
     async def explain(self, container_id: str) -> Explanation:
         container = await self.container(container_id)

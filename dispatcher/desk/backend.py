@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from dispatcher.api.backend import (
@@ -168,7 +169,12 @@ class DispatcherBackend:
 
     def standing(self, container: Container) -> Standing:
         """Return why a container waits, with its position, or what nobody knows of it."""
-        return standing(self._engine, container)
+        found = standing(self._engine, container)
+        if found.doubt or not container.has_open_attempt:
+            return found
+        unheard = self._unreached(container.attempts[-1].instance_id)
+        told = f"{unheard}; until it is, nobody knows how it goes there" if unheard else ""
+        return replace(found, doubt=told)
 
     async def explain(self, container_id: str) -> Explanation:
         """Return why a container, as it is committed, is where it is."""
@@ -345,12 +351,12 @@ class DispatcherBackend:
         expected = container.has_open_attempt or attempt.id in self._engine.ledger.unreleased
         if not expected:
             return ""
-        return self._logs.problem or unreached(
-            self._engine.pool,
-            attempt.instance_id,
-            self._now(),
-            self._heard_at(attempt.instance_id),
-        )
+        unheard = self._unreached(attempt.instance_id)
+        return self._logs.problem or (f"{unheard}; the rest comes when it is" if unheard else "")
+
+    def _unreached(self, instance_id: str) -> str:
+        heard_at = self._heard_at(instance_id)
+        return unreached(self._engine.pool, instance_id, self._now(), heard_at)
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         """Return on news of the container or its log, or after `timeout_s`."""

@@ -43,14 +43,13 @@ def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> 
     """
     worker = pool.workers.get(instance_id)
     if worker is None:
-        where = f"no listing of the cloud has shown instance {instance_id} yet"
-        return f"{where}; until one does, what is on it cannot be had"
+        return f"instance {instance_id} is not reached, since no listing of the cloud shows it"
     if worker.session_up:
         return ""
     heard_at = max(worker.last_contact, heard_at)
     since = f", last heard {now - heard_at:.0f} s ago" if heard_at else ""
     why = f" ({worker.last_error})" if worker.last_error else ""
-    return f"instance {instance_id} is not reached{since}{why}; the rest comes when it is"
+    return f"instance {instance_id} is not reached{since}{why}"
 
 
 def unlisted(pool: PoolCore) -> str:

@@ -43,6 +43,7 @@ async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
     assert backend.log_problem(container) == ""
     rig.submit(container)
     assert problem(rig, backend) == ""
+    assert backend.standing(rig.engine.ledger.containers["c-1"]).doubt == ""
 
 
 async def test_an_instance_without_a_session_is_what_one_waits_for(
@@ -52,7 +53,10 @@ async def test_an_instance_without_a_session_is_what_one_waits_for(
     rig.silent.add(Probe)
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
     rig.advance(20)
-    assert "instance i-001 is not reached, last heard 20 s ago" in problem(rig, backend)
+    unheard = "instance i-001 is not reached, last heard 20 s ago (session: reset)"
+    assert problem(rig, backend).startswith(unheard)
+    doubt = backend.standing(rig.engine.ledger.containers["c-1"]).doubt
+    assert doubt == f"{unheard}; until it is, nobody knows how it goes there"
 
 
 async def test_a_full_disk_is_told_first(
