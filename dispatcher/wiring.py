@@ -153,7 +153,6 @@ class Server:
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
-        heard_at = performer.last_contact
         unowned.pop_all()
         backend = DispatcherBackend(
             runtime=runtime,
@@ -161,11 +160,17 @@ class Server:
             logs=logs,
             broker=broker,
             watchers=watchers,
-            metrics=Metrics(engine, heard_at=heard_at, store_problem=lambda: store.problem),
+            metrics=Metrics(
+                engine,
+                heard_at=performer.last_contact,
+                store_problem=lambda: store.problem,
+                leftovers=performer.leftovers,
+            ),
             types=types,
             now=now,
             new_id=_new_id,
-            heard_at=heard_at,
+            heard_at=performer.last_contact,
+            leftovers=performer.leftovers,
             limits=config.limits,
         )
         periodic = backend.periodic_jobs(wall=time.time)

@@ -133,6 +133,7 @@ CHECKS: tuple[Check, ...] = (
     Check(name="destroy-again", look=calls.check_destroy_again),
     Check(name="unknown-id", look=calls.check_unknown_id),
     Check(name="find", look=calls.check_find, needs=Capability.FINDS),
+    Check(name="leftovers", look=calls.check_leftovers, needs=Capability.LEFTOVERS),
     # Each with instances of its own.
     Check(name="destroy-early", look=calls.check_destroy_early),
     Check(

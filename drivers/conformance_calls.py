@@ -9,7 +9,7 @@ from functools import partial
 
 from drivers.conformance_bench import Bench, Subject, Wish
 from drivers.conformance_model import ForeignInstances, Nonconformity, NotShown
-from drivers.errors import CloudError, InstanceNotFound, QuotaError
+from drivers.errors import CloudAuthError, CloudError, InstanceNotFound, QuotaError
 from drivers.interface import (
     CLUSTER_TAG,
     IDLE_BEHAVIOR_TAG,
@@ -19,6 +19,7 @@ from drivers.interface import (
     Finds,
     HostKeyVerdict,
     Instance,
+    Leftovers,
 )
 
 _THREADS = 6
@@ -243,6 +244,32 @@ def check_destroy_again(bench: Bench) -> None:
                 f"to destroy {subject.id} again raises {type(error).__name__}: {error}",
                 "take it for done, or raise InstanceNotFound",
             ) from error
+
+
+def check_leftovers(bench: Bench) -> None:
+    """Nothing stays of an instance that is gone: no volume, no network interface."""
+    bench.gone_first()
+    driver = bench.set
+    if not isinstance(driver, Leftovers):
+        raise NotShown("it does not list what stays, see capabilities")
+    left = ["what stays cannot be listed"]
+
+    def none_left() -> bool | None:
+        try:
+            found = driver.leftovers({CLUSTER_TAG: bench.cluster})
+        except CloudAuthError as error:
+            raise NotShown(f"these credentials may not look: {error}") from error
+        left[:] = [f"{each.kind} {each.id} is there without its instance" for each in found]
+        return None if left else True
+
+    # What is ending may be seen without its instance for a moment.
+    try:
+        bench.until(none_left, bench.patience.gone_timeout_s, "no listing of what stays", "")
+    except Nonconformity as error:
+        raise Nonconformity(
+            f"{error.what}: {', '.join(left)}",
+            "have all that a create call makes end with its instance; delete what is left",
+        ) from error
 
 
 def check_unknown_id(bench: Bench) -> None:

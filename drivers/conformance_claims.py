@@ -6,7 +6,14 @@ import msgspec
 
 from drivers.conformance_bench import Bench
 from drivers.conformance_model import Markets, Nonconformity, NotShown
-from drivers.interface import Finds, InstanceType, Prices, QuotaGroups, WarnsOfInterruption
+from drivers.interface import (
+    Finds,
+    InstanceType,
+    Leftovers,
+    Prices,
+    QuotaGroups,
+    WarnsOfInterruption,
+)
 from drivers.registry import Capability, OfferQuery
 
 
@@ -49,6 +56,7 @@ def check_capabilities(bench: Bench) -> None:
         Capability.POWER_OFF: bool(bench.power_off),
         Capability.PRICES: isinstance(bench.set, Prices),
         Capability.FINDS: isinstance(bench.set, Finds),
+        Capability.LEFTOVERS: isinstance(bench.set, Leftovers),
         Capability.INTERRUPTION_NOTICES: bool(watch),
         Capability.OFFERS: bench.trial.info.offers is not None,
     }

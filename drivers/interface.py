@@ -254,6 +254,33 @@ class Prices(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What was made with an instance, and is there, and billed, without it.
+
+    `kind` is what people call it ("volume"), `id` the cloud's; `detail` tells more, "" for nothing.
+    """
+
+    kind: str
+    id: str
+    detail: str = ""
+
+
+@runtime_checkable
+class Leftovers(Protocol):
+    """What an instance set has beside the rest when more than an instance can stay of one."""
+
+    def leftovers(self, tags: Mapping[str, str]) -> Sequence[Leftover]:
+        """List what carries all of `tags`, is no instance, and belongs to none at this moment.
+
+        What is on its way from an instance that ends may be among it; what goes on with an
+        instance that is listed may not. Sorted by kind and id, without duplicates; an incomplete
+        list is an error. Asked every few minutes. Raises any `CloudError`; `CloudAuthError` where
+        the credentials may not look.
+        """
+        ...
+
+
 @runtime_checkable
 class Finds(Protocol):
     """What an instance set has beside the rest when its cloud can tell that an instance has ended.

@@ -64,6 +64,8 @@ class Capability(Enum):
     """It is `Prices`."""
     FINDS = "finds"
     """It is `Finds`."""
+    LEFTOVERS = "leftovers"
+    """It is `Leftovers`: it lists what stays of an instance, such as volumes."""
     INTERRUPTION_NOTICES = "interruption-notices"
     """It is `WarnsOfInterruption`, and its command is not ""."""
     OFFERS = "offers"

@@ -30,6 +30,7 @@ from drivers.interface import (
 )
 from pool.cloud_lane import Lane
 from pool.cloud_outcome import CloudCommand, Outcome, Post, failed
+from pool.leftovers import LeftoverReport, LeftoverWatch
 from pool.messages import (
     Created,
     CreateInstance,
@@ -86,6 +87,7 @@ class CloudCalls:
         default_port: int,
     ) -> None:
         self._driver = driver
+        self._leftovers = LeftoverWatch(driver, cluster=cluster, now=now)
         self._cluster = cluster
         self._launching = launching
         self._post = post
@@ -105,6 +107,7 @@ class CloudCalls:
             FindInstance: Lane("find", threads),
         }
         self._keys = Lane("host-key", threads)
+        self._looks = Lane("leftovers", 1)
         self._watchdog = Watchdog()
         self._watchdog.enlist()
 
@@ -139,9 +142,13 @@ class CloudCalls:
             self._keys.withdraw(future)
             raise CloudError("no word of the driver on a host key") from error
 
+    def leftovers(self) -> LeftoverReport:
+        """Return what stays of instances that are gone, as far as the driver has told."""
+        return self._leftovers.told()
+
     def close(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for calls in flight; return whether all of them ended."""
-        lanes = (*self._lanes.values(), self._keys)
+        lanes = (*self._lanes.values(), self._keys, self._looks)
         for lane in lanes:
             lane.close()
         with self._lock:
@@ -247,6 +254,16 @@ class CloudCalls:
         self._note_failure(command, None)
         self._keep(listed, seen)
         outcome.tell(Listed(op_id=command.op_id, began_at=began_at, instances=seen))
+        self._look_for_leftovers()
+
+    def _look_for_leftovers(self) -> None:
+        if not self._leftovers.begin():
+            return
+        try:
+            self._note_running(self._looks.submit(self._leftovers.look))
+        except RuntimeError:
+            # The server stops; the next one looks.
+            self._leftovers.give_up()
 
     def _keep(self, instances: Sequence[Instance], seen: Sequence[InstanceSeen]) -> None:
         """Keep the newest objects; forget those that were shown for the last time long ago.

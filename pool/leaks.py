@@ -2,7 +2,7 @@
 
 A normal boot, work, an idle instance within its timeout, and one that is held and well are wanted.
 What an admin holds although it is of no use, what the cloud does not end, and what nobody can see
-is not.
+is not; nor is what an instance has left behind, of which `pool/leftovers.py` knows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
-from drivers.interface import TOKEN_TAG
+from drivers.interface import TOKEN_TAG, Leftover
 from pool import strays
 from pool.core import PoolCore
 from pool.cost import cost_usd
@@ -53,15 +53,19 @@ class LeakKind(Enum):
     BROKEN_HELD = "broken_held"
     STRAYS_KEPT = "strays_kept"
     UNCONFIGURED_HELD = "unconfigured_held"
+    LEFT_BEHIND = "left_behind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """One instance that is, or one launch or instance that may be, billed and not wanted.
+    """One instance that is, or one launch or instance that may be, billed and not wanted; or what
+    stays of one.
+
 
     `instance_id` is "" for a launch whose instance is not known, `launch_token` is "" for an
-    instance. A price of 0 is one that nobody knows. `since` is when it became unwanted, in seconds
-    since the epoch, as far as this process knows; `cost_usd` counts from then.
+    instance; both are "" for what an instance has left behind, whose id is `resource_id`. A price
+    of 0 is one that nobody knows. `since` is when it became unwanted, in seconds since the epoch,
+    as far as this process knows; `cost_usd` counts from then.
     """
 
     instance_id: str
@@ -73,6 +77,7 @@ class Leak:
     cost_usd: Decimal
     why: str
     remedy: str
+    resource_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +290,38 @@ def _launch_leak(core: PoolCore, pending: PendingLaunch, now: float) -> Leak:
     )
 
 
+def leftover_leak(core: PoolCore, leftover: Leftover, since: float) -> Leak:
+    """Return the leak that something is which an instance has left behind.
+
+    `since` is when it was first seen without one, in seconds since the epoch. What it costs nobody
+    knows.
+    """
+    detail = f" ({leftover.detail})" if leftover.detail else ""
+    return Leak(
+        instance_id="",
+        launch_token="",
+        resource_id=leftover.id,
+        type_name="",
+        price_usd_per_hour=Decimal(0),
+        kind=LeakKind.LEFT_BEHIND,
+        since=since,
+        cost_usd=Decimal(0),
+        why=f"this {leftover.kind}{detail} has the tag of this cluster, and no instance has it",
+        remedy=_remedy(core, LeakKind.LEFT_BEHIND, leftover.id),
+    )
+
+
+_COMMANDS = {
+    LeakKind.SILENT_HELD: "mend it, or end it: longshore instance kill {0}",
+    LeakKind.STRAYS_KEPT: "end or adopt them: longshore strays kill {0}, or strays adopt {0}",
+    LeakKind.BROKEN_HELD: "let it end: longshore instance drain {0}",
+    LeakKind.UNCONFIGURED_HELD: "let it end: longshore instance drain {0}",
+}
+"""What an admin may say, with the instance's id, of what is kept for its hold or its strays."""
+
+
 def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
-    """Return what an admin can do; `name` is the instance's id or the launch's token."""
+    """Return what an admin can do; `name` is the id of what leaks, or the launch's token."""
     again_s = f"{core.settings.shutdown_timeout_s:g} s"
     match kind:
         case LeakKind.DESTROY_FAILING:
@@ -310,12 +345,15 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
             remedy = (
                 f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
             )
-        case LeakKind.SILENT_HELD:
-            remedy = f"mend it, or end it: longshore instance kill {name}"
-        case LeakKind.STRAYS_KEPT:
-            remedy = f"end or adopt them: longshore strays kill {name}, or strays adopt {name}"
-        case LeakKind.BROKEN_HELD | LeakKind.UNCONFIGURED_HELD:
-            remedy = f"let it end: longshore instance drain {name}"
+        case LeakKind.LEFT_BEHIND:
+            remedy = f"see that nobody needs it, and delete {name} in the cloud's console"
+        case (
+            LeakKind.SILENT_HELD
+            | LeakKind.STRAYS_KEPT
+            | LeakKind.BROKEN_HELD
+            | LeakKind.UNCONFIGURED_HELD
+        ):
+            remedy = _COMMANDS[kind].format(name)
         case _:
             assert_never(kind)
     return remedy

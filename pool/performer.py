@@ -14,6 +14,7 @@ import structlog
 from drivers.errors import LongshoreError
 from drivers.interface import HostKeyVerdict
 from pool.cloud_calls import CloudCalls
+from pool.leftovers import LeftoverReport
 from pool.link import WorkerLink
 from pool.link_model import LinkSettings, ProbeStageError, StartResult, StartVerdict
 from pool.messages import (
@@ -224,6 +225,10 @@ class Performer:
         link, reports = found
         reports.allow((attempt_id,))
         link.start(command.order, command.boot_id, on_result)
+
+    def leftovers(self) -> LeftoverReport:
+        """Return what stays of instances that are gone, as far as the driver has told."""
+        return self._cloud.leftovers()
 
     def last_contact(self, worker_id: str) -> float:
         """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""

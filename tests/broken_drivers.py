@@ -18,7 +18,9 @@ from drivers.interface import (
     HostKeyVerdict,
     Instance,
     InstanceType,
+    Leftover,
 )
+from drivers.simulated.cloud import SimulatedCloud
 from tests.altered_driver import Altered, AlteredInstance, Call
 from tests.conformance_bed import View
 
@@ -59,6 +61,27 @@ class Free(Altered):
 
     def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
         return {each.name: Decimal(0) for each in instance_types}
+
+
+class LeavesVolumes(Altered):
+    """Has a volume for each instance, which stays when that is gone."""
+
+    def __init__(self, cloud: SimulatedCloud) -> None:
+        super().__init__(cloud)
+        self.volumes: dict[str, Mapping[str, str]] = {}
+
+    def make(self, call: Call) -> Instance:
+        made = super().make(call)
+        self.volumes[made.id] = call.tags
+        return made
+
+    def leftovers(self, tags: Mapping[str, str]) -> Sequence[Leftover]:
+        there = {each.id for each in self.cloud.instances({})}
+        return [
+            Leftover(kind="volume", id=f"vol-of-{owner}")
+            for owner, own in sorted(self.volumes.items())
+            if owner not in there and tags.items() <= own.items()
+        ]
 
 
 class UntaggedAnswer(Altered):

@@ -162,11 +162,14 @@ def key_pairs(inner: str) -> Answer:
 OUR_KEY = key_pairs(f"<publicKey>{KEY} longshore</publicKey>")
 
 
+IMAGE = done("DescribeImages", "<imagesSet><item><imageId>ami-1</imageId></item></imagesSet>")
+
+
 class Script:
     """Answers each action with what is next for it, the last again and again."""
 
     def __init__(self, **answers: list[Answer]) -> None:
-        self._answers = {"DescribeKeyPairs": [OUR_KEY], **answers}
+        self._answers = {"DescribeKeyPairs": [OUR_KEY], "DescribeImages": [IMAGE], **answers}
 
     def __call__(self, action: str, _: Mapping[str, str]) -> Answer:
         left = self._answers.get(action, [refusal("InvalidAction", action)])
@@ -192,8 +195,9 @@ class Site:
         return Ec2InstanceSet(self._client, given, ssh_user="admin", clock=lambda: 0.0)
 
     def actions(self) -> list[str]:
-        """Return what was asked for, in order."""
-        return [action for action, _ in self.words.requests]
+        """Return what was asked for, in order, but for what the image is like."""
+        asked = [action for action, _ in self.words.requests]
+        return [action for action in asked if action != "DescribeImages"]
 
     def subnets(self) -> list[str]:
         """Return where instances were asked for, in order."""

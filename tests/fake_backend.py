@@ -73,6 +73,8 @@ class FakeBackend(FakeJobs):
         self.unavailable = ""
         self.problems: tuple[str, ...] = ()
         self.waiting: dict[str, str] = {}
+        self.log_problems: dict[str, str] = {}
+        self.doubts: dict[str, str] = {}
         self.nowhere: dict[str, WaitReason] = {}
         self.troubles: dict[str, Reason] = {}
         self.leaked = LeakReport(leaks=(), listed_at=EPOCH, complete=True)
@@ -127,7 +129,7 @@ class FakeBackend(FakeJobs):
     def standing(self, container: Container) -> Standing:
         message = self.waiting.get(container.id, "")
         reason = WaitReason(code="waits", message=message) if message else None
-        return Standing(reason=reason)
+        return Standing(reason=reason, doubt=self.doubts.get(container.id, ""))
 
     async def explain(self, container_id: str) -> Explanation:
         container = await self.container(container_id)
@@ -207,6 +209,9 @@ class FakeBackend(FakeJobs):
         return data, container_id not in self._log_expected or len(log) >= _promised(
             container, stream
         )
+
+    def log_problem(self, container: Container) -> str:
+        return self.log_problems.get(container.id, "")
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         await self.container(container_id)

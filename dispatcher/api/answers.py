@@ -82,6 +82,7 @@ def container_answer(
     standing: Standing = NO_STANDING,
     *,
     most_attempts: int = SHOWN_ATTEMPTS,
+    log_problem: str | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> ContainerAnswer:
     """Return a container as it is answered, with why it waits, if it does.
 
@@ -141,6 +142,7 @@ def container_answer(
         doubt=standing.doubt or None,
         cancel_requested=container.cancel_requested,
         kill_at=rfc3339(standing.kill_at),
+        log_problem=log_problem,
         for_instance=container.pinned_to or msgspec.UNSET,
     )
 
@@ -180,6 +182,7 @@ def leak_list(report: LeakReport) -> LeakList:
     """Return what is billed and not wanted as it is answered."""
     return LeakList(
         store_problem=report.store_problem or None,
+        leftovers_problem=report.leftovers_problem or None,
         items=[_leak(each) for each in report.leaks],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
@@ -197,6 +200,7 @@ def _leak(leak: Leak) -> LeakAnswer:
         cost_usd=leak.cost_usd,
         why=leak.why,
         remedy=leak.remedy,
+        resource=leak.resource_id or None,
     )
 
 

@@ -106,13 +106,15 @@ class LeakReport:
     `listed_at` is when the last complete listing of the cloud began, in seconds since the epoch,
     0.0 for never; without a current one (`complete` is false) there may be other leaks.
     `store_problem` is why the store cannot be written, "" when it can: until then instances may be
-    neither listed nor ended.
+    neither listed nor ended. `leftovers_problem` is why nobody can tell what stays of instances
+    that are gone, "" when it can be told or the driver has no such thing.
     """
 
     leaks: tuple[Leak, ...]
     listed_at: float
     complete: bool
     store_problem: str = ""
+    leftovers_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +317,11 @@ class Backend(Protocol):
     ) -> tuple[bytes, bool]:
         """Return bytes of the last attempt's stream from `offset`, and whether it is complete
         beyond them (the container has ended and nothing more comes); raises `NotFound`."""
+        ...
+
+    def log_problem(self, container: Container) -> str:
+        """Return why what a container's last attempt writes does not come here at present, in a
+        sentence; "" when nothing is in its way, or nothing more is to come."""
         ...
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:

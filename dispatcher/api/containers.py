@@ -104,8 +104,12 @@ class ContainerRoutes:
         return await _list_response(page.items, standings=standings, next_cursor=page.next_cursor)
 
     async def show(self, request: web.Request) -> web.Response:
-        """Answer one container."""
-        return self._answer(await self._backend.container(path_id(request, "container")))
+        """Answer one container, with why its log does not come."""
+        container = await self._backend.container(path_id(request, "container"))
+        problem = self._backend.log_problem(container)
+        return json_response(
+            container_answer(container, self._standing(container), log_problem=problem or None)
+        )
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a container's priority."""

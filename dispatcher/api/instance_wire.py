@@ -95,10 +95,11 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance that is, or one launch that may be, billed and not wanted.
+    """One instance that is, or one launch that may be, billed and not wanted; or what stays of one.
 
     `instance` is null for a launch whose instance is not known, `launch` (its token) for an
-    instance; the price is null where nobody knows it.
+    instance, both for `resource`, a volume or network interface that an instance left; the price is
+    null where nobody knows it.
     """
 
     instance: str | None
@@ -110,17 +111,20 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
     why: str
     remedy: str
+    resource: str | None = None
 
 
 class LeakList(msgspec.Struct, frozen=True, kw_only=True):
-    """All leaks: instances by id, then launches by token.
+    """All leaks: instances by id, then launches by token, then what instances left, by kind and id.
 
     Without a current listing (`complete` is false) there may be others; `listed_at` is when the
     last complete one began, null for never. `store_problem` is why the store cannot be written,
     null when it can: mend that first, since until then instances may be neither listed nor ended.
+    `leftovers_problem` is why nobody can tell what stays of instances that are gone, else null.
     """
 
     store_problem: str | None = None
+    leftovers_problem: str | None = None
     items: list[LeakAnswer]
     listed_at: str | None
     complete: bool

@@ -9,6 +9,10 @@ from aiohttp import web
 from dispatcher.api.backend import Backend
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.streams import StreamGate, gone, run_stream
+from dispatcher.model import Container
+
+LOG_PROBLEM = "Longshore-Log-Problem"
+"""The header that says why what a container writes did not come when the answer began."""
 
 
 class LogStream:
@@ -39,9 +43,12 @@ class LogStream:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Return the answer once it is sent; raises `NotFound` and `Unavailable` before."""
-        await self._note_attempt()
+        container = await self._note_attempt()
         data, complete = await self._read()
         response = web.StreamResponse()
+        if problem := self._backend.log_problem(container):
+            # Bytes are all that a body has: who waits for some is told here what for.
+            response.headers[LOG_PROBLEM] = _as_header(problem)
         response.content_type = "application/octet-stream"
         await response.prepare(request)
 
@@ -92,9 +99,15 @@ class LogStream:
         self._offset += len(data)
         return data, complete
 
-    async def _note_attempt(self) -> None:
+    async def _note_attempt(self) -> Container:
         container = await self._backend.container(self._container_id)
         last = container.attempts[-1].id if container.attempts else None
         if last != self._attempt_id and self._attempt_id is not None:
             self._offset = 0
         self._attempt_id = last
+        return container
+
+
+def _as_header(sentence: str) -> str:
+    """Return a sentence as the value of a header: one line of ASCII."""
+    return " ".join(sentence.encode("ascii", "replace").decode().split())

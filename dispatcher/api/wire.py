@@ -233,6 +233,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
+    `log_problem`, of one that is asked for alone, is why what it writes does not come at present.
     """
 
     id: str
@@ -278,6 +279,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool
     kill_at: str | None
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
+    log_problem: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

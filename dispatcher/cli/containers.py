@@ -166,6 +166,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("for instance", seen.for_instance),
         ("waiting", seen.waiting or ""),
         ("in doubt", seen.doubt or ""),
+        ("log", seen.log_problem or ""),
         ("command", shlex.join(seen.command)),
         ("image", seen.image),
         ("cpus", f"{seen.cpus:g}"),

@@ -39,6 +39,8 @@ def leaks(*, client: Client, as_json: bool) -> int:
         click.echo(f"\n{_total(seen.items)}")
     elif seen.complete:
         click.echo("nothing is billed that is not wanted")
+    if seen.leftovers_problem:
+        output.say(f"what stays of instances that are gone is not seen: {seen.leftovers_problem}")
     if not seen.complete:
         output.say(_doubt(seen))
     return FAILED if seen.items or not seen.complete else 0
@@ -46,7 +48,7 @@ def leaks(*, client: Client, as_json: bool) -> int:
 
 def _row(leak: LeakView) -> tuple[str, ...]:
     return (
-        leak.instance or "",
+        leak.instance or leak.resource or "",
         leak.instance_type,
         output.age(leak.since),
         output.price(leak.price_usd_per_hour or Decimal(0)),

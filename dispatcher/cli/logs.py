@@ -31,6 +31,7 @@ PAUSE_S = 1.0
 JOIN_LIMIT_S = 3.0
 CHUNKS_QUEUED = 64
 LOOK_INTERVAL_S = 2.0
+SILENCES_PER_LOOK = 5
 
 
 @click.command()
@@ -81,7 +82,15 @@ def logs(
     try:
         seen = look(client, container_id)
         to_the_end = follow or on_its_way(seen)
-        quiet = None if follow else PatienceAsked()
+        trouble = LogTrouble(client, container_id)
+        trouble.note(seen)
+        patience = None if follow else PatienceAsked()
+
+        def quiet(began: bool) -> None:
+            if patience is not None:
+                patience(began)
+            trouble.look()
+
         received = copy_logs(client, container_id, streams, follow=to_the_end, quiet=quiet)
         if follow:
             seen = look(client, container_id)
@@ -109,6 +118,34 @@ class PatienceAsked:
         if not self._said and sys.stderr.isatty():
             say("the container has ended, and the rest of its log is on its way; waiting for it")
         self._said = True
+
+
+class LogTrouble:
+    """Says on stderr what keeps a log from coming, once each time that something begins to."""
+
+    def __init__(self, client: Client, container_id: str) -> None:
+        self._client = client
+        self._id = container_id
+        self._silences = 0
+        self._said = False
+
+    def note(self, seen: ContainerView) -> None:
+        """Say what a look at the container has shown, unless it was said."""
+        if seen.log_problem and not self._said:
+            say(f"what {self._id} writes does not come here at present: {seen.log_problem}")
+        self._said = bool(seen.log_problem)
+
+    def look(self) -> None:
+        """Look again, at one silence of several: many may follow what is quiet for days."""
+        self._silences += 1
+        if self._silences % SILENCES_PER_LOOK != 1:
+            return
+        try:
+            self.note(look(self._client, self._id))
+        except Failure as failure:
+            # Whoever reads the log goes on as well, and says so when the server stays away.
+            if not failure.passing:
+                raise
 
 
 def look(client: Client, container_id: str) -> ContainerView:

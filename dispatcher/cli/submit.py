@@ -14,7 +14,7 @@ from dispatcher.cli.file_lines import Source, located
 from dispatcher.cli.job_elements import only_container
 from dispatcher.cli.job_terms import refuse_endless
 from dispatcher.cli.job_views import Awaited, JobView
-from dispatcher.cli.logs import BOTH_STREAMS, copy_logs, look, shortage
+from dispatcher.cli.logs import BOTH_STREAMS, LogTrouble, copy_logs, look, shortage
 from dispatcher.cli.options import idempotency_option, json_option, server_command
 from dispatcher.cli.progress import LineProgress, outcomes
 from dispatcher.cli.submission import content, is_job_body, read_sources
@@ -167,9 +167,14 @@ def follow_output(client: Client, created: Awaited) -> dict[str, int]:
             f"'longshore logs -f {created.id} --index N', or --task NAME"
         )
         return {}
-    looks = FirstLooks(client, container_id)
+    looks, trouble = FirstLooks(client, container_id), LogTrouble(client, container_id)
+
+    def quiet(began: bool) -> None:
+        looks(began)
+        trouble.look()
+
     try:
-        return copy_logs(client, container_id, BOTH_STREAMS, follow=True, quiet=looks)
+        return copy_logs(client, container_id, BOTH_STREAMS, follow=True, quiet=quiet)
     except KeyboardInterrupt:
         raise goes_on([created.id]) from None
     except Failure as failure:

@@ -126,6 +126,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None = None
     cancel_requested: bool = False
     kill_at: datetime | None = None
+    log_problem: str | None = None
     job: str | None = None
     task: str | None = None
     array_index: int | None = None
@@ -262,18 +263,21 @@ class LeakView(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     cost_usd: Decimal = Decimal(0)
     remedy: str = ""
+    resource: str | None = None
 
 
 class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
     """All leaks; there may be others if the listing that they come from is not `complete`.
 
-    `store_problem` is why the server's store cannot be written, None when it can.
+    `store_problem` is why the server's store cannot be written, None when it can;
+    `leftovers_problem` is why it cannot tell what stays of instances that are gone.
     """
 
     items: tuple[LeakView, ...]
     complete: bool
     listed_at: datetime | None = None
     store_problem: str | None = None
+    leftovers_problem: str | None = None
 
 
 class StrayView(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from dispatcher.cli.failure import Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
 from dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
 from dispatcher.cli.references import path_of
+from dispatcher.cli.views import ContainerView
 
 ASK_INTERVAL_S = 2.0
 GLANCE_INTERVAL_S = 5.0
@@ -44,6 +45,7 @@ class Watch:
         self._last_contact = time.monotonic()
         self._last_glance = time.monotonic()
         self._glanced = 0
+        self._doubtful: set[str] = set()
 
     def run(self, timeout_s: float | None) -> bool:
         """Return when all have ended, or False after `timeout_s` (None: no limit).
@@ -135,7 +137,17 @@ class Watch:
         seen = awaited_view(identifier, raw)
         # Under the id that was asked for, whatever a server says its id is.
         before = self.views.get(identifier)
+        if isinstance(seen, ContainerView) and not seen.final:
+            self._note_doubt(identifier, seen.doubt or "")
         self.raw[identifier] = raw
         self.views[identifier] = seen
         if before is None or (before.state, before.note()) != (seen.state, seen.note()):
             self._changed(seen)
+
+    def _note_doubt(self, identifier: str, doubt: str) -> None:
+        """Say that nobody knows how one goes on that should run, once each time that it is so."""
+        if doubt and identifier not in self._doubtful:
+            self._say(f"{identifier} is in doubt: {doubt}")
+            self._doubtful.add(identifier)
+        elif not doubt:
+            self._doubtful.discard(identifier)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from dispatcher.api.backend import (
@@ -26,7 +27,7 @@ from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_report, instance_view, leak_report, stray_views
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import cloud_problems, unlisted
+from dispatcher.explaining.health import cloud_problems, unlisted, unreached
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -54,6 +55,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from drivers.interface import InstanceType
+from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import IdleBehavior, Worker, WorkerState
 
 
@@ -61,7 +63,8 @@ class DispatcherBackend:
     """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
 
     `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
-    heard; `queue_limit` and `queue_limit_bytes` bound what may wait.
+    heard, `leftovers` what stays of instances that are gone; `queue_limit` and `queue_limit_bytes`
+    bound what may wait.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class DispatcherBackend:
         new_id: Callable[[], str],
         heard_at: Callable[[str], float],
         limits: LimitsConfig,
+        leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
         self._runtime = runtime
         self._engine = runtime.engine
@@ -89,6 +93,7 @@ class DispatcherBackend:
         self._now = now
         self._new_id = new_id
         self._heard_at = heard_at
+        self._leftovers = leftovers
         self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
         self._jobs = JobDesk(
             intake=self._intake,
@@ -166,7 +171,12 @@ class DispatcherBackend:
 
     def standing(self, container: Container) -> Standing:
         """Return why a container waits, with its position, or what nobody knows of it."""
-        return standing(self._engine, container)
+        found = standing(self._engine, container)
+        if found.doubt or not container.has_open_attempt:
+            return found
+        unheard = self._unreached(container.attempts[-1].instance_id)
+        told = f"{unheard}; until it is, nobody knows how it goes there" if unheard else ""
+        return replace(found, doubt=told)
 
     async def explain(self, container_id: str) -> Explanation:
         """Return why a container, as it is committed, is where it is."""
@@ -269,7 +279,12 @@ class DispatcherBackend:
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
-        return leak_report(self._engine, self._now(), store_problem=self._store.problem)
+        return leak_report(
+            self._engine,
+            self._now(),
+            store_problem=self._store.problem,
+            leftovers=self._leftovers(),
+        )
 
     def strays(self) -> Sequence[StrayView]:
         """Return the strays that are kept."""
@@ -351,6 +366,21 @@ class DispatcherBackend:
         # gone, or the log was cut at its limit.
         expected = attempt.id in self._engine.ledger.unreleased
         return data, offset + len(data) >= size or not expected
+
+    def log_problem(self, container: Container) -> str:
+        """Return why a container's log does not come, "" for nothing."""
+        if not container.attempts:
+            return ""
+        attempt = container.attempts[-1]
+        expected = container.has_open_attempt or attempt.id in self._engine.ledger.unreleased
+        if not expected:
+            return ""
+        unheard = self._unreached(attempt.instance_id)
+        return self._logs.problem or (f"{unheard}; the rest comes when it is" if unheard else "")
+
+    def _unreached(self, instance_id: str) -> str:
+        heard_at = self._heard_at(instance_id)
+        return unreached(self._engine.pool, instance_id, self._now(), heard_at)
 
     async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
         """Return on news of the container or its log, or after `timeout_s`."""

@@ -18,7 +18,8 @@ from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Container, InstanceRecord
 from dispatcher.queries import LISTED_ATTEMPTS
 from pool import strays
-from pool.leaks import Leak, LeakKind, find_leaks, listing_is_current
+from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
+from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import Worker
 
 
@@ -92,11 +93,18 @@ def instance_report(
     )
 
 
-def leak_report(engine: Engine, now: float, *, store_problem: str = "") -> LeakReport:
+def leak_report(
+    engine: Engine,
+    now: float,
+    *,
+    store_problem: str = "",
+    leftovers: LeftoverReport = NO_LEFTOVERS,
+) -> LeakReport:
     """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
 
     Prices are those at which the instances were bought, whatever the configuration says now.
-    `store_problem` is why the store cannot be written, "" when it can.
+    `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what stays of
+    instances that are gone.
     """
     prices = {
         record.id: record.price_usd_per_hour
@@ -106,11 +114,13 @@ def leak_report(engine: Engine, now: float, *, store_problem: str = "") -> LeakR
     leaks = find_leaks(engine.pool, now, prices_usd_per_hour=prices)
     if store_problem:
         leaks = [_behind_the_store(leak) for leak in leaks]
+    leaks += [leftover_leak(engine.pool, each.leftover, each.since) for each in leftovers.items]
     return LeakReport(
         leaks=tuple(leaks),
         listed_at=engine.pool.listed_at,
         complete=listing_is_current(engine.pool, now),
         store_problem=store_problem,
+        leftovers_problem=leftovers.problem,
     )
 
 

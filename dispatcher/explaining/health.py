@@ -36,6 +36,22 @@ def cloud_problems(pool: PoolCore, now: float) -> list[str]:
     return problems
 
 
+def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:
+    """Return why nothing comes from an instance, "" while there is a session with it.
+
+    `now` and `heard_at`, when it was last heard (0.0 for never), are in seconds since the epoch.
+    """
+    worker = pool.workers.get(instance_id)
+    if worker is None:
+        return f"instance {instance_id} is not reached, since no listing of the cloud shows it"
+    if worker.session_up:
+        return ""
+    heard_at = max(worker.last_contact, heard_at)
+    since = f", last heard {now - heard_at:.0f} s ago" if heard_at else ""
+    why = f" ({worker.last_error})" if worker.last_error else ""
+    return f"instance {instance_id} is not reached{since}{why}"
+
+
 def unlisted(pool: PoolCore) -> str:
     """Return what is said, with why, until a first listing has told which instances there are."""
     return f"the cloud's first complete listing is not in yet{_listing_problem(pool)}"

@@ -23,14 +23,16 @@ from dispatcher.metrics import (
     store,
 )
 from dispatcher.periodic.agenda import LaunchResult
+from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 
 
 class Metrics:
     """The exposition of one engine; call on the thread that runs the engine.
 
     `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never; `store_problem` is why the store cannot be written, "" when it can. `launches` counts
-    what came of the times of periodic jobs' schedules, for who launches.
+    never; `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what
+    stays of instances that are gone. `launches` counts what came of the times of periodic jobs'
+    schedules, for who launches.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class Metrics:
         *,
         heard_at: Callable[[str], float],
         store_problem: Callable[[], str] = lambda: "",
+        leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
         self._engine = engine
         self._heard_at = heard_at
         self._store_problem = store_problem
+        self._leftovers = leftovers
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
@@ -60,7 +64,7 @@ class Metrics:
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
         yield from instances.waste(self._engine.market.shares)
-        yield from leaks.families(self._engine, self._now)
+        yield from leaks.families(self._engine, self._now, self._leftovers())
         yield from cloud.families(pool.statistics)
         yield from containers.families(self._engine, self._now)
         yield from jobs.families(self._engine, self._now)

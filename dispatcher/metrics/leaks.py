@@ -11,18 +11,20 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from dispatcher.desk.views import leak_report
 from dispatcher.engine import Engine
 from pool.leaks import LeakKind
+from pool.leftovers import LeftoverReport
 
 
-def families(engine: Engine, now: float) -> Iterator[Metric]:
+def families(engine: Engine, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:
     """Yield the metric families of leaks at `now`, in seconds since the epoch.
 
     Every kind has its series, so that an alert has something to look at before the first leak.
     """
-    report = leak_report(engine, now)
+    report = leak_report(engine, now, leftovers=leftovers)
     counts = Counter(leak.kind for leak in report.leaks)
     family = GaugeMetricFamily(
         "longshore_leaked_instances",
-        "Instances, and launches without an answer, that are billed and not wanted, by kind.",
+        "Instances, launches without an answer, and what instances left, that are billed and not "
+        "wanted, by kind.",
         labels=("kind",),
     )
     for kind in LeakKind:

@@ -40,6 +40,7 @@ DRIVER = DriverInfo(
             Capability.POWER_OFF,
             Capability.PRICES,
             Capability.FINDS,
+            Capability.LEFTOVERS,
             Capability.INTERRUPTION_NOTICES,
             Capability.OFFERS,
         }

@@ -191,6 +191,9 @@ TABLE: dict[str, Fault] = {
     ),
 }
 
+FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+"""The codes of what the IAM policy does not allow."""
+
 _LACKING_CREDENTIALS = (
     CredentialRetrievalError,
     MetadataRetrievalError,

@@ -11,7 +11,9 @@ from typing import Any
 
 from drivers.ec2.families import Family
 from drivers.ec2.faults import FAILURES, Judgement, judged
+from drivers.ec2.images import Images
 from drivers.ec2.keys import MISSING, KeyPairs
+from drivers.ec2.leftovers import leftovers
 from drivers.ec2.parameters import Ec2Parameters
 from drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
 from drivers.ec2.prices import PriceList, prices
@@ -19,6 +21,7 @@ from drivers.ec2.requests import (
     LISTED_STATES,
     Placement,
     as_tags,
+    image_of,
     listing_filters,
     placements,
     run_arguments,
@@ -27,7 +30,14 @@ from drivers.ec2.requests import (
 )
 from drivers.ec2.user_data import Scratch, Storage, user_data
 from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
-from drivers.interface import TOKEN_TAG, Existence, HostKeyVerdict, Instance, InstanceType
+from drivers.interface import (
+    TOKEN_TAG,
+    Existence,
+    HostKeyVerdict,
+    Instance,
+    InstanceType,
+    Leftover,
+)
 from drivers.turns import Turns
 
 _PAGE = 1000
@@ -50,6 +60,7 @@ class Ec2InstanceSet:
         self._ssh_user = ssh_user
         self._placements = placements(parameters)
         self._keys = KeyPairs(client)
+        self._images = Images(client)
         self._price_list = PriceList(
             parameters.price_list_url, region=client.meta.region_name, clock=clock
         )
@@ -72,6 +83,7 @@ class Ec2InstanceSet:
         Where nobody knows what came of it, no other placement is tried, and the next call with the
         token begins there.
         """
+        booted = image_of(self._parameters, instance_type, image)
         data = user_data(
             init_command=init_command,
             public_key=public_key,
@@ -93,6 +105,7 @@ class Ec2InstanceSet:
                     user_data=data,
                     key_name=key_name,
                     token=token,
+                    image_devices=self._images.volume_devices(booted),
                 ),
             )
 
@@ -184,6 +197,10 @@ class Ec2InstanceSet:
             parameters=self._parameters,
             price_list=self._price_list,
         )
+
+    def leftovers(self, tags: Mapping[str, str]) -> Sequence[Leftover]:
+        """List the volumes and network interfaces with all of `tags` that no instance has."""
+        return leftovers(self._client, tags)
 
     def close(self) -> None:
         """Close the connections; instances go on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from drivers.interface import TOKEN_TAG, InstanceType
 
 LISTED_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 """All but `terminated`: what still ends may still run something, and what is stopped costs."""
+
+UNATTACHED = "available"
+"""The status of a volume, and of a network interface, that no instance has."""
 
 _GIB = 2**30
 _LEAST_GIB = {"io1": 4, "io2": 4, "st1": 125, "sc1": 125}
@@ -116,8 +119,12 @@ def run_arguments(
     user_data: bytes,
     key_name: str,
     token: str,
+    image_devices: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the arguments of RunInstances for one instance; `key_name` is "" for no key pair."""
+    """Return the arguments of RunInstances for one instance; `key_name` is "" for no key pair.
+
+    `image_devices` are those that the image maps to volumes of its own.
+    """
     arguments: dict[str, Any] = {
         "ImageId": image_of(parameters, instance_type, image),
         "InstanceType": instance_type.provider_type,
@@ -139,7 +146,7 @@ def run_arguments(
     if profile := parameters.iam_instance_profile:
         kind = "Arn" if profile.startswith("arn:") else "Name"
         arguments["IamInstanceProfile"] = {kind: profile}
-    if devices := _devices(parameters, instance_type):
+    if devices := _devices(parameters, instance_type, image_devices):
         arguments["BlockDeviceMappings"] = devices
     if instance_type.preemptible:
         arguments["InstanceMarketOptions"] = _spot(parameters)
@@ -149,11 +156,19 @@ def run_arguments(
 def listing_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the filters for the instances that carry all of `tags` and are not gone."""
     states = {"Name": "instance-state-name", "Values": list(LISTED_STATES)}
-    by_tag = [
+    return [states, *_by_tag(tags)]
+
+
+def leftover_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the filters for volumes, or interfaces, with all of `tags` that no instance has."""
+    return [{"Name": "status", "Values": [UNATTACHED]}, *_by_tag(tags)]
+
+
+def _by_tag(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
         {"Name": f"tag:{key}", "Values": [value.translate(_WILD)]}
         for key, value in sorted(tags.items())
     ]
-    return [states, *by_tag]
 
 
 def as_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -166,7 +181,7 @@ def _tag_specifications(
 ) -> list[dict[str, Any]]:
     # Our token in any case: by it the instance is found when an answer was lost.
     all_tags = as_tags({**parameters.extra_tags, TOKEN_TAG: token, **tags})
-    kinds = ["instance", "volume"]
+    kinds = ["instance", "volume", "network-interface"]
     if instance_type.preemptible:
         kinds.append("spot-instances-request")
     return [{"ResourceType": kind, "Tags": all_tags} for kind in kinds]
@@ -198,7 +213,9 @@ def _network(parameters: Ec2Parameters, placement: Placement) -> dict[str, Any]:
     return network
 
 
-def _devices(parameters: Ec2Parameters, instance_type: InstanceType) -> list[dict[str, Any]]:
+def _devices(
+    parameters: Ec2Parameters, instance_type: InstanceType, image_devices: Sequence[str]
+) -> list[dict[str, Any]]:
     scratch, root = parameters.scratch, parameters.root_volume
     devices: list[dict[str, Any]] = []
     if root.size_gib:
@@ -213,6 +230,10 @@ def _devices(parameters: Ec2Parameters, instance_type: InstanceType) -> list[dic
         if scratch.kms_key_id:
             volume["KmsKeyId"] = scratch.kms_key_id
         devices.append({"DeviceName": scratch.device, "Ebs": volume})
+    ours = {each["DeviceName"] for each in devices}
+    # Else what the image says of it counts, and it may stay, and be billed, without the instance.
+    ends = {"DeleteOnTermination": True}
+    devices += [{"DeviceName": each, "Ebs": ends} for each in image_devices if each not in ours]
     return devices
 
 

@@ -27,7 +27,15 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG, Instance, InstanceSet, InstanceType, Resources
+from drivers.interface import (
+    CLUSTER_TAG,
+    TOKEN_TAG,
+    Instance,
+    InstanceSet,
+    InstanceType,
+    Leftovers,
+    Resources,
+)
 from drivers.registry import DriverContext
 from pool.ssh_keys import new_private_key, public_key_text
 from tests.ec2_bed.bed import Ec2Bed
@@ -342,3 +350,102 @@ def test_orders_of_trouble_come_true_in_turn(bed: Ec2Bed) -> None:
     assert told == ["", "First", "Second", ""]
     assert bed.plan.happened == Counter({f"{LISTING}: First": 1, f"{LISTING}: Second": 1})
     assert bed.plan.still_open() == []
+
+
+def volumes_of(bed: Ec2Bed, cluster: str = TAGS[CLUSTER_TAG]) -> list[dict[str, Any]]:
+    """Return the volumes that carry our tag, whatever has become of their instances."""
+    ours: list[dict[str, Any]] = bed.account.describe_volumes(
+        Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]
+    )["Volumes"]
+    return ours
+
+
+def test_volumes_end_with_their_instance_whatever_the_image_says(
+    bed: Ec2Bed, opened: Open, create: Callable[..., Instance]
+) -> None:
+    (image,) = bed.account.describe_images(ImageIds=[bed.image])["Images"]
+    (root,) = image["BlockDeviceMappings"]
+    assert not root["Ebs"]["DeleteOnTermination"]
+    set_ = opened()
+    made = [create(set_, "first"), create(set_, "second")]
+    sizes = {each["Size"] for each in volumes_of(bed)}
+    assert sizes == {root["Ebs"]["VolumeSize"], 20}, "the image's own one, and scratch space"
+    for each in made:
+        each.destroy()
+    assert volumes_of(bed) == []
+    assert bed.proxy.calls["DescribeImages"] == 1, "an image says it once"
+
+
+def test_without_the_right_a_launch_goes_on_as_the_image_says(
+    bed: Ec2Bed,
+    opened: Open,
+    create: Callable[..., Instance],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    set_ = opened()
+    with bed.plan.standing(refused("DescribeImages")):
+        made = [create(set_, "first"), create(set_, "second")]
+    said = [each.getMessage() for each in caplog.records if "DescribeImages" in each.getMessage()]
+    assert len(said) == 1, said
+    assert "allow the action in the IAM policy" in said[0]
+    for each in made:
+        each.destroy()
+    left = volumes_of(bed)
+    assert [volume["State"] for volume in left] == ["available"] * 2
+    for volume in left:
+        bed.account.delete_volume(VolumeId=volume["VolumeId"])
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "InternalError", "InvalidAMIID.NotFound"])
+def test_an_image_of_which_nothing_can_be_learnt_now_is_not_launched(
+    bed: Ec2Bed, opened: Open, create: Callable[..., Instance], code: str
+) -> None:
+    set_ = opened()
+    trouble = Fault(kind=Kind.ERROR, action="DescribeImages", code=code, status=503)
+    with bed.plan.standing(trouble), pytest.raises(CloudError, match=code) as raised:
+        create(set_, "token")
+    assert not isinstance(raised.value, AmbiguousResult)
+    assert bed.truth() == []
+    assert create(set_, "token").id
+
+
+def test_what_stays_of_an_instance_is_listed_as_left(
+    bed: Ec2Bed, opened: Open, create: Callable[..., Instance]
+) -> None:
+    set_ = opened()
+    assert isinstance(set_, Leftovers)
+    with bed.plan.standing(refused("DescribeImages")):
+        made = create(set_, "token")
+    assert set_.leftovers(TAGS) == [], "what an instance has is not left"
+    made.destroy()
+    tagged = {
+        "ResourceType": "network-interface",
+        "Tags": [{"Key": key, "Value": value} for key, value in TAGS.items()],
+    }
+    interface = bed.account.create_network_interface(
+        SubnetId=bed.subnets[0], TagSpecifications=[tagged]
+    )["NetworkInterface"]["NetworkInterfaceId"]
+    foreign = bed.account.create_volume(AvailabilityZone=bed.zones[0], Size=1)["VolumeId"]
+    (volume,) = volumes_of(bed)
+    try:
+        network, disk = set_.leftovers(TAGS)
+        assert (network.kind, network.id) == ("network interface", interface)
+        assert (disk.kind, disk.id) == ("volume", volume["VolumeId"])
+        assert disk.detail.startswith("15 GiB")
+        assert set_.leftovers({**TAGS, "owner": "us, and *"}) == [], "no value is a pattern"
+        for action in ("DescribeVolumes", "DescribeNetworkInterfaces"):
+            with (
+                bed.plan.standing(refused(action)),
+                pytest.raises(CloudAuthError, match=f"{action}: UnauthorizedOperation"),
+            ):
+                set_.leftovers(TAGS)
+    finally:
+        bed.account.delete_network_interface(NetworkInterfaceId=interface)
+        for each in (foreign, volume["VolumeId"]):
+            bed.account.delete_volume(VolumeId=each)
+    assert set_.leftovers(TAGS) == []
+
+
+def refused(action: str) -> Fault:
+    """Return the refusal of an action that the IAM policy does not allow."""
+    return Fault(kind=Kind.ERROR, action=action, code="UnauthorizedOperation", status=403)

@@ -51,6 +51,19 @@ def set_text(item: ET.Element, name: str, value: str) -> None:
     found.text = value
 
 
+def block_devices(images: ET.Element) -> dict[str, dict[str, str]]:
+    """Return the volumes that an image's description maps: by device what is said of each."""
+    return {
+        text(item, "deviceName"): {
+            "VolumeSize": text(item, "ebs/volumeSize"),
+            "DeleteOnTermination": text(item, "ebs/deleteOnTermination"),
+        }
+        for mapping in images.iter(f"{_IN}blockDeviceMapping")
+        for item in mapping
+        if child(item, "ebs") is not None
+    }
+
+
 def reservations(answer: ET.Element) -> ET.Element:
     """Return the set of reservations of a listing."""
     found = answer.find(f"{_IN}reservationSet")

@@ -134,7 +134,7 @@ class Proxy:
             case _ if action in _PAGED:
                 return self._paged(action, headers, query)
             case _:
-                return self._moto(headers, query)
+                return self._moto(headers, _as_moto_reads(action, query))
 
     def _run(self, headers: dict[str, str], query: dict[str, str]) -> tuple[int, bytes]:
         if "ClientToken" not in query:
@@ -153,7 +153,7 @@ class Proxy:
         self, headers: dict[str, str], query: dict[str, str], made: Any
     ) -> tuple[int, bytes]:
         sent = {key: value for key, value in query.items() if key != "UserData"}
-        status, content = self._moto(headers, sent)
+        status, content = self._moto(headers, {**sent, **self._mapped(headers, sent)})
         if status != 200:
             return status, content
         answer = answers.parsed(content)
@@ -166,6 +166,28 @@ class Proxy:
         self._listings.launched(instance)
         machine.boot(query.get("UserData", ""), self._keys.get(query.get("KeyName", ""), ""))
         return status, answers.written(self._listings.moved(answer))
+
+    def _mapped(self, headers: dict[str, str], query: dict[str, str]) -> dict[str, str]:
+        """Return what EC2 adds to a request's block devices, and moto does not: the image's own.
+
+        moto takes a size for what the request does not say of one, and ends a volume of which
+        nothing is asked with its instance.
+        """
+        described = {"Action": "DescribeImages", "Version": query["Version"]}
+        status, content = self._moto(headers, {**described, "ImageId.1": query["ImageId"]})
+        devices = answers.block_devices(answers.parsed(content)) if status == 200 else {}
+        asked = {
+            value: key.rpartition(".")[0]
+            for key, value in query.items()
+            if key.startswith("BlockDeviceMapping.") and key.endswith(".DeviceName")
+        }
+        added: dict[str, str] = {}
+        for number, (device, own) in enumerate(sorted(devices.items()), len(asked) + 1):
+            place = asked.get(device, f"BlockDeviceMapping.{number}")
+            added[f"{place}.DeviceName"] = device
+            for name, value in sorted(own.items()):
+                added[f"{place}.Ebs.{name}"] = query.get(f"{place}.Ebs.{name}", value)
+        return added
 
     def _told_again(self, headers: dict[str, str], instance_id: str) -> tuple[int, bytes]:
         query = {"Action": "DescribeInstances", "Version": "2016-11-15"}
@@ -300,6 +322,13 @@ def _region(headers: dict[str, str]) -> str:
     """Return the region that a call is signed for."""
     signed = {key.lower(): value for key, value in headers.items()}.get("authorization", "")
     return "".join(signed.partition("Credential=")[2].split("/")[2:3])
+
+
+def _as_moto_reads(action: str, query: dict[str, str]) -> dict[str, str]:
+    """Return a query without filters that moto does not read as EC2 does: it tells more then."""
+    if action not in ("DescribeNetworkInterfaces", "DescribeVolumes"):
+        return query
+    return {key: value for key, value in query.items() if not key.startswith("Filter.")}
 
 
 def _refusal(fault: Fault) -> tuple[int, bytes]:

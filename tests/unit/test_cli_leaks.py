@@ -61,6 +61,7 @@ def test_no_leak_is_0(server: CliServer, capsys: Capture) -> None:
     assert main(["leaks", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "store_problem": None,
+        "leftovers_problem": None,
         "items": [],
         "next_cursor": None,
         "listed_at": "2023-11-14T22:13:20.000Z",
@@ -100,6 +101,7 @@ def test_json_has_all_of_it(server: CliServer, capsys: Capture) -> None:
         "cost_usd": 0.0017,
         "why": INSTANCE.why,
         "remedy": "mend what the error says",
+        "resource": None,
     }
     assert (second["instance"], second["launch"], second["price_usd_per_hour"]) == (
         None,
@@ -152,3 +154,28 @@ async def test_the_route_takes_no_parameters_and_is_documented() -> None:
         "listed_at",
         "complete",
     }
+
+
+def test_what_an_instance_left_is_told_by_its_own_id(server: CliServer, capsys: Capture) -> None:
+    left = replace(
+        LAUNCH, launch_token="", resource_id="vol-7", type_name="", kind=LeakKind.LEFT_BEHIND
+    )
+    tell(server, left)
+    assert main(["leaks"]) == 1
+    assert "vol-7" in capsys.readouterr().out
+    assert main(["leaks", "--json"]) == 1
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert (item["resource"], item["instance"], item["launch"]) == ("vol-7", None, None)
+
+
+def test_that_nobody_may_look_for_what_is_left_is_said_and_is_no_leak(
+    server: CliServer, capsys: Capture
+) -> None:
+    report = LeakReport(
+        leaks=(), listed_at=EPOCH, complete=True, leftovers_problem="the credentials may not look"
+    )
+    server.do(lambda backend: setattr(backend, "leaked", report))
+    assert main(["leaks"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "nothing is billed that is not wanted\n"
+    assert "what stays of instances that are gone is not seen: the cred" in captured.err

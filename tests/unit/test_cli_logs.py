@@ -160,6 +160,58 @@ def test_follow_says_what_is_missing_and_exits_with_the_containers_code(
     assert "0 of 3 bytes of stdout are here" in capsys.readouterr().err
 
 
+# ---- what keeps a log from coming ---------------------------------------------------------------
+
+FULL = "logs cannot be kept: their disk is full"
+
+
+def keep_back(server: CliServer, container_id: str, problem: str) -> None:
+    server.do(lambda backend: backend.log_problems.update({container_id: problem}))
+
+
+def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys: Capture) -> None:
+    container_id = begun(server, capsys)
+    keep_back(server, container_id, FULL)
+    assert main(["logs", container_id]) == 0
+    told = f"longshore: what {container_id} writes does not come here at present: {FULL}\n"
+    assert capsys.readouterr() == ("one\n", told)
+
+
+@pytest.mark.parametrize("how", ["logs", "logs -f", "submit --follow"])
+def test_who_waits_is_told_what_for_once_each_time(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
+    looks = Looks(monkeypatch, "logs")
+    known = "" if how == "submit --follow" else begun(server, capsys)
+    if how == "logs":
+        server.do(lambda backend: backend.finish(known, promised=(8, 0)))
+
+    def a_look_more() -> None:
+        before = looks.good
+        await_true(lambda: looks.good > before + 1)
+
+    def run() -> None:
+        container_id = known or server.await_container()
+        if not known:
+            server.do(lambda backend: backend.start(container_id, INSTANCE))
+        await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
+        for problem in (FULL, f"{FULL}, still", "", "instance i-1 is not reached", ""):
+            keep_back(server, container_id, problem)
+            a_look_more()
+        if how == "logs":
+            server.do(lambda backend: backend.give_up_log(container_id))
+        else:
+            server.do(lambda backend: backend.finish(container_id))
+
+    commands = {"logs": ["logs", known], "logs -f": ["logs", "-f", known]}
+    with meanwhile(run):
+        main(commands.get(how, ["submit", "--follow", "--", "x"]))
+    errors = capsys.readouterr().err
+    assert errors.count(FULL) == 1
+    assert errors.count("instance i-1 is not reached") == 1
+
+
 # ---- a server that goes and comes back ----------------------------------------------------------
 
 

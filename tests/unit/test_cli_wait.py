@@ -377,3 +377,29 @@ def test_on_a_terminal_waiting_is_a_picture(server: CliServer, capsys: Capture) 
         assert started.wait(60) == 3
     assert b"\x1b[" in drawn
     assert b"failed with exit code 3" in drawn
+
+
+def test_who_waits_is_told_once_each_time_that_nobody_knows_how_it_goes(
+    server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.cli.watching.GLANCE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
+    (container_id,) = submit(server, capsys)
+    path = f"/v1/containers/{container_id}"
+    server.do(lambda backend: backend.start(container_id, "i-1"))
+
+    def looked_at_with(doubt: str) -> None:
+        server.do(lambda backend: backend.doubts.update({container_id: doubt}))
+        before = server.paths.count(path)
+        await_true(lambda: server.paths.count(path) > before + 1)
+
+    def run() -> None:
+        for doubt in ("i-1 is not reached", "i-1 is not reached, still", "", "no listing", ""):
+            looked_at_with(doubt)
+        server.do(lambda backend: backend.finish(container_id))
+
+    with meanwhile(run):
+        assert main(["wait", container_id]) == 0
+    errors = capsys.readouterr().err
+    assert errors.count(f"{container_id} is in doubt: i-1 is not reached") == 1
+    assert errors.count(f"{container_id} is in doubt: no listing") == 1

@@ -14,6 +14,7 @@ from drivers.ec2.requests import (
     Placement,
     client_token,
     image_of,
+    leftover_filters,
     listing_filters,
     placements,
     run_arguments,
@@ -70,6 +71,7 @@ def test_the_whole_request_for_an_ordinary_instance() -> None:
         "TagSpecifications": [
             {"ResourceType": "instance", "Tags": tags},
             {"ResourceType": "volume", "Tags": tags},
+            {"ResourceType": "network-interface", "Tags": tags},
         ],
     }
 
@@ -163,13 +165,14 @@ def test_a_preemptible_type_is_a_spot_instance_that_never_comes_back(
     assert [each["ResourceType"] for each in sent["TagSpecifications"]] == [
         "instance",
         "volume",
+        "network-interface",
         "spot-instances-request",
     ]
     assert "InstanceMarketOptions" not in arguments(made(spot_max_price=price))
 
 
 def test_extra_tags_are_put_on_and_ours_win() -> None:
-    (sent, _) = arguments(made(extra_tags={"team": "x", "longshore-cluster": "y"}))[
+    (sent, *_) = arguments(made(extra_tags={"team": "x", "longshore-cluster": "y"}))[
         "TagSpecifications"
     ]
     assert {each["Key"]: each["Value"] for each in sent["Tags"]} == {
@@ -304,3 +307,21 @@ def test_a_listing_asks_for_all_that_is_not_gone_and_takes_values_literally() ->
         {"Name": "tag:a", "Values": ["1"]},
         {"Name": "tag:b", "Values": ["x\\*\\?\\\\"]},
     ]
+
+
+def test_what_is_left_is_what_no_instance_has() -> None:
+    assert leftover_filters({"a": "x*"}) == [
+        {"Name": "status", "Values": ["available"]},
+        {"Name": "tag:a", "Values": ["x\\*"]},
+    ]
+
+
+def test_volumes_of_the_image_end_with_the_instance_beside_those_that_are_ours() -> None:
+    parameters = made(root_volume={"size_gib": 30, "device": "/dev/xvda"})
+    type_ = replace(TYPE, resources=Resources(cpu_millis=2000, disk_bytes=20 * GIB))
+    devices = arguments(parameters, type_, image_devices=["/dev/sdf", "/dev/sdx", "/dev/xvda"])[
+        "BlockDeviceMappings"
+    ]
+    assert [each["DeviceName"] for each in devices] == ["/dev/xvda", "/dev/sdf", "/dev/sdx"]
+    assert [each["Ebs"]["DeleteOnTermination"] for each in devices] == [True] * 3
+    assert devices[2]["Ebs"] == {"DeleteOnTermination": True}, "else it is as the image has it"

@@ -6,7 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from dispatcher.messages import (
+    BehaviorRequested,
+    InstanceKillRequested,
+    PublishContainer,
+)
 from dispatcher.model import Placement, SchedulerSettings
 from drivers.errors import AmbiguousResult, CapacityError, QuotaError
 from pool.messages import (

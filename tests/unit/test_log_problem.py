@@ -1,0 +1,69 @@
+"""Why a container's log does not come: the disk of the logs, its instance, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.store.store import Store
+from pool.messages import Probe, SessionLost
+from tests.backend_rig import backend_with, runtime_over, store_in
+from tests.engine_rig import Rig
+from tests.samples import make_container, make_type
+from tests.small_disk import small_disk
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig(make_type(1))
+
+
+@pytest.fixture
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherBackend:
+    return backend_with(runtime_over(rig, store), rig, store, tmp_path)
+
+
+def problem(rig: Rig, backend: DispatcherBackend) -> str:
+    return backend.log_problem(rig.engine.ledger.containers["c-1"])
+
+
+async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
+    rig: Rig, backend: DispatcherBackend
+) -> None:
+    container = make_container(1)
+    assert backend.log_problem(container) == ""
+    rig.submit(container)
+    assert problem(rig, backend) == ""
+    assert backend.standing(rig.engine.ledger.containers["c-1"]).doubt == ""
+
+
+async def test_an_instance_without_a_session_is_what_one_waits_for(
+    rig: Rig, backend: DispatcherBackend
+) -> None:
+    rig.submit(make_container(1))
+    rig.silent.add(Probe)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
+    rig.advance(20)
+    unheard = "instance i-001 is not reached, last heard 20 s ago (session: reset)"
+    assert problem(rig, backend).startswith(unheard)
+    doubt = backend.standing(rig.engine.ledger.containers["c-1"]).doubt
+    assert doubt == f"{unheard}; until it is, nobody knows how it goes there"
+
+
+async def test_a_full_disk_is_told_first(
+    rig: Rig, backend: DispatcherBackend, tmp_path: Path
+) -> None:
+    rig.submit(make_container(1))
+    with small_disk(tmp_path / "logs"):
+        assert "are left to others" in problem(rig, backend)
+        assert backend.health().problems[0] == problem(rig, backend)
+    assert problem(rig, backend) == ""
