@@ -20,7 +20,8 @@ from typing import Any, Self
 
 from drivers.local_processes import end_groups
 from pool.bundle import build_runner
-from pool.runner import machine
+from pool.runner import containment, machine
+from pool.runner.engines import Engine
 from pool.runner.spool import places
 
 DEADLINE_S = 60.0
@@ -311,6 +312,15 @@ class Runner:
             assert end_groups(self.places.name)
         shutil.rmtree(self.spool, ignore_errors=True)
         shutil.rmtree(self.directory)
+
+
+def settle_on(runner: Runner, hierarchy: str) -> None:
+    """Have the runner make its control groups in a hierarchy that it would not have chosen."""
+    runner.listing()
+    record = runner.spool / "engine"
+    key, engine = json.loads(record.read_text())
+    assert Engine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
+    record.write_text(json.dumps([key, Engine(*engine)._replace(hierarchy=hierarchy)]))
 
 
 @contextlib.contextmanager

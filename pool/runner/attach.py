@@ -48,7 +48,7 @@ class Session:
         self._writing = False
         self._pump = LogPump(spool, output.push)
         self._live: dict[str, Attempt] = {}
-        self._kills: dict[str, str] = {}
+        self._kills: dict[str, tuple[str, float]] = {}
         self._ended = False
         self.taken_over = False
         self._requests = {
@@ -211,8 +211,8 @@ class Session:
         )
 
     def _retry_kills(self) -> None:
-        for attempt_id, name in list(self._kills.items()):
-            if self._launcher.signal(self._live[attempt_id], name):
+        for attempt_id, (name, grace_s) in list(self._kills.items()):
+            if self._launcher.signal(self._live[attempt_id], name, grace_s):
                 del self._kills[attempt_id]
 
     # ---- requests ----
@@ -277,13 +277,14 @@ class Session:
         name = wire.text_field(message, "signal")
         if name not in launch.SIGNALS:
             raise Refusal("invalid", "signal must be TERM or KILL")
+        grace_s = wire.seconds_field(message, "grace_s", missing=launch.LONGEST_GRACE_S)
         self._check(attempt_id)
         if attempt_id not in self._live:
             return {"signalled": False}
         # Its pid may not be known yet: then it is tried again shortly. KILL is never taken back.
-        sent = self._launcher.signal(self._live[attempt_id], name)
-        if not sent and self._kills.get(attempt_id) != "KILL":
-            self._kills[attempt_id] = name
+        sent = self._launcher.signal(self._live[attempt_id], name, grace_s)
+        if not sent and self._kills.get(attempt_id, ("", 0.0))[0] != "KILL":
+            self._kills[attempt_id] = name, grace_s
         return {"signalled": True}
 
     def _update_limits(self, message: dict[str, Any]) -> dict[str, Any]:

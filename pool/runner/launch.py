@@ -16,6 +16,7 @@ from pool.runner.spawning import spawn, spawn_into
 from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
+LONGEST_GRACE_S = 86_400.0  # nobody can ask for more; whoever does not say will send KILL
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 SHORTAGES = frozenset(
     {
@@ -151,6 +152,7 @@ class Launcher:
             b"_ls_id": attempt_id.encode(),
             b"_ls_spool": self._spool.path(attempt_id).rstrip("/").encode(),
             b"_ls_fifo": self._spool.fifo.encode(),
+            b"_ls_mark": self._spool.places.name.encode(),
         }
         told.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
         return told
@@ -170,15 +172,23 @@ class Launcher:
 
     # ---- signals ----
 
-    def signal(self, attempt: Attempt, name: str) -> bool:
-        """Send TERM or KILL to all of a live attempt; False when its pid is not recorded yet."""
+    def signal(self, attempt: Attempt, name: str, grace_s: float = LONGEST_GRACE_S) -> bool:
+        """Send TERM or KILL to all of a live attempt; False when its pid is not recorded yet.
+
+        After TERM, KILL comes by itself in `grace_s` to what outlives the program that was started
+        (in a container nothing does); to the program itself it only comes from the dispatcher.
+        """
         pid, ticks = self._spool.job(attempt)
         if not pid:
             return False
         if attempt.engine == "process":
-            signal_group(pid, ticks, SIGNALS[name])
-            if name == "KILL" and not attempt.cgroup:
-                kill_marked(self._spool.places.name, attempt.attempt_id)
+            # Without room to write it down, what is left is killed when the program ends.
+            with contextlib.suppress(OSError):
+                if name == "TERM":
+                    self._spool.begin_grace(attempt.attempt_id, grace_s)
+                else:
+                    self._spool.end_grace(attempt.attempt_id)
+            self._signal_all(attempt, pid, ticks, SIGNALS[name])
             return True
         os.close(os.open(self._spool.path(attempt.attempt_id, "killed"), os.O_CREAT, 0o600))
         if name == "KILL":
@@ -189,6 +199,24 @@ class Launcher:
             [name, container_name(attempt.attempt_id), str(pid)],
         )
         return True
+
+    def _signal_all(self, attempt: Attempt, pid: int, ticks: int, number: int) -> None:
+        """Signal every process of an attempt once, but for its supervisor, which tells of the end.
+
+        The group of the program gets it at one moment. What is born elsewhere meanwhile gets it
+        when it is repeated.
+        """
+        alive = signal_group(pid, ticks, number)
+        if attempt.cgroup:
+            found = containment.members(attempt.cgroup)
+        else:
+            found = marked(self._spool.places.name, attempt.attempt_id)
+        own = "_ls_spool=" + self._spool.path(attempt.attempt_id).rstrip("/")
+        for each in found:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                reached = alive and os.getpgid(each) == pid
+                if not reached and own not in machine.environment(each):
+                    os.kill(each, number)
 
     # ---- the end ----
 
@@ -315,29 +343,36 @@ def _removed(directory: str) -> bool:
     return True
 
 
-def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:
-    """Signal the process group of a job, or the job alone while it has no group of its own."""
+def signal_group(pid: int, ticks: int, number: int) -> bool:
+    """Signal the process group of a job, or the job alone while it has no group of its own.
+
+    False when the job has ended, whatever it left in its group.
+    """
     if machine.start_ticks(pid) != ticks:
-        return
+        return False
     with contextlib.suppress(ProcessLookupError):  # it has just ended
         if os.getpgid(pid) == pid:
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
+    return True
 
 
-def kill_marked(spool_name: str, attempt_id: str) -> None:
-    """Kill whatever carries an attempt's mark in its environment, wherever it has moved to.
+def marked(spool_name: str, attempt_id: str) -> list[int]:
+    """Return whatever carries an attempt's mark in its environment, wherever it has moved to.
 
     The mark names the spool too: another on this machine may know an attempt by the same id.
     """
     marks = {f"LONGSHORE_SPOOL={spool_name}", f"LONGSHORE_ATTEMPT_ID={attempt_id}"}
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
-        if marks.issubset(machine.read_text(f"/proc/{name}/environ").split("\0")):
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(int(name), signal.SIGKILL)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in pids if marks.issubset(machine.environment(pid))]
+
+
+def kill_marked(spool_name: str, attempt_id: str) -> None:
+    """Kill whatever carries an attempt's mark in its environment: see `marked`."""
+    for pid in marked(spool_name, attempt_id):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, signal.SIGKILL)
 
 
 def reserve_low_descriptors() -> None:

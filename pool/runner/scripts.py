@@ -42,12 +42,18 @@ while [ "$_ls_plain" -gt 0 ]; do
   eval "export \\"\\$_ls_e$_ls_plain\\"; unset _ls_e$_ls_plain"
 done
 unset _ls_spool _ls_fifo _ls_id _ls_work _ls_odd _ls_plain _ls_env _ls_enter _ls_stat _ls_pid OLDPWD
-unset _ls_group _ls_join
+unset _ls_group _ls_join _ls_mark
 exec "$@"
 """
 
 # What the job left in its control group (`_ls_group`, if any) is killed before the end is told, but
 # for this script itself. Whatever is born faster than that is ended by the runner.
+#
+# After TERM (`grace` is there, see `Spool.begin_grace`) that waits until the grace is over, for as
+# long as anything is left: a wrapper that TERM ended is no reason to kill what it had started while
+# that saves its work. This script waits, and not the runner, since it is the one that is always
+# there. The end that it tells of is the program's own; the time of `program-ended` is that end's.
+# Without a group, what moved to a session of its own is found by its mark, as far as grep can.
 PROCESS = (
     RECORD
     + """
@@ -61,6 +67,37 @@ _ls_end_rest() {
     [ -n "$_ls_more" ] || return
   done
 }
+_ls_marked() {
+  set -- $(grep -lszxF "LONGSHORE_ATTEMPT_ID=$_ls_id" /proc/[0-9]*/environ)
+  [ -z "$1" ] || grep -lszxF "LONGSHORE_SPOOL=$_ls_mark" "$@"
+}
+_ls_is_left() {
+  if [ -n "$_ls_group" ]; then
+    while read -r _ls_one; do
+      [ "$_ls_one" = "$$" ] || return 0
+    done <"$_ls_group/cgroup.procs"
+    return 1
+  fi
+  for _ls_one in /proc/[0-9]*/stat; do
+    read -r _ls_stat <"$_ls_one" || continue
+    set -- ${_ls_stat##*) }
+    case $1.$3.$4 in [!XZ].$_ls_pid.*|[!XZ].*.$_ls_pid) return 0 ;; esac
+  done
+  [ -n "$(_ls_marked)" ]
+}
+_ls_await_rest() {
+  true >"$_ls_spool/program-ended"
+  while _ls_is_left && read -r _ls_until <"$_ls_spool/grace"; do
+    read -r _ls_now _ </proc/uptime
+    [ "${_ls_now%.*}${_ls_now#*.}" -lt "$_ls_until" ] || break
+    sleep 0.05 || sleep 1
+  done
+  [ -z "$_ls_group" ] || return
+  for _ls_one in $(_ls_marked); do
+    _ls_one=${_ls_one#/proc/}
+    kill -s KILL "${_ls_one%/environ}"
+  done
+}
 (
   _ls_record
   exec >&6 2>&7 </dev/null 6>&- 7>&- 9>&-
@@ -72,7 +109,10 @@ _ls_end_rest() {
 _ls_code=$? _ls_state=ran
 # Without its working directory or its control group the program was never reached.
 [ "$_ls_code" != 126 ] || { [ -d "$_ls_work" ] && [ ! -e "$_ls_spool/apart" ]; } || _ls_state=never
-if read -r _ls_pid _ls_start <"$_ls_spool/job"; then kill -s KILL -- "-$_ls_pid"; fi
+if read -r _ls_pid _ls_start <"$_ls_spool/job"; then
+  [ ! -e "$_ls_spool/grace" ] || _ls_await_rest
+  kill -s KILL -- "-$_ls_pid"
+fi
 [ -z "$_ls_group" ] || _ls_end_rest
 _ls_finish "$_ls_code" 0 "$_ls_state"
 """
@@ -81,7 +121,7 @@ _ls_finish "$_ls_code" 0 "$_ls_state"
 # With `run_as`, privileges are dropped before anything that the user named is in the environment:
 # LD_PRELOAD must not be loaded by a program of root's.
 LAUNCH_AS = """
-  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join
+  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join _ls_mark
   exec @DROP@ /bin/sh -c "$_ls_enter" sh "$@"
 """
 

@@ -226,7 +226,7 @@ class Spool:
         # The record is one write of a few bytes ending in a newline: without it, it is not there.
         if not text.endswith("\n"):
             return None
-        finished_at = os.stat(path).st_mtime
+        finished_at = self._ended_at(attempt_id)
         if text == "lost\n":
             return Ended("lost", None, True, finished_at)
         code, out_of_memory, state = text.split()
@@ -234,6 +234,30 @@ class Spool:
             return Ended("engine_failure", int(code), False, finished_at)
         kind = "out_of_memory" if out_of_memory == "1" and code != "0" else "exited"
         return Ended(kind, int(code), True, finished_at)
+
+    def _ended_at(self, attempt_id: str) -> float:
+        """Return when the program of an ended attempt ended: others may have had a grace after."""
+        try:
+            return os.stat(self.path(attempt_id, "program-ended")).st_mtime
+        except FileNotFoundError:
+            return os.stat(self.path(attempt_id, "exit")).st_mtime
+
+    def begin_grace(self, attempt_id: str, grace_s: float) -> None:
+        """Have the supervisor leave what outlives the program alone for so long from now on.
+
+        What was said last counts. OSError when it cannot be written down.
+        """
+        until_cs = machine.uptime_cs() + round(grace_s * 100)
+        write_whole(self.path(attempt_id, "grace"), b"%d\n" % until_cs)
+
+    def end_grace(self, attempt_id: str) -> None:
+        """Have the supervisor kill what is left at once, if it had been left alone."""
+        with contextlib.suppress(FileNotFoundError):  # no grace has begun
+            descriptor = os.open(self.path(attempt_id, "grace"), os.O_WRONLY)
+            try:
+                os.pwrite(descriptor, b"0\n", 0)
+            finally:
+                os.close(descriptor)
 
     def seize(self, attempt_id: str) -> int | None:
         """Return the lock of an attempt that has neither supervisor nor exit record, else None.
