@@ -8,16 +8,16 @@ import signal
 import time
 from typing import Any
 
-from pool.runner import launch, machine, wire
+from pool.runner import collector, launch, machine, wire
 from pool.runner.engines import Engine
 from pool.runner.handshake import Hello
 from pool.runner.inotify import GrowthListener
 from pool.runner.interruption import InterruptionWatch
 from pool.runner.launch import Launcher
 from pool.runner.lease import Lease
-from pool.runner.logs import STREAMS, LogPump
+from pool.runner.logs import LogPump
 from pool.runner.output import Output
-from pool.runner.spool import Attempt, Spool, keep_instance
+from pool.runner.spool import STREAMS, Attempt, Spool, keep_instance
 from pool.runner.wire import ProtocolError, Refusal
 
 READ_BYTES = 65_536
@@ -174,9 +174,7 @@ class Session:
         attempt = self._live.get(attempt_id)
         if attempt is None or self._spool.ended(attempt_id) is None:
             return
-        # Before its log is measured: nothing may write to it any more.
         self._launcher.end_rest(attempt)
-        self._pump.look(attempt_id)
         exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
         self._kills.pop(attempt_id, None)
@@ -186,6 +184,8 @@ class Session:
 
     def _bury(self, attempt_ids: list[str]) -> None:
         """Find the exits whose word did not reach us, and the attempts that nobody watches."""
+        if self._live:
+            collector.ensure(self._spool)
         for attempt_id in attempt_ids:
             if attempt_id in self._live:
                 self._launcher.bury(self._live[attempt_id])
@@ -261,6 +261,7 @@ class Session:
         attempt = self._launcher.start(wire.parse_order(message.get("attempt")))
         if attempt is None:
             return {"already": True}
+        collector.ensure(self._spool)  # before anybody is told that it runs
         self._live[attempt.attempt_id] = attempt
         return {"already": False}
 

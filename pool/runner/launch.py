@@ -13,7 +13,7 @@ from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from pool.runner.podman_secrets import secret_name, secrets_of
 from pool.runner.spawning import spawn, spawn_into
-from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
+from pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
 LONGEST_GRACE_S = 86_400.0  # nobody can ask for more; whoever does not say will send KILL
@@ -87,6 +87,7 @@ class Launcher:
             raise Refusal(code, f"the attempt cannot be started: {error}") from error
         finally:
             os.close(lock)
+        self._spool.tell(self._spool.words, attempt.attempt_id)
         return attempt
 
     def _spawn_claimed(
@@ -95,11 +96,14 @@ class Launcher:
         """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
         spool, name, group = self._spool, order.attempt_id, attempt.cgroup
         bare = attempt.engine == "process"
-        given = {6: -1, 7: -1, 8: -1}
+        given = {5: -1, 6: -1, 7: -1, 8: -1}
         try:
-            for target, stream in ((6, "stdout"), (7, "stderr")):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-                given[target] = os.open(spool.log(name, stream), flags, 0o600)
+            given[5] = _open_pipe(spool.collected(name))
+            for target, stream in zip((6, 7), STREAMS):
+                given[target] = _open_pipe(spool.pipe(name, stream))
+                if bare and self._engine.uid >= 0:
+                    # So that its user can open it again, as `/dev/stderr`.
+                    os.chown(given[target], self._engine.uid, self._engine.gid)
             if not bare:
                 cgroups.create(group, memory_bytes=order.memory_bytes, cpu_millis=order.cpu_millis)
                 given[8] = cgroups.open_oom_event(group) if order.memory_bytes else -1
@@ -118,7 +122,7 @@ class Launcher:
             else:
                 self._spawn(name, invocation.argv, invocation.env, given)
         finally:
-            for target in (6, 7, 8):
+            for target in (5, 6, 7, 8):
                 if given[target] >= 0:
                     os.close(given[target])
 
@@ -151,7 +155,7 @@ class Launcher:
             **env,
             b"_ls_id": attempt_id.encode(),
             b"_ls_spool": self._spool.path(attempt_id).rstrip("/").encode(),
-            b"_ls_fifo": self._spool.fifo.encode(),
+            b"_ls_fifo": self._spool.words.encode(),
             b"_ls_mark": self._spool.places.name.encode(),
         }
         told.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
@@ -332,6 +336,12 @@ class Launcher:
 def _code(error: OSError, otherwise: str) -> str:
     """Return the code of a refusal: what there is too little of now may be there again later."""
     return "overloaded" if error.errno in SHORTAGES else otherwise
+
+
+def _open_pipe(path: str) -> int:
+    """Make a pipe and open both of its ends: who writes is never told that nobody reads."""
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR)
 
 
 def _removed(directory: str) -> bool:

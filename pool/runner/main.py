@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from pool.runner import engines, handshake, launch, watching, wire
+from pool.runner import collector, engines, handshake, launch, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
@@ -62,6 +62,7 @@ def _list(cluster: str, spool: Spool, engine: Engine) -> int:
     launcher = Launcher(spool, engine, dict(os.environ))
     for attempt in spool.attempts():
         launcher.bury(attempt)
+    collector.settle(spool)
     sys.stdout.buffer.write(wire.encode(_describe(cluster, spool, engine)))
     sys.stdout.flush()
     _leave_watcher(spool, launcher)
@@ -110,6 +111,7 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
         launcher.sweep()
         for attempt in spool.attempts():
             launcher.bury(attempt)
+        collector.settle(spool)
         own = {"type": "hello", "epoch": hello.epoch, "runner_sha256": runner_sha256}
         description = _describe(cluster, spool, engine)
         output.push({**own, **description})

@@ -1,14 +1,16 @@
 """The supervisor as a shell script: no fork of Python, no new Python, one `sh` an attempt.
 
-Descriptors: 6 and 7 are the logs, 8 the out-of-memory event (if any), 9 the attempt's lock. What
-users give (command, environment) is only ever a positional parameter or the value of a variable,
-never part of a script. Variables named `_ls_*` are the scripts' own.
+Descriptors: 5 tells that all output was collected, 6 and 7 are the pipes for it, 8 the
+out-of-memory event (if any), 9 the attempt's lock. What users give (command, environment) is only
+ever a positional parameter or the value of a variable, never part of a script. Variables named
+`_ls_*` are the scripts' own.
 
 The job runs in the foreground of the script, since a shell without job control starts background
 jobs deaf to SIGINT and SIGQUIT. It writes down its own pid and start before it lets go of the lock.
 The exit record is one write of a few bytes, which a reader sees whole or not at all (see
 `Spool.ended`), so it needs no `mv`, which would be one more process. A fifo that is opened for both
-directions never blocks the one who opens it.
+directions never blocks the one who opens it. What is in a pipe is gone with the last who has it
+open, so the script stays until that was collected (see `collector`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _ls_record() {
 _ls_finish() {
   echo "$1 $2 $3" >"$_ls_spool/exit"
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
+  read -r _ls_collected <&5
 }
 """
 
@@ -100,7 +103,7 @@ _ls_await_rest() {
 }
 (
   _ls_record
-  exec >&6 2>&7 </dev/null 6>&- 7>&- 9>&-
+  exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 9>&-
   if [ -n "$_ls_join" ]; then
     echo 0 >"$_ls_join" || { : >"$_ls_spool/apart"; exit 126; }
   fi
@@ -128,10 +131,10 @@ LAUNCH_AS = """
 ENGINE = (
     RECORD
     + """
-_ls_engine() { @ENGINE@ "$@" 8<&- 9>&-; }
+_ls_engine() { @ENGINE@ "$@" 5<&- 6>&- 7>&- 8<&- 9>&-; }
 (
   _ls_record
-  exec >&6 2>&7 </dev/null 6>&- 7>&- 8<&- 9>&-
+  exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
   for _ls_secret in $_ls_secrets; do
     @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
   done

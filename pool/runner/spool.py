@@ -18,9 +18,9 @@ import time
 from typing import Any, Iterable, NamedTuple
 
 from pool.runner import machine
-from pool.runner.kept import stream_bytes
 from pool.runner.wire import NAME
 
+STREAMS = ("stdout", "stderr")
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
@@ -121,16 +121,14 @@ class Spool:
         self.attempts_dir = os.path.join(where.spool, "attempts")
         self._new_dir = os.path.join(where.spool, "new")
         self.fifo = os.path.join(where.spool, "fifo")
+        self.words = os.path.join(where.spool, "words")
         self.boot_id = machine.boot_id()
         # The logs first: who clears up after us finds the spool by the cluster's directory.
         for path in (where.logs, where.spool, self.attempts_dir, self._new_dir):
             own_directory(path)
         os.makedirs(where.work, mode=0o711, exist_ok=True)
-        try:
-            os.mkfifo(self.fifo, 0o600)
-        except FileExistsError:
-            if not stat.S_ISFIFO(os.lstat(self.fifo).st_mode):
-                raise SpoolError(f"{self.fifo} is no fifo") from None
+        _make_fifo(self.fifo)
+        _make_fifo(self.words)
 
     @property
     def needs_keeper(self) -> bool:
@@ -160,9 +158,30 @@ class Spool:
         """Return the path of an attempt's log of `stream`."""
         return os.path.join(self.places.logs, f"{attempt_id}.{stream}")
 
+    def pipe(self, attempt_id: str, stream: str) -> str:
+        """Return the path of the pipe that an attempt writes `stream` into."""
+        return self.path(attempt_id, f"{stream}.pipe")
+
+    def collected(self, attempt_id: str) -> str:
+        """Return the path of the pipe by which a supervisor is told that its output was taken."""
+        return self.path(attempt_id, "collected")
+
     def kept(self, attempt_id: str, stream: str) -> str:
-        """Return the path of the record of what is there of `stream`."""
+        """Return the path of the record of what was given up of the begin of `stream`."""
         return self.path(attempt_id, f"kept.{stream}")
+
+    def gap(self, attempt_id: str, stream: str) -> str:
+        """Return the path of the record of what is missing within `stream`."""
+        return self.path(attempt_id, f"gap.{stream}")
+
+    def tell(self, fifo: str, word: str) -> None:
+        """Write a word to one of our fifos; without a reader, or one that keeps up, it is lost."""
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+            try:
+                os.write(descriptor, f"{word}\n".encode())
+            finally:
+                os.close(descriptor)
 
     # ---- what the session remembers ----
 
@@ -220,7 +239,15 @@ class Spool:
         return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
 
     def ended(self, attempt_id: str) -> Ended | None:
-        """Return how an attempt ended, None when no end is recorded (yet)."""
+        """Return how an attempt ended, None when no end is recorded or its log is not whole yet."""
+        return None if self.is_collected(attempt_id) else self.recorded(attempt_id)
+
+    def is_collected(self, attempt_id: str) -> bool:
+        """Return whether anything of what an attempt writes may not be in its log yet."""
+        return any(os.path.exists(self.pipe(attempt_id, stream)) for stream in STREAMS)
+
+    def recorded(self, attempt_id: str) -> Ended | None:
+        """Return what the record of an end says, None when there is none (yet)."""
         path = self.path(attempt_id, "exit")
         text = machine.read_text(path)
         # The record is one write of a few bytes ending in a newline: without it, it is not there.
@@ -273,7 +300,7 @@ class Spool:
         except BlockingIOError:
             os.close(lock)
             return None
-        if self.ended(attempt_id) is not None:
+        if self.recorded(attempt_id) is not None:
             os.close(lock)
             return None
         return lock
@@ -281,6 +308,7 @@ class Spool:
     def record_lost(self, attempt_id: str) -> None:
         """Record that an attempt is lost; the caller has seized it and killed what was left."""
         write_whole(self.path(attempt_id, "exit"), b"lost\n")
+        self.tell(self.words, attempt_id)
 
     def job(self, attempt: Attempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""
@@ -291,7 +319,7 @@ class Spool:
 
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
-        for stream in ("stdout", "stderr"):
+        for stream in STREAMS:
             with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
                 os.unlink(self.log(attempt_id, stream))
         dying = os.path.join(self._new_dir, f"{attempt_id}.released")
@@ -329,7 +357,10 @@ class Spool:
         }
 
     def _stream_bytes(self, attempt_id: str, stream: str) -> int:
-        return stream_bytes(self.log(attempt_id, stream), self.kept(attempt_id, stream))
+        try:
+            return os.stat(self.log(attempt_id, stream)).st_size
+        except FileNotFoundError:
+            return 0  # it wrote nothing
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
@@ -341,6 +372,15 @@ class Spool:
         # Nothing ran, so whatever was written to stderr are the engine's words.
         said = last_words(self.log(attempt_id, "stderr"))
         return said or f"the engine ended with code {ended.code} and started nothing"
+
+
+def _make_fifo(path: str) -> None:
+    """Make a fifo for us alone; one that is there serves, anything else is a SpoolError."""
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise SpoolError(f"{path} is no fifo") from None
 
 
 def attempt_of(

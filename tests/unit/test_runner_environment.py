@@ -15,7 +15,7 @@ from pool.runner.launch import Launcher
 from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Places, Spool, attempt_of
 from pool.runner.wire import Order, Refusal
-from tests.runner_harness import eventually
+from tests.runner_harness import eventually, reap_one
 
 # Each names what a program that podman starts would load, were it in the client's environment.
 GOVERNING = ("XTABLES_LIBDIR", "IPTABLES_LIB_DIR", "MODPROBE_OPTIONS", "OPENSSL_CONF", "LD_PRELOAD")
@@ -106,7 +106,7 @@ def test_the_client_and_all_that_it_starts_see_a_value_in_a_file_only(
     env = dict(zip(GOVERNING, (*VALUES, "a\n\n", "grün\n"), strict=True))
     attempt = launcher.start(order(env))
     assert attempt is not None
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert ended.code == 0, Path(spool.log("a", "stderr")).read_text()
@@ -129,7 +129,7 @@ def test_a_secret_that_cannot_be_made_is_the_engines_failure(
 ) -> None:
     said.joinpath("full").touch()
     launcher.start(order({"KEY": "a\nb"}))
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == ("engine_failure", 125)
