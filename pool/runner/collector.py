@@ -308,9 +308,14 @@ def ensure(spool: Spool) -> None:
 
 
 def settle(spool: Spool) -> None:
-    """Wait, but not for long, until whatever has an exit record has its whole log."""
+    """Leave a collector behind if it has work, and wait for it, but not for long.
+
+    Until then, what has an exit record already has not ended for want of its whole log.
+    """
     deadline = time.monotonic() + SETTLE_S
-    names = sorted(os.listdir(spool.attempts_dir))
+    names = [each for each in sorted(os.listdir(spool.attempts_dir)) if spool.is_collected(each)]
+    if names:
+        ensure(spool)
     while time.monotonic() < deadline:
         names = [each for each in names if spool.is_collected(each) and spool.recorded(each)]
         if not names:

@@ -126,10 +126,12 @@ class LogPump:
         with contextlib.suppress(FileNotFoundError):  # nothing was written yet
             descriptor = os.open(follower.path, os.O_RDONLY)
             try:
-                follower.sent, data = self._backlog.read(
+                place, data = self._backlog.read(
                     follower.attempt_id, follower.stream, descriptor, follower.sent, length
                 )
             finally:
                 os.close(descriptor)
+            if data:  # else a gap may still grow, and be the end
+                follower.sent = place
             return data
         return b""

@@ -96,13 +96,27 @@ def test_while_nobody_is_there_the_job_waits_and_goes_on(runner: Runner) -> None
     assert again.log("a") == COUNTED
 
 
+def test_a_listing_leaves_a_collector_where_a_job_waits_for_one(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sh", "-c", "until [ -e gate ]; do sleep 0.01; done; echo said; sleep 600")
+    collector = runner.collector()
+    session.process.send_signal(signal.SIGSTOP)  # or it would leave another one at once
+    os.kill(collector, signal.SIGKILL)
+    session.kill()
+    runner.listing()
+    Path(runner.places.work, "a", "gate").touch()
+    log = Path(runner.places.logs, "a.stdout")
+    eventually(lambda: log.exists() and log.read_bytes() == b"said\n")
+
+
 def test_the_collector_outlives_the_session(runner: Runner) -> None:
     session, _ = runner.attach()
     gate = start_counting(runner, session)
     runner.collector()
     session.kill()
     gate.touch()
-    eventually(lambda: Path(runner.places.logs, "a.stdout").read_bytes() == COUNTED)
+    log = Path(runner.places.logs, "a.stdout")
+    eventually(lambda: log.exists() and log.read_bytes() == COUNTED)
     eventually(lambda: runner.listing()["attempts"][0]["exit"] is not None)
     again, hello = runner.attach()
     assert hello["attempts"][0]["exit"]["stdout_bytes"] == len(COUNTED)

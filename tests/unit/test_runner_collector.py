@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pool.runner import collector
 from pool.runner.backlog import END_OF_GAP, STEP_BYTES, TAKEN_BYTES, Backlog
 from pool.runner.collector import Collector
 from pool.runner.kept import Gap, read_gap, write_gap
+from pool.runner.logs import LogPump
 from pool.runner.spool import Places, Spool, attempt_of
 from tests.small_disk import fill, small_disk
 
@@ -248,6 +250,28 @@ def test_a_gap_at_the_end_is_told_by_an_offset(small: tuple[Bed, Path]) -> None:
     assert gap.last
     assert bed.read()[-1] == (PIECE - 1, END_OF_GAP)
     assert bed.read(PIECE) == []
+
+
+def test_a_gap_at_the_end_is_sent_also_to_who_looked_before_the_end(
+    small: tuple[Bed, Path],
+) -> None:
+    bed, disk = small
+    sent: list[dict[str, Any]] = []
+    pump = LogPump(bed.spool, sent.append)
+    pump.follow("a", {"stdout": 0, "stderr": 0})
+
+    def look() -> None:
+        pump.grew(None)
+        while not pump.idle():
+            pump.pump()
+
+    bed.write(4096)
+    fill(disk)
+    bed.write(PIECE)
+    look()
+    bed.end()
+    look()
+    assert [each["offset"] for each in sent] == [0, bed.written - 1]
 
 
 def test_a_gap_that_cannot_be_written_down_is_not_read_as_zeros(
