@@ -61,8 +61,8 @@ def save_and_see(runner: Runner, session: Attached) -> None:
     term(session, grace_s=LONG_S)
     session.until(lambda: session.log("a") == b"up\nasked\n", 10.0)
     eventually(lambda: not alive(job))
+    eventually((runner.spool / "attempts" / "a" / "program-ended").exists)
     ended_by = time.time()
-    session.request("list")
     time.sleep(0.3)  # several looks of the supervisor
     assert session.request("list")["attempts"][0]["exit"] is None
     Path(runner.places.work, "a", "gate").touch()
