@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +134,20 @@ def test_what_was_written_is_there_also_when_its_end_came_before_any_collector(
     for number in range(20):
         assert session.finish(f"a{number}")["stdout_bytes"] == len("said\n")
         assert session.log(f"a{number}") == b"said\n"
+
+
+def test_the_output_of_who_ended_waits_for_a_collector_that_is_late(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("z", "sleep", "600")
+    collector = runner.collector()
+    os.kill(collector, signal.SIGSTOP)
+    session.start("a", "echo", "said")
+    eventually((runner.spool / "attempts" / "a" / "exit").exists)
+    time.sleep(0.5)  # time for a supervisor that would not wait
+    assert session.request("list")["attempts"][0]["exit"] is None
+    os.kill(collector, signal.SIGCONT)
+    assert session.finish("a")["stdout_bytes"] == len("said\n")
+    assert session.log("a") == b"said\n"
 
 
 SAY = {"container_id": "c", "image": "", "command": ["echo", "said"], "env": {}}

@@ -123,8 +123,7 @@ def test_what_is_written_is_in_the_log_and_an_end_is_told_after_it(bed: Bed) -> 
     assert bed.spool.ended("a") is None, "its log is not whole"
     with pytest.raises(BlockingIOError):
         os.read(bed.supervisor, 9)
-    bed.spool.tell(bed.spool.words, "a")
-    bed.collector.turn(0)
+    bed.collector.look_at_all()
     assert bed.spool.ended("a") is not None
     assert os.read(bed.supervisor, 9) == b"\n", "nobody has to hold the pipes any more"
     assert bed.read() == [(0, content(3 * PIECE) + b"last words\n")]
