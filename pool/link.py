@@ -161,11 +161,15 @@ class WorkerLink:
         self._feed.expect(order)
         session.request("start", {"attempt": order_fields(order)}, on_reply)
 
-    def signal(self, attempt_id: str, signal: str) -> None:
-        """Send TERM or KILL to an attempt, if there is a session; its exit tells the rest."""
+    def signal(self, attempt_id: str, signal: str, *, grace_s: float) -> None:
+        """Send TERM or KILL to an attempt, if there is a session; its exit tells the rest.
+
+        `grace_s` is in how many seconds KILL follows TERM.
+        """
         session = self._session
         if session is not None:
-            session.request("kill", {"attempt_id": attempt_id, "signal": signal}, ignore_reply)
+            fields = {"attempt_id": attempt_id, "signal": signal, "grace_s": grace_s}
+            session.request("kill", fields, ignore_reply)
 
     def update_limits(self, attempt_id: str, *, cpu_millis: int) -> None:
         """Change what an attempt may use of cpus, if there is a session, after any start so far."""

@@ -104,11 +104,15 @@ class StartAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalAttempt:
-    """Send TERM or KILL to an attempt; the exit, not an answer, tells that it worked."""
+    """Send TERM or KILL to an attempt; the exit, not an answer, tells that it worked.
+
+    `grace_s` is in how many seconds KILL follows TERM.
+    """
 
     worker_id: str
     attempt_id: str
     signal: str
+    grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,7 +255,7 @@ class Performer:
 def _tell(command: _Untold, link: WorkerLink, reports: WorkerReports) -> None:
     match command:
         case SignalAttempt():
-            link.signal(command.attempt_id, command.signal)
+            link.signal(command.attempt_id, command.signal, grace_s=command.grace_s)
         case ReleaseAttempt():
             reports.forget(command.attempt_id)
             link.release(command.attempt_id)

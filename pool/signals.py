@@ -29,7 +29,8 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     Nor is one while all commands wait: it would come at the same moment as the next.
 
     The time until KILL counts from the first TERM that had a session to go through and was sent to
-    what is known to run: a start that is not answered yet may still be on its way.
+    what is known to run: a start that is not answered yet may still be on its way. The runner is
+    told of it: it kills what outlives the program by then, whatever has become of us.
     """
     worker = core.workers.get(attempt.worker_id)
     if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
@@ -47,8 +48,14 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         attempt.kills_sent += 1
     elif kill_at is not None and now < kill_at:
         again_at = min(again_at, kill_at)
+    left_s = grace_of(core, attempt) if kill_at is None else max(0.0, kill_at - now)
     core.commands.append(
-        SignalAttempt(worker_id=attempt.worker_id, attempt_id=attempt.remote_id, signal=signal)
+        SignalAttempt(
+            worker_id=attempt.worker_id,
+            attempt_id=attempt.remote_id,
+            signal=signal,
+            grace_s=left_s,
+        )
     )
     core.timers.set(TimerKind.SIGNAL, attempt.id, again_at)
 

@@ -21,8 +21,11 @@ from typing import Any, Self
 
 from drivers.local_processes import end_groups
 from pool.bundle import build_runner
-from pool.runner import machine
-from pool.runner.spool import places
+from pool.runner import containment, machine
+from pool.runner.collector import Collector
+from pool.runner.engines import Engine
+from pool.runner.launch import Launcher
+from pool.runner.spool import Spool, places
 
 DEADLINE_S = 60.0
 PYTHON = os.environ.get("LONGSHORE_TEST_RUNNER_PYTHON", sys.executable)
@@ -39,6 +42,8 @@ class Attached:
         self.acknowledge = acknowledge
         self.pushed: list[dict[str, Any]] = []
         self.logs: dict[tuple[str, str], bytearray] = {}
+        self.gaps: list[tuple[int, int]] | None = None
+        """From where to where zeros were put for what is missing; None where nothing may be."""
         self.ended = False
         self._replies: dict[int, dict[str, Any]] = {}
         self._rest = b""
@@ -137,6 +142,9 @@ class Attached:
     def _take_log(self, message: dict[str, Any]) -> None:
         key = message["attempt_id"], message["stream"]
         log = self.logs.setdefault(key, bytearray())
+        if self.gaps is not None and message["offset"] > len(log):
+            self.gaps.append((len(log), message["offset"]))
+            log += bytes(message["offset"] - len(log))
         assert message["offset"] == len(log), (key, message["offset"], len(log))
         log += base64.b64decode(message["data"])
         if self.acknowledge:
@@ -303,6 +311,18 @@ class Runner:
         """Return the pid of an attempt's supervisor, while it lives."""
         return int(stat_fields(self.job(attempt_id))[1])
 
+    def collector(self) -> int:
+        """Return the pid of who moves output from pipes to logs, once there is one."""
+        words = str(self.spool / "words")
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = [pid for pid in self.processes() if words in _open_files(pid)]
+            return bool(found)
+
+        eventually(look)
+        return found[0]
+
     def processes(self) -> list[int]:
         """Return every process that carries this runner's spool or directory in its environment."""
         marks = (
@@ -331,6 +351,27 @@ class Runner:
             assert end_groups(self.places.name)
         shutil.rmtree(self.spool, ignore_errors=True)
         shutil.rmtree(self.directory)
+
+
+def settle_on(runner: Runner, hierarchy: str) -> None:
+    """Have the runner make its control groups in a hierarchy that it would not have chosen."""
+    runner.listing()
+    record = runner.spool / "engine"
+    key, engine = json.loads(record.read_text())
+    assert Engine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
+    record.write_text(json.dumps([key, Engine(*engine)._replace(hierarchy=hierarchy)]))
+
+
+def reap_one(launcher: Launcher, spool: Spool, attempt_id: str) -> None:
+    """Wait for the supervisor of an attempt, as the only one, and collect what it waits for."""
+    with contextlib.closing(Collector(spool)) as collector:
+
+        def reaped() -> bool:
+            collector.look_at_all()
+            return launcher.reap() == [attempt_id]
+
+        eventually(reaped)
+        collector.look_at_all()
 
 
 @contextlib.contextmanager
@@ -412,6 +453,12 @@ def stat_fields(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _open_files(pid: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [str(entry.readlink()) for entry in sorted(Path(f"/proc/{pid}/fd").iterdir())]
+    return []
 
 
 def alive(pid: int) -> bool:

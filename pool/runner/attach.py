@@ -10,16 +10,16 @@ import sys
 import time
 from typing import Any, Callable, Iterator
 
-from pool.runner import launch, machine, wire
+from pool.runner import collector, launch, machine, wire
 from pool.runner.engines import Engine
 from pool.runner.handshake import Hello
 from pool.runner.inotify import GrowthListener
 from pool.runner.interruption import InterruptionWatch
 from pool.runner.launch import Launcher
 from pool.runner.lease import Lease
-from pool.runner.logs import STREAMS, LogPump
+from pool.runner.logs import LogPump
 from pool.runner.output import Output
-from pool.runner.spool import Attempt, Spool, keep_instance
+from pool.runner.spool import STREAMS, Attempt, Spool, keep_instance
 from pool.runner.wire import ProtocolError, Refusal
 
 READ_BYTES = 65_536
@@ -51,7 +51,7 @@ class Session:
         self._writing = False
         self._pump = LogPump(spool, output.push)
         self._live: dict[str, Attempt] = {}
-        self._kills: dict[str, str] = {}
+        self._kills: dict[str, tuple[str, float]] = {}
         self._ended = False
         self._complaints: set[str] = set()
         self.taken_over = False
@@ -180,9 +180,7 @@ class Session:
         attempt = self._live.get(attempt_id)
         if attempt is None or self._spool.ended(attempt_id) is None:
             return
-        # Before its log is measured: nothing may write to it any more.
         self._launcher.end_rest(attempt)
-        self._pump.look(attempt_id)
         exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
         self._kills.pop(attempt_id, None)
@@ -192,6 +190,8 @@ class Session:
 
     def _bury(self, attempt_ids: list[str]) -> None:
         """Find the exits whose word did not reach us, and the attempts that nobody watches."""
+        if self._live:
+            collector.ensure(self._spool)
         self._look_after([each for each in attempt_ids if each in self._live], self._bury_one)
 
     def _bury_one(self, attempt_id: str) -> None:
@@ -238,7 +238,7 @@ class Session:
         self._look_after(list(self._kills), self._retry_kill)
 
     def _retry_kill(self, attempt_id: str) -> None:
-        if self._launcher.signal(self._live[attempt_id], self._kills[attempt_id]):
+        if self._launcher.signal(self._live[attempt_id], *self._kills[attempt_id]):
             del self._kills[attempt_id]
 
     # ---- requests ----
@@ -287,6 +287,7 @@ class Session:
         attempt = self._launcher.start(wire.parse_order(message.get("attempt")))
         if attempt is None:
             return {"already": True}
+        collector.ensure(self._spool)  # before anybody is told that it runs
         self._live[attempt.attempt_id] = attempt
         return {"already": False}
 
@@ -303,13 +304,14 @@ class Session:
         name = wire.text_field(message, "signal")
         if name not in launch.SIGNALS:
             raise Refusal("invalid", "signal must be TERM or KILL")
+        grace_s = wire.seconds_field(message, "grace_s", missing=launch.LONGEST_GRACE_S)
         self._check(attempt_id)
         if attempt_id not in self._live:
             return {"signalled": False}
         # Its pid may not be known yet: then it is tried again shortly. KILL is never taken back.
-        sent = self._launcher.signal(self._live[attempt_id], name)
-        if not sent and self._kills.get(attempt_id) != "KILL":
-            self._kills[attempt_id] = name
+        sent = self._launcher.signal(self._live[attempt_id], name, grace_s)
+        if not sent and self._kills.get(attempt_id, ("", 0.0))[0] != "KILL":
+            self._kills[attempt_id] = name, grace_s
         return {"signalled": True}
 
     def _update_limits(self, message: dict[str, Any]) -> dict[str, Any]:

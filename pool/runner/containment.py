@@ -37,6 +37,11 @@ def is_version_2(group: str) -> bool:
     return os.path.exists(f"{group}/cgroup.events")
 
 
+def members(group: str) -> list[int]:
+    """Return the processes of a group; one that is gone has none."""
+    return [int(pid) for pid in read_text(f"{group}/cgroup.procs").split()]
+
+
 def kill(group: str) -> None:
     """Kill all in a group; one that is gone is no error."""
     try:
@@ -49,10 +54,10 @@ def _kill_one_by_one(group: str) -> None:
     with contextlib.suppress(OSError):  # not its controller: then it takes more passes
         _write(f"{group}/pids.max", b"0")
     for _ in range(KILL_PASSES):
-        pids = read_text(f"{group}/cgroup.procs").split()
+        pids = members(group)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         if not pids:
             return
 

@@ -1,56 +1,43 @@
 """What there is of a stream: which of its offsets lie in its log file, and how far it goes.
 
-Offsets are the stream's. They are the file's too, until the job truncates it: `>/dev/stderr` does,
-where that is a file of its own user's. From then on the file is the rest of the stream, after a
-sentence that says so: what was there before may never have been read.
+Offsets are the stream's and the file's. Two records say what of the file is a hole: how much of its
+begin was given up since it was taken is written by who follows it, the gap by who collects it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import NamedTuple
 
 from pool.runner import machine
-
-# The protocol has no larger numbers. A file may: a job can make its log sparse.
-MAX_STREAM_BYTES = 2**53 - 1
-TRUNCATION_MARK = (
-    b"\n[longshore: the job truncated this log: lines before and after may be missing]\n"
-)
+from pool.runner.spool import write_whole
 
 
-class Kept(NamedTuple):
-    """What is there of a stream: from `start` on, but for the gap (0 to 0 for none).
-
-    The file begins at `base`; where that is not 0, the mark lies before it.
-    """
+class Gap(NamedTuple):
+    """From where to where nothing is there (0 to 0 for nowhere); `last`: the stream ends so."""
 
     start: int = 0
-    gap_start: int = 0
-    gap_end: int = 0
-    base: int = 0
+    end: int = 0
+    last: bool = False
 
 
-def truncated_at(offset: int) -> Kept:
-    """Return what is there of a stream whose file was truncated when so much was sent."""
-    return Kept(offset, 0, 0, offset + len(TRUNCATION_MARK))
-
-
-def read_kept(record: str) -> Kept:
-    """Return what is written down in a record, all of the stream when nothing is."""
+def read_start(record: str) -> int:
+    """Return below which offset nothing is there, 0 when no record says so."""
     text = machine.read_text(record)
-    return Kept(*json.loads(text)) if text else Kept()
+    return int(json.loads(text)[0]) if text else 0
 
 
-def kept_record(kept: Kept) -> bytes:
-    """Return what to write down; an older runner, if somebody goes back to one, reads most."""
-    return json.dumps(kept if kept.base else kept[:-1]).encode()
+def write_start(record: str, start: int) -> None:
+    """Write down below which offset nothing is there, as older runners do and read it."""
+    write_whole(record, json.dumps([start, 0, 0]).encode())
 
 
-def stream_bytes(log: str, record: str) -> int:
-    """Return how far a stream goes that can be told of, 0 when it has no file."""
-    try:
-        return min(os.stat(log).st_size + read_kept(record).base, MAX_STREAM_BYTES)
-    except FileNotFoundError:
-        return 0
+def read_gap(record: str) -> Gap:
+    """Return the gap that is written down, an empty one when none is."""
+    text = machine.read_text(record)
+    return Gap(*json.loads(text)) if text else Gap()
+
+
+def write_gap(record: str, gap: Gap) -> None:
+    """Write a gap down, before there are zeros where it is."""
+    write_whole(record, json.dumps(gap).encode())

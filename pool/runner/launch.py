@@ -14,11 +14,12 @@ from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from pool.runner.podman_secrets import secret_name, secrets_of
 from pool.runner.spawning import spawn, spawn_into
-from pool.runner.spool import Attempt, Spool, attempt_of, write_whole
+from pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
 FIRST_RETRY_S = 2.0  # of removing a container; it doubles
 LONGEST_RETRY_S = 300.0
+LONGEST_GRACE_S = 86_400.0  # nobody can ask for more; whoever does not say will send KILL
 SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 SHORTAGES = frozenset(
     {
@@ -91,6 +92,7 @@ class Launcher:
             raise Refusal(code, f"the attempt cannot be started: {error}") from error
         finally:
             os.close(lock)
+        self._spool.tell(self._spool.words, attempt.attempt_id)
         return attempt
 
     def _spawn_claimed(
@@ -99,11 +101,14 @@ class Launcher:
         """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
         spool, name, group = self._spool, order.attempt_id, attempt.cgroup
         bare = attempt.engine == "process"
-        given = {6: -1, 7: -1, 8: -1}
+        given = {5: -1, 6: -1, 7: -1, 8: -1}
         try:
-            for target, stream in ((6, "stdout"), (7, "stderr")):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-                given[target] = os.open(spool.log(name, stream), flags, 0o600)
+            given[5] = _open_pipe(spool.collected(name))
+            for target, stream in zip((6, 7), STREAMS):
+                given[target] = _open_pipe(spool.pipe(name, stream))
+                if bare and self._engine.uid >= 0:
+                    # So that its user can open it again, as `/dev/stderr`.
+                    os.chown(given[target], self._engine.uid, self._engine.gid)
             if not bare:
                 cgroups.create(group, memory_bytes=order.memory_bytes, cpu_millis=order.cpu_millis)
                 given[8] = cgroups.open_oom_event(group) if order.memory_bytes else -1
@@ -122,7 +127,7 @@ class Launcher:
             else:
                 self._spawn(name, invocation.argv, invocation.env, given)
         finally:
-            for target in (6, 7, 8):
+            for target in (5, 6, 7, 8):
                 if given[target] >= 0:
                     os.close(given[target])
 
@@ -155,7 +160,8 @@ class Launcher:
             **env,
             b"_ls_id": attempt_id.encode(),
             b"_ls_spool": self._spool.path(attempt_id).rstrip("/").encode(),
-            b"_ls_fifo": self._spool.fifo.encode(),
+            b"_ls_fifo": self._spool.words.encode(),
+            b"_ls_mark": self._spool.places.name.encode(),
         }
         told.setdefault(b"PATH", machine.SYSTEM_PATH.encode())
         return told
@@ -175,18 +181,24 @@ class Launcher:
 
     # ---- signals ----
 
-    def signal(self, attempt: Attempt, name: str) -> bool:
+    def signal(self, attempt: Attempt, name: str, grace_s: float = LONGEST_GRACE_S) -> bool:
         """Send TERM or KILL to all of a live attempt; False when it is to be tried again.
 
-        Its pid may not be recorded yet, or a helper may still be at the signal before.
+        Its pid may not be recorded yet, or a helper may still be at the signal before. After TERM,
+        KILL comes by itself in `grace_s` to what outlives the program that was started (in a
+        container nothing does); to the program itself it only comes from the dispatcher.
         """
         pid, ticks = self._spool.job(attempt)
         if not pid:
             return False
         if attempt.engine == "process":
-            signal_group(pid, ticks, SIGNALS[name])
-            if name == "KILL" and not attempt.cgroup:
-                kill_marked(self._spool.places.name, attempt.attempt_id)
+            # Without room to write it down, what is left is killed when the program ends.
+            with contextlib.suppress(OSError):
+                if name == "TERM":
+                    self._spool.begin_grace(attempt.attempt_id, grace_s)
+                else:
+                    self._spool.end_grace(attempt.attempt_id)
+            self._signal_all(attempt, pid, ticks, SIGNALS[name])
             return True
         if name == "KILL":
             cgroups.kill(attempt.cgroup)
@@ -211,6 +223,24 @@ class Launcher:
             return True
         finally:
             os.close(mark)
+
+    def _signal_all(self, attempt: Attempt, pid: int, ticks: int, number: int) -> None:
+        """Signal every process of an attempt once, but for its supervisor, which tells of the end.
+
+        The group of the program gets it at one moment. What is born elsewhere meanwhile gets it
+        when it is repeated.
+        """
+        alive = signal_group(pid, ticks, number)
+        if attempt.cgroup:
+            found = containment.members(attempt.cgroup)
+        else:
+            found = marked(self._spool.places.name, attempt.attempt_id)
+        own = "_ls_spool=" + self._spool.path(attempt.attempt_id).rstrip("/")
+        for each in found:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                reached = alive and os.getpgid(each) == pid
+                if not reached and own not in machine.environment(each):
+                    os.kill(each, number)
 
     # ---- the end ----
 
@@ -383,6 +413,12 @@ def _code(error: OSError, otherwise: str) -> str:
     return "overloaded" if error.errno in SHORTAGES else otherwise
 
 
+def _open_pipe(path: str) -> int:
+    """Make a pipe and open both of its ends: who writes is never told that nobody reads."""
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR)
+
+
 def _removed(directory: str) -> bool:
     """Remove a directory if it is empty, and return whether it was."""
     try:
@@ -392,29 +428,36 @@ def _removed(directory: str) -> bool:
     return True
 
 
-def signal_group(pid: int, ticks: int, number: signal.Signals) -> None:
-    """Signal the process group of a job, or the job alone while it has no group of its own."""
+def signal_group(pid: int, ticks: int, number: int) -> bool:
+    """Signal the process group of a job, or the job alone while it has no group of its own.
+
+    False when the job has ended, whatever it left in its group.
+    """
     if machine.start_ticks(pid) != ticks:
-        return
+        return False
     with contextlib.suppress(ProcessLookupError):  # it has just ended
         if os.getpgid(pid) == pid:
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
+    return True
 
 
-def kill_marked(spool_name: str, attempt_id: str) -> None:
-    """Kill whatever carries an attempt's mark in its environment, wherever it has moved to.
+def marked(spool_name: str, attempt_id: str) -> list[int]:
+    """Return whatever carries an attempt's mark in its environment, wherever it has moved to.
 
     The mark names the spool too: another on this machine may know an attempt by the same id.
     """
     marks = {f"LONGSHORE_SPOOL={spool_name}", f"LONGSHORE_ATTEMPT_ID={attempt_id}"}
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
-        if marks.issubset(machine.read_text(f"/proc/{name}/environ").split("\0")):
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(int(name), signal.SIGKILL)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in pids if marks.issubset(machine.environment(pid))]
+
+
+def kill_marked(spool_name: str, attempt_id: str) -> None:
+    """Kill whatever carries an attempt's mark in its environment: see `marked`."""
+    for pid in marked(spool_name, attempt_id):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, signal.SIGKILL)
 
 
 def reserve_low_descriptors() -> None:

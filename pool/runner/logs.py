@@ -7,13 +7,11 @@ import contextlib
 import os
 from typing import Any, Callable
 
-from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES, Backlog
-from pool.runner.spool import Spool
+from pool.runner.backlog import Backlog
+from pool.runner.spool import STREAMS, Spool
 
 WINDOW_BYTES = 262_144
 CHUNK_BYTES = 16_384
-HEAD_BYTES_COMPARED = 64
-STREAMS = ("stdout", "stderr")
 
 
 class Follower:
@@ -24,8 +22,6 @@ class Follower:
         self.stream = stream
         self.path = path
         self.sent = offset
-        # What the file began with when it was last read.
-        self.head = b""
         # From where to where: more than one when a gap was sent over.
         self._flying: list[tuple[int, int]] = []
 
@@ -55,14 +51,9 @@ class Follower:
 class LogPump:
     """The streams that are followed in one session."""
 
-    def __init__(
-        self,
-        spool: Spool,
-        push: Callable[[dict[str, Any]], None],
-        limits: tuple[int, int] = (HEAD_BYTES, TAIL_BYTES),
-    ) -> None:
+    def __init__(self, spool: Spool, push: Callable[[dict[str, Any]], None]) -> None:
         self._spool = spool
-        self._backlog = Backlog(spool, limits)
+        self._backlog = Backlog(spool)
         self._push = push
         self._followers: dict[str, Follower] = {}
         # In the order of their turns; those that are read to their end are not in it.
@@ -102,22 +93,8 @@ class LogPump:
     def grew(self, names: set[str] | None) -> None:
         """Look again at these log files, or at all that are followed (None)."""
         for name in self._followers if names is None else sorted(names):
-            attempt_id, _, stream = name.rpartition(".")
-            self._backlog.bound(attempt_id, stream)
             if name in self._followers:
                 self._ready.setdefault(name, self._followers[name])
-
-    def look(self, attempt_id: str) -> None:
-        """Find out whether the job truncated its log, before how far that goes is told."""
-        for stream in STREAMS:
-            follower = self._followers.get(f"{attempt_id}.{stream}")
-            if follower is not None:
-                with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
-                    descriptor = os.open(follower.path, os.O_RDONLY)
-                    try:
-                        self._restarted(follower, descriptor)
-                    finally:
-                        os.close(descriptor)
 
     def idle(self) -> bool:
         """Return whether nothing could be sent now, for lack of bytes or of acknowledgements."""
@@ -146,30 +123,15 @@ class LogPump:
 
     def _read(self, follower: Follower, length: int) -> bytes:
         """Return what comes next, after a gap if need be."""
-        with contextlib.suppress(FileNotFoundError):  # it was lost before its log was made
+        with contextlib.suppress(FileNotFoundError):  # nothing was written yet
             descriptor = os.open(follower.path, os.O_RDONLY)
             try:
-                place, data = self._next(follower, descriptor, length)
-                # Only now: it may have been truncated while it was read.
-                if self._restarted(follower, descriptor):
-                    place, data = self._next(follower, descriptor, length)
+                place, data = self._backlog.read(
+                    follower.attempt_id, follower.stream, descriptor, follower.sent, length
+                )
             finally:
                 os.close(descriptor)
-            follower.sent = place
+            if data:  # else a gap may still grow, and be the end
+                follower.sent = place
             return data
         return b""
-
-    def _next(self, follower: Follower, descriptor: int, length: int) -> tuple[int, bytes]:
-        attempt_id, stream = follower.attempt_id, follower.stream
-        return self._backlog.read(attempt_id, stream, descriptor, follower.sent, length)
-
-    def _restarted(self, follower: Follower, descriptor: int) -> bool:
-        """Return whether the file was truncated, having made what is in it now come next."""
-        attempt_id, stream = follower.attempt_id, follower.stream
-        truncated = self._backlog.is_truncated(
-            attempt_id, stream, descriptor, follower.sent, follower.head
-        )
-        if truncated:
-            self._backlog.restart(attempt_id, stream, follower.sent)
-        follower.head = os.pread(descriptor, HEAD_BYTES_COMPARED, 0)
-        return truncated

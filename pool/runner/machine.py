@@ -30,6 +30,20 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if len(fields) > 19 else 0
 
 
+def environment(pid: int) -> list[str]:
+    """Return what a process was started with as `NAME=value`; nothing when we may not know."""
+    return read_text(f"/proc/{pid}/environ").split("\0")
+
+
+def uptime_cs() -> int:
+    """Return how long the machine is up in hundredths of seconds, sleep included.
+
+    From where a shell script reads it too: where that file tells of something smaller than the
+    machine, as in some system containers, the kernel's own clocks differ from it.
+    """
+    return int(read_text("/proc/uptime").partition(" ")[0].replace(".", ""))
+
+
 def load() -> float:
     """Return the load average of the last minute."""
     return os.getloadavg()[0]

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any, Iterator
 
-from pool.runner import engines, handshake, launch, trial, watching, wire
+from pool.runner import collector, engines, handshake, launch, trial, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
@@ -81,13 +81,18 @@ def _try(cluster: str, problem: str) -> int:
 
 
 def _tidy(spool: Spool, launcher: Launcher, *, sweep: bool) -> None:
-    """Bury what nobody watches; what cannot be done now, as on a full disk, is done later."""
+    """Bury what nobody watches, and have collected what has ended.
+
+    What cannot be done now, as on a full disk, is done later.
+    """
     if sweep:
         with _tolerating():
             launcher.sweep()
     for attempt in spool.attempts():
         with _tolerating():
             launcher.bury(attempt)
+    with _tolerating():
+        collector.settle(spool)
 
 
 @contextlib.contextmanager

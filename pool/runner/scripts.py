@@ -1,15 +1,18 @@
 """The supervisor as a shell script: no fork of Python, no new Python, one `sh` an attempt.
 
-Descriptors: 6 and 7 are the logs, 8 the out-of-memory event (if any), 9 the attempt's lock. What
-users give (command, environment) is only ever a positional parameter or the value of a variable,
-never part of a script. Variables named `_ls_*` are the scripts' own.
+Descriptors: 5 tells that all output was collected, 6 and 7 are the pipes for it, 8 the
+out-of-memory event (if any), 9 the attempt's lock. What users give (command, environment) is only
+ever a positional parameter or the value of a variable, never part of a script. Variables named
+`_ls_*` are the scripts' own.
 
 The job runs in the foreground of the script, since a shell without job control starts background
 jobs deaf to SIGINT and SIGQUIT. It writes down its own pid and start before it lets go of the lock.
 The exit record is one write of a few bytes, which a reader sees whole or not at all (see
-`Spool.ended`), so it needs no `mv`, which would be one more process. It goes where room was
+`Spool.recorded`), so it needs no `mv`, which would be one more process. It goes where room was
 allocated before the start (`spool.allocate`), and is repeated, under the lock, should it fail all
-the same. A fifo that is opened for both directions never blocks the one who opens it.
+the same. A fifo that is opened for both directions never blocks the one who opens it. What is in a
+pipe is gone with the last who has it open, so the script stays until that was collected (see
+`collector`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ _ls_record() {
 _ls_finish() {
   until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
+  read -r _ls_collected <&5
 }
 """
 
@@ -70,12 +74,18 @@ while [ "$_ls_count" -gt 0 ]; do
   eval "export \\"\\$_ls_e$_ls_count\\""; unset _ls_e$_ls_count
 done
 unset _ls_spool _ls_fifo _ls_id _ls_work _ls_count _ls_plain _ls_python _ls_step _ls_uid _ls_gid
-unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join OLDPWD
+unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark OLDPWD
 exec "$@"
 """
 
 # What the job left in its control group (`_ls_group`, if any) is killed before the end is told, but
 # for this script itself. Whatever is born faster than that is ended by the runner.
+#
+# After TERM (`grace` is filled, see `Spool.begin_grace`) that waits until the grace is over, for as
+# long as anything is left: a wrapper that TERM ended is no reason to kill what it had started while
+# that saves its work. This script waits, and not the runner, since it is the one that is always
+# there. The end that it tells of is the program's own; the time of `program-ended` is that end's.
+# Without a group, what moved to a session of its own is found by its mark, as far as grep can.
 PROCESS = (
     RECORD
     + """
@@ -89,9 +99,40 @@ _ls_end_rest() {
     [ -n "$_ls_more" ] || return
   done
 }
+_ls_marked() {
+  set -- $(grep -lszxF "LONGSHORE_ATTEMPT_ID=$_ls_id" /proc/[0-9]*/environ)
+  [ -z "$1" ] || grep -lszxF "LONGSHORE_SPOOL=$_ls_mark" "$@"
+}
+_ls_is_left() {
+  if [ -n "$_ls_group" ]; then
+    while read -r _ls_one; do
+      [ "$_ls_one" = "$$" ] || return 0
+    done <"$_ls_group/cgroup.procs"
+    return 1
+  fi
+  for _ls_one in /proc/[0-9]*/stat; do
+    read -r _ls_stat <"$_ls_one" || continue
+    set -- ${_ls_stat##*) }
+    case $1.$3.$4 in [!XZ].$_ls_pid.*|[!XZ].*.$_ls_pid) return 0 ;; esac
+  done
+  [ -n "$(_ls_marked)" ]
+}
+_ls_await_rest() {
+  true >"$_ls_spool/program-ended"
+  while _ls_is_left && read -r _ls_until <"$_ls_spool/grace"; do
+    read -r _ls_now _ </proc/uptime
+    [ "${_ls_now%.*}${_ls_now#*.}" -lt "$_ls_until" ] || break
+    sleep 0.05 || sleep 1
+  done
+  [ -z "$_ls_group" ] || return
+  for _ls_one in $(_ls_marked); do
+    _ls_one=${_ls_one#/proc/}
+    kill -s KILL "${_ls_one%/environ}"
+  done
+}
 (
   _ls_record
-  exec >&6 2>&7 </dev/null 6>&- 7>&- 9>&-
+  exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 9>&-
   if [ -n "$_ls_join" ]; then
     echo 0 >"$_ls_join" || { : >"$_ls_spool/apart"; exit 126; }
   fi
@@ -100,7 +141,10 @@ _ls_end_rest() {
 _ls_code=$? _ls_state=ran
 # Without its working directory or its control group the program was never reached.
 [ "$_ls_code" != 126 ] || { [ -d "$_ls_work" ] && [ ! -e "$_ls_spool/apart" ]; } || _ls_state=never
-if read -r _ls_pid _ls_start <"$_ls_spool/job"; then kill -s KILL -- "-$_ls_pid"; fi
+if read -r _ls_pid _ls_start <"$_ls_spool/job"; then
+  [ ! -s "$_ls_spool/grace" ] || _ls_await_rest
+  kill -s KILL -- "-$_ls_pid"
+fi
 [ -z "$_ls_group" ] || _ls_end_rest
 _ls_finish "$_ls_code" 0 "$_ls_state"
 """
@@ -109,14 +153,14 @@ _ls_finish "$_ls_code" 0 "$_ls_state"
 # With `run_as`, privileges are dropped before anything that the user named is in the environment:
 # LD_PRELOAD must not be loaded by a program of root's.
 LAUNCH_AS = """
-  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join
+  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join _ls_mark
   exec @DROP@ /bin/sh -c "$_ls_enter" sh "$@"
 """
 
 # A client of the engine's gets `_ls_limit` seconds: an engine may hang for ever. Nothing of an
 # attempt's control group (`_ls_group`) runs any more when its end is told: another try may follow.
 TOOLS = """
-_ls_engine() { timeout -s KILL "$_ls_limit" @ENGINE@ "$@" 8<&- 9>&-; }
+_ls_engine() { timeout -s KILL "$_ls_limit" @ENGINE@ "$@" 5<&- 6>&- 7>&- 8<&- 9>&-; }
 _ls_kill_below() {
   for _ls_dir in "$1"/*/; do [ ! -d "$_ls_dir" ] || _ls_kill_below "${_ls_dir%/}"; done
   while read -r _ls_pid; do
@@ -144,7 +188,7 @@ ENGINE = (
     + """
 (
   _ls_record
-  exec >&6 2>&7 </dev/null 6>&- 7>&- 8<&- 9>&-
+  exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
   for _ls_secret in $_ls_secrets; do
     timeout -s KILL 60 \\
       @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
@@ -158,7 +202,7 @@ _ls_conmon_lives() {
   case $_ls_stat in "$1 (conmon) "[ZX]*) return 1 ;; "$1 (conmon) "*) ;; *) return 1 ;; esac
 }
 _ls_wait() {
-  if [ "$1" = - ]; then @ENGINE@ wait "$_ls_cid" 8<&- 9>&-; return; fi
+  if [ "$1" = - ]; then @ENGINE@ wait "$_ls_cid" 5<&- 6>&- 7>&- 8<&- 9>&-; return; fi
   while _ls_conmon_lives "$1"; do sleep 0.1; done
 }
 _ls_forward() {

@@ -24,10 +24,10 @@ from typing import Any, Iterable, NamedTuple
 
 from pool.runner import machine
 from pool.runner.engine_faults import is_of_the_request
-from pool.runner.kept import stream_bytes
 from pool.runner.stores import Stores
 from pool.runner.wire import NAME
 
+STREAMS = ("stdout", "stderr")
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
 RECORD_BYTES = 64  # more than any record of an end or a process has
@@ -152,17 +152,20 @@ def allocate(path: str) -> None:
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        library = ctypes.CDLL(None, use_errno=True)
-        wide = ctypes.sizeof(ctypes.c_long) == 8
-        function = library.fallocate if wide else library.fallocate64
-        end = ctypes.c_int64(RECORD_BYTES)
-        if function(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), end) == 0:
-            return
-        error = ctypes.get_errno()
-        if error not in (errno.EOPNOTSUPP, errno.ENOSYS):
+        error = fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, RECORD_BYTES)
+        if error not in (0, errno.EOPNOTSUPP, errno.ENOSYS):
             raise OSError(error, os.strerror(error), path)
     finally:
         os.close(descriptor)
+
+
+def fallocate(descriptor: int, mode: int, start: int, length: int) -> int:
+    """Change what room a file has on its disk; returns 0, or the number of the error."""
+    library = ctypes.CDLL(None, use_errno=True)
+    function = library.fallocate if ctypes.sizeof(ctypes.c_long) == 8 else library.fallocate64
+    if function(descriptor, mode, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+        return 0
+    return ctypes.get_errno()
 
 
 class Spool:
@@ -173,17 +176,15 @@ class Spool:
         self.attempts_dir = os.path.join(where.spool, "attempts")
         self._new_dir = os.path.join(where.spool, "new")
         self.fifo = os.path.join(where.spool, "fifo")
+        self.words = os.path.join(where.spool, "words")
         self.boot_id = machine.boot_id()
         self.leaving_dir = os.path.join(where.spool, "leaving")
         # The logs first: who clears up after us finds the spool by the cluster's directory.
         for path in (where.logs, where.spool, self.attempts_dir, self._new_dir, self.leaving_dir):
             own_directory(path)
         os.makedirs(where.work, mode=0o711, exist_ok=True)
-        try:
-            os.mkfifo(self.fifo, 0o600)
-        except FileExistsError:
-            if not stat.S_ISFIFO(os.lstat(self.fifo).st_mode):
-                raise SpoolError(f"{self.fifo} is no fifo") from None
+        _make_fifo(self.fifo)
+        _make_fifo(self.words)
         self.stores = Stores(where.spool)
 
     @property
@@ -214,9 +215,30 @@ class Spool:
         """Return the path of an attempt's log of `stream`."""
         return os.path.join(self.places.logs, f"{attempt_id}.{stream}")
 
+    def pipe(self, attempt_id: str, stream: str) -> str:
+        """Return the path of the pipe that an attempt writes `stream` into."""
+        return self.path(attempt_id, f"{stream}.pipe")
+
+    def collected(self, attempt_id: str) -> str:
+        """Return the path of the pipe by which a supervisor is told that its output was taken."""
+        return self.path(attempt_id, "collected")
+
     def kept(self, attempt_id: str, stream: str) -> str:
-        """Return the path of the record of what is there of `stream`."""
+        """Return the path of the record of what was given up of the begin of `stream`."""
         return self.path(attempt_id, f"kept.{stream}")
+
+    def gap(self, attempt_id: str, stream: str) -> str:
+        """Return the path of the record of what is missing within `stream`."""
+        return self.path(attempt_id, f"gap.{stream}")
+
+    def tell(self, fifo: str, word: str) -> None:
+        """Write a word to one of our fifos; without a reader, or one that keeps up, it is lost."""
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+            try:
+                os.write(descriptor, f"{word}\n".encode())
+            finally:
+                os.close(descriptor)
 
     # ---- what the session remembers ----
 
@@ -247,7 +269,7 @@ class Spool:
         """
         if os.path.exists(self.path(attempt.attempt_id)):
             return None
-        temporary = os.path.join(self._new_dir, attempt.attempt_id)
+        temporary, lock = os.path.join(self._new_dir, attempt.attempt_id), -1
         os.mkdir(temporary, 0o700)
         try:
             with open(f"{temporary}/order", "w", encoding="utf-8") as record:
@@ -255,10 +277,12 @@ class Spool:
                 json.dump(attempt if attempt.resident else attempt[:-1], record)
             lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            for name in ("job", "exit", UNKILLED):
+            for name in ("job", "exit", "grace", UNKILLED):
                 allocate(f"{temporary}/{name}")
             os.rename(temporary, self.path(attempt.attempt_id))
         except OSError:
+            if lock >= 0:
+                os.close(lock)
             remove_flat(temporary)
             raise
         return lock
@@ -285,13 +309,21 @@ class Spool:
         return _read_order(self.leaving(attempt_id, "order"))
 
     def ended(self, attempt_id: str) -> Ended | None:
-        """Return how an attempt ended, None when no end is recorded (yet)."""
+        """Return how an attempt ended, None when no end is recorded or its log is not whole yet."""
+        return None if self.is_collected(attempt_id) else self.recorded(attempt_id)
+
+    def is_collected(self, attempt_id: str) -> bool:
+        """Return whether anything of what an attempt writes may not be in its log yet."""
+        return any(os.path.exists(self.pipe(attempt_id, stream)) for stream in STREAMS)
+
+    def recorded(self, attempt_id: str) -> Ended | None:
+        """Return what the record of an end says, None when there is none (yet)."""
         path = self.path(attempt_id, "exit")
         text = machine.read_text(path)
         # The record is one write of a few bytes ending in a newline: without it, it is not there.
         if not text.endswith("\n"):
             return None
-        finished_at = os.stat(path).st_mtime
+        finished_at = self._ended_at(attempt_id)
         if text == "lost\n":
             return Ended("lost", None, True, finished_at)
         code, out_of_memory, state = text.split()
@@ -301,6 +333,31 @@ class Spool:
             return Ended("engine_failure", None if told else int(code), False, finished_at)
         kind = "out_of_memory" if out_of_memory == "1" and code != "0" else "exited"
         return Ended(kind, int(code), True, finished_at)
+
+    def _ended_at(self, attempt_id: str) -> float:
+        """Return when the program of an ended attempt ended: others may have had a grace after."""
+        try:
+            return os.stat(self.path(attempt_id, "program-ended")).st_mtime
+        except FileNotFoundError:
+            return os.stat(self.path(attempt_id, "exit")).st_mtime
+
+    def begin_grace(self, attempt_id: str, grace_s: float) -> None:
+        """Have the supervisor leave what outlives the program alone for so long from now on.
+
+        What was said last counts. OSError when it cannot be written down.
+        """
+        until_cs = machine.uptime_cs() + round(grace_s * 100)
+        write_over(self.path(attempt_id, "grace"), b"%020d\n" % until_cs)
+
+    def end_grace(self, attempt_id: str) -> None:
+        """Have the supervisor kill what is left at once, if it had been left alone."""
+        with contextlib.suppress(FileNotFoundError):  # an older runner made no such file
+            descriptor = os.open(self.path(attempt_id, "grace"), os.O_WRONLY)
+            try:
+                if os.fstat(descriptor).st_size:
+                    os.pwrite(descriptor, b"0\n", 0)
+            finally:
+                os.close(descriptor)
 
     def seize(self, attempt_id: str) -> int | None:
         """Return the lock of an attempt that has neither supervisor nor exit record, else None.
@@ -316,7 +373,7 @@ class Spool:
         except BlockingIOError:
             os.close(lock)
             return None
-        if self.ended(attempt_id) is not None:
+        if self.recorded(attempt_id) is not None:
             os.close(lock)
             return None
         return lock
@@ -324,6 +381,7 @@ class Spool:
     def record_lost(self, attempt_id: str) -> None:
         """Record that an attempt is lost; the caller has seized it and killed what was left."""
         write_over(self.path(attempt_id, "exit"), b"lost\n")
+        self.tell(self.words, attempt_id)
 
     def mark_killed(self, attempt_id: str) -> int:
         """Mark a container's attempt as signalled and return the mark, open for a lock."""
@@ -359,7 +417,7 @@ class Spool:
         return os.path.join(self.leaving_dir, attempt_id, name)
 
     def _remove_logs(self, attempt_id: str) -> None:
-        for stream in ("stdout", "stderr"):
+        for stream in STREAMS:
             with contextlib.suppress(FileNotFoundError):  # a claim that never spawned has none
                 os.unlink(self.log(attempt_id, stream))
 
@@ -397,7 +455,10 @@ class Spool:
         }
 
     def _stream_bytes(self, attempt_id: str, stream: str) -> int:
-        return stream_bytes(self.log(attempt_id, stream), self.kept(attempt_id, stream))
+        try:
+            return os.stat(self.log(attempt_id, stream)).st_size
+        except FileNotFoundError:
+            return 0  # it wrote nothing
 
     def _fault(self, attempt_id: str, ended: Ended) -> str:
         """Return whose fault an engine failure is; of other ends nobody asks."""
@@ -425,6 +486,15 @@ def _read_order(path: str) -> Attempt | None:
     return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
 
 
+def _make_fifo(path: str) -> None:
+    """Make a fifo for us alone; one that is there serves, anything else is a SpoolError."""
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise SpoolError(f"{path} is no fifo") from None
+
+
 def attempt_of(
     attempt_id: str,
     container_id: str,
@@ -448,7 +518,8 @@ def last_text(path: str) -> str:
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * MESSAGE_CHARACTERS))
-            return file.read().decode("utf-8", "replace")
+            # What could not be written to it is zeros.
+            return file.read().replace(b"\0", b"").decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
 

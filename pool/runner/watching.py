@@ -1,4 +1,4 @@
-"""Between sessions: somebody sees to it that no job fills the disk, keeps the lease and the spool.
+"""Between sessions: somebody sees to it that logs are collected, keeps the lease and the spool.
 
 It holds the lock of the session, so that the next one ends it as it would end a session.
 """
@@ -11,11 +11,9 @@ import select
 import signal
 import time
 
-from pool.runner import handshake
-from pool.runner.backlog import Backlog
+from pool.runner import collector, handshake
 from pool.runner.launch import Launcher
 from pool.runner.lease import Lease
-from pool.runner.logs import STREAMS
 from pool.runner.spool import Attempt, Spool, keep_instance
 
 INTERVAL_S = 1.0
@@ -51,13 +49,11 @@ def detach(spool: Spool, launcher: Launcher, lease: Lease, *, lock: int, wakeup:
 def _watch(
     spool: Spool, launcher: Launcher, lease: Lease, live: list[Attempt], wakeup: int
 ) -> None:
-    backlog = Backlog(spool)
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
     while True:
-        for attempt in live:
-            for stream in STREAMS:
-                backlog.bound(attempt.attempt_id, stream)
+        if live:
+            collector.ensure(spool)
         now = time.monotonic()
         leaving_at = launcher.tick(now)
         waits = [lease.tick(live=keep_instance(live)), INTERVAL_S if live else None]

@@ -102,6 +102,15 @@ def count_field(message: dict[str, Any], field: str) -> int:
     return value
 
 
+def seconds_field(message: dict[str, Any], field: str, *, missing: float) -> float:
+    """Return a length of time, `missing` when it is missing; Refusal for anything else."""
+    value = message.get(field, missing)
+    # Not a number, and without end, fail the comparison too.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e9:
+        raise Refusal("invalid", f"{field} must be seconds, not negative")
+    return float(value)
+
+
 def flag_field(message: dict[str, Any], field: str, *, missing: bool | None = None) -> bool:
     """Return true or false, `missing` when it is missing; Refusal for anything else."""
     value = message.get(field, missing)

@@ -251,7 +251,7 @@ def test_a_refusal_is_told_with_its_reason(host: SshdHost, make: Make) -> None:
 def test_without_a_session_a_start_is_unknown_and_the_rest_is_nothing(make: Make) -> None:
     link = make()
     assert start(link, order("a1", "true")).verdict is StartVerdict.UNKNOWN
-    link.signal("a1", "TERM")
+    link.signal("a1", "TERM", grace_s=60.0)
     link.update_limits("a1", cpu_millis=500)
     link.release("a1")
 

@@ -78,7 +78,7 @@ def site(tmp_path: Path, require_tool: RequireTool) -> Iterator[Site]:
         made.probe()
         yield made
         made.probe()
-        made.link.signal(A, "KILL")
+        made.link.signal(A, "KILL", grace_s=0.0)
         wait_until(lambda: A in made.recorder.exits, "the exit")
         made.link.release(A)
         wait_until(made.gone, "the end of its group")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import signal
@@ -15,9 +14,8 @@ import pytest
 
 from drivers.local_machine import remove_files
 from pool.runner import containment
-from pool.runner.engines import Engine
 from tests.conftest import not_tested
-from tests.runner_harness import Runner, alive, eventually
+from tests.runner_harness import Runner, alive, eventually, settle_on
 
 NOBODY = "nobody"
 
@@ -38,15 +36,6 @@ until [ "$(wc -l <pids)" -ge 4 ]; do sleep 0.01; done
 echo up
 """
 """A child of the group, and three that leave it: one by `setsid`, two without any mark of ours."""
-
-
-def settle_on(runner: Runner, hierarchy: str) -> None:
-    """Have the runner make its control groups in a hierarchy that it would not have chosen."""
-    runner.listing()
-    record = runner.spool / "engine"
-    key, engine = json.loads(record.read_text())
-    assert Engine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
-    record.write_text(json.dumps([key, Engine(*engine)._replace(hierarchy=hierarchy)]))
 
 
 def test_every_process_is_in_a_group_where_there_are_groups(runner: Runner) -> None:

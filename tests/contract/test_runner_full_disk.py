@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ import pytest
 
 from tests.conftest import not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually
-from tests.small_disk import fill, small_disk
+from tests.small_disk import SIZE, fill, small_disk
 
 GATE = "echo up; until [ -e gate ]; do sleep 0.05; done; exit 3"
 
@@ -74,6 +75,59 @@ def test_a_job_that_fills_shared_memory_costs_no_exit_and_can_be_cancelled(
     ballast.unlink()
     assert third.run("d", "true")["code"] == 0
     assert third.close() == 0
+
+
+def test_what_a_wrapper_started_has_its_grace_and_its_last_words(runner: Runner) -> None:
+    session, _ = runner.attach()
+    saves = "trap 'until [ -e gate ]; do sleep 0.05; done; echo saved; exit 0' TERM; echo up;"
+    up(session, "a", f'setsid sh -c "{saves} while :; do sleep 0.05; done" & wait')
+    job = runner.job("a")
+    ballast = fill(Path(runner.environment["SMALL"]))
+    assert session.request("kill", attempt_id="a", signal="TERM", grace_s=600)["signalled"]
+    eventually(lambda: not alive(job))
+    ended = runner.spool / "attempts" / "a" / "program-ended"
+    eventually(ended.exists)
+    ended_at = ended.stat().st_mtime
+    open_gate(runner, "a")
+    exit_ = session.exit_of("a")
+    assert (exit_["kind"], exit_["code"]) == ("exited", 143)
+    assert exit_["finished_at"] == ended_at
+    # On the disk there is room for it in the page that has the words before it.
+    session.until(lambda: session.log("a") == b"up\nsaved\n")
+    ballast.unlink()
+    assert session.close() == 0
+
+
+def test_a_kill_ends_what_has_a_grace(runner: Runner) -> None:
+    session, _ = runner.attach()
+    up(session, "a", "setsid sh -c \"trap '' TERM; echo up; exec sleep 600\" & wait")
+    fill(Path(runner.environment["SMALL"]))
+    assert session.request("kill", attempt_id="a", signal="TERM", grace_s=600)["signalled"]
+    eventually((runner.spool / "attempts" / "a" / "program-ended").exists)
+    assert session.request("kill", attempt_id="a", signal="KILL")["signalled"]
+    assert session.exit_of("a")["code"] == 143
+
+
+def test_where_there_are_too_few_files_a_start_is_refused_or_whole(runner: Runner) -> None:
+    """The pipes of an attempt take no blocks, but a file each."""
+    session, _ = runner.attach()
+    small = runner.environment["SMALL"]
+    room = os.statvfs(small)
+    used, refused = room.f_files - room.f_ffree, []
+    for spare in range(20):
+        limit = f"remount,size={SIZE},nr_inodes={used + spare}"
+        subprocess.run(["mount", "-o", limit, small], check=True)
+        reply = session.start("a", "sh", "-c", "exit 3")
+        if reply["ok"]:
+            break
+        refused.append(reply["code"])
+        assert not list((runner.spool / "attempts").iterdir())
+        left = os.statvfs(small)
+        assert left.f_ffree == spare, "nothing is left of it, not even open"
+    assert set(refused) == {"overloaded"}
+    assert len(refused) > 6, "its directory, what is known of it, its lock, records and pipes"
+    assert session.exit_of("a")["code"] == 3
+    assert session.request("release", attempt_id="a")["ok"]
 
 
 def up(session: Attached, attempt_id: str, script: str) -> None:

@@ -89,6 +89,20 @@ def test_a_container_runs_and_its_exit_and_log_arrive(session: Attached) -> None
     assert (session.log(A), session.log(A, "stderr")) == (b"out\n", b"err\n")
 
 
+@pytest.mark.parametrize("user", ["0:0", "1234:1234"])
+def test_output_can_be_opened_again(podman: str, user: str) -> None:
+    engine = {**ENGINE, "arguments": [*ENGINE["arguments"], "--user", user]}
+    with Runner(engine=engine) as runner:
+        session, hello = runner.attach()
+        assert (hello["engine"], hello["broken"]) == ("podman", "")
+        script = "echo a >/dev/stderr; echo b >/dev/stderr; echo c | tee /dev/stderr; exit 1"
+        exit_ = sh(session, A, script)
+        assert (exit_["kind"], exit_["code"]) == ("exited", 1)
+        assert (session.log(A), session.log(A, "stderr")) == (b"c\n", b"a\nb\nc\n")
+        session.request("release", attempt_id=A)
+        eventually(lambda: not containers(podman, runner))
+
+
 @pytest.mark.parametrize("code", [0, 125, 126, 127, 130, 255])
 def test_a_programs_own_code_is_told_from_the_engines(session: Attached, code: int) -> None:
     exit_ = sh(session, A, f"exit {code}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pool.runner.kept import read_start
 from pool.runner.launch import kill_marked
+from pool.runner.spool import Spool
 from tests.conftest import not_tested
 from tests.runner_harness import Onlooker, Runner, alive, eventually, stat_fields
 
@@ -185,7 +186,7 @@ def test_what_is_taken_of_a_long_log_leaves_the_disk(runner: Runner) -> None:
     log = Path(runner.places.logs, "a.stdout")
     session.request("list")  # the last acknowledgement is read
     assert log.stat().st_blocks * 512 <= 21 * MIB
-    begin, *_ = json.loads((runner.spool / "attempts" / "a" / "kept.stdout").read_text())
+    begin = read_start(Spool(runner.places).kept("a", "stdout"))
     assert begin > 8 * MIB
     session.kill()
     again, _ = runner.attach()

@@ -104,7 +104,7 @@ def test_a_signal_ends_an_attempt(make: Make, recorder: Recorder) -> None:
     link = make()
     start(link, order("a1", "sh", "-c", "echo up; exec sleep 1000"))
     wait_until(lambda: ("a1", "stdout") in recorder.logs, "the program")
-    link.signal("a1", "KILL")
+    link.signal("a1", "KILL", grace_s=0.0)
     wait_until(lambda: recorder.complete == ["a1"], "the exit")
     assert recorder.exits["a1"].code == 137
 

@@ -54,6 +54,7 @@ PROMISES: dict[str, str] = {
     "TERM comes before KILL": "KILL comes as long after the first TERM as its container asks, else "
     "term_timeout_s, not before",
     "KILL follows TERM": "TERM is not repeated for longer than that",
+    "the runner knows when KILL is due": "each TERM says how much of the grace is left",
     "signals go on": "while an attempt that is to end runs and can be reached, a signal is due",
     "what has ended for good is left alone": "no signal goes to an attempt that was released: its "
     "exit is journalled, and its log complete",

@@ -234,6 +234,14 @@ KILLS = (
         new="False",
     ),
     Mutant(
+        name="the grace begins anew with each TERM",
+        guard="the runner is told how much of the grace is left",
+        fault="processes that are deaf to TERM",
+        where="pool.signals:send_if_wanted",
+        old="max(0.0, kill_at - now)",
+        new="grace_of(core, attempt)",
+    ),
+    Mutant(
         name="signals are not repeated",
         guard="signals are repeated until the process ends",
         fault="processes that are deaf to TERM",

@@ -72,6 +72,10 @@ class Signals:
         else:
             late = first is not None and now > first + grace_s + SLACK
             expect(not late, "KILL follows TERM", f"{key}: the first came at {first}")
+            left_s = grace_s if first is None else first + grace_s - now
+            told_s = command.grace_s
+            right = abs(told_s - left_s) <= SLACK
+            expect(right, "the runner knows when KILL is due", f"{key}: {told_s} s, not {left_s}")
         if attempt is None or attempt.phase is not AttemptPhase.STARTING:
             # A start that is on its way may come after any number of signals.
             self._first_signals[key] = now if first is None else first

@@ -178,7 +178,9 @@ def test_cancelling_while_running_sends_term_again_and_again_and_then_kill() -> 
     rig.submit(make_container(1))
     rig.cancel("c-1")
     rig.advance(21)
-    assert [c.signal for c in last_commands(rig, SignalAttempt)] == ["TERM"] * 4 + ["KILL"]
+    sent = last_commands(rig, SignalAttempt)
+    assert [c.signal for c in sent] == ["TERM"] * 4 + ["KILL"]
+    assert [c.grace_s for c in sent] == [20, 15, 10, 5, 0], "what the runner is told is left"
     rig.exit("c-1-1", 137)
     assert rig.states() == {"c-1": "cancelled"}
     assert rig.containers["c-1"].exit_code == 137

@@ -11,6 +11,7 @@ import pytest
 
 from pool.runner import backlog
 from pool.runner.backlog import STEP_BYTES, TAKEN_BYTES, Backlog
+from pool.runner.kept import Gap, write_gap
 from pool.runner.logs import WINDOW_BYTES, LogPump
 from pool.runner.spool import Places, Spool, attempt_of
 
@@ -59,60 +60,36 @@ def test_what_was_taken_long_ago_leaves_the_disk_and_offsets_stay(spool: Spool) 
     assert log.stat().st_size == 40 << 20
     assert on_disk(log) <= (40 << 20) - start + 4096
     assert log.read_bytes()[start:] == content((40 << 20) - start, start)
-    for again in (files, Backlog(spool)):
-        assert again.readable("a", "stdout", 5) == (start, 0)
-        assert again.readable("a", "stdout", start + 5) == (start + 5, 0)
-        again.taken("a", "stdout", 20 << 20)
-        assert again.readable("a", "stdout", 5) == (start, 0), "what is gone does not come back"
-
-
-def test_a_log_that_nobody_takes_keeps_its_head_and_its_end(spool: Spool) -> None:
-    files = Backlog(spool, (HEAD, TAIL))
-    log = write(spool, HEAD + 2 * TAIL)
-    files.bound("a", "stdout")
-    assert on_disk(log) >= HEAD + 2 * TAIL, "no more than there may be"
-    written = HEAD + 2 * TAIL
-    for _ in range(8):
-        write(spool, STEP_BYTES, written)
-        written += STEP_BYTES
-        files.bound("a", "stdout")
-        assert on_disk(log) <= HEAD + 3 * TAIL
-    data = log.read_bytes()
-    place, stop = files.readable("a", "stdout", 0)
-    assert (place, stop) == (0, HEAD)
-    assert data[:HEAD] == content(HEAD)
-    end, stop = Backlog(spool, (HEAD, TAIL)).readable("a", "stdout", HEAD)
-    assert stop == 0
-    assert TAIL <= written - end <= 2 * TAIL
-    assert data[end:] == content(written - end, end)
-    assert files.readable("a", "stdout", end + 1) == (end + 1, 0)
-    # Taken up to beyond the gap, all is as at the beginning.
-    files.taken("a", "stdout", HEAD + TAKEN_BYTES)
-    assert files.readable("a", "stdout", 0) == (end, 0), "the head is taken"
-    assert on_disk(log) <= 3 * TAIL
-    files.taken("a", "stdout", end + TAKEN_BYTES)
-    assert files.readable("a", "stdout", 0) == (end, 0)
+    with log.open("rb") as file:
+        for again in (files, Backlog(spool)):
+            for offset in (5, start, start + 5):
+                place = max(start, offset)
+                found = again.read("a", "stdout", file.fileno(), offset, 100)
+                assert found == (place, content(100, place))
+            again.taken("a", "stdout", 20 << 20)
+            found = again.read("a", "stdout", file.fileno(), 5, 10)
+            assert found == (start, content(10, start)), "what is gone does not come back"
 
 
 def test_where_no_holes_can_be_made_everything_stays(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog, "_punch", lambda *_: False)
-    write(spool, 6 * STEP_BYTES)
-    files = Backlog(spool, (HEAD, TAIL))
-    files.bound("a", "stdout")
-    files.taken("a", "stdout", 6 * STEP_BYTES)
-    for each in (files, Backlog(spool, (HEAD, TAIL))):
-        assert each.readable("a", "stdout", HEAD) == (HEAD, 0)
-        assert each.readable("a", "stdout", 0) == (0, 0)
+    monkeypatch.setattr(backlog, "punch", lambda *_: False)
+    log = write(spool, 40 << 20)
+    files = Backlog(spool)
+    files.taken("a", "stdout", 40 << 20)
+    with log.open("rb") as file:
+        for each in (files, Backlog(spool)):
+            assert each.read("a", "stdout", file.fileno(), 0, 10) == (0, content(10))
 
 
 def test_a_stream_is_sent_over_its_gap_and_never_with_made_up_bytes(spool: Spool) -> None:
     sent: list[dict[str, Any]] = []
-    pump = LogPump(spool, sent.append, (HEAD, TAIL))
+    pump = LogPump(spool, sent.append)
     pump.follow("a", {"stdout": 0, "stderr": 0})
     written = HEAD + 6 * TAIL
     write(spool, written)
+    write_gap(spool.gap("a", "stdout"), Gap(HEAD, written - TAIL))
     pump.grew({"a.stdout"})
     received = 0
     gaps = []
@@ -142,10 +119,7 @@ def test_a_stream_is_sent_over_its_gap_and_never_with_made_up_bytes(spool: Spool
 
 def test_a_released_stream_is_no_trouble(spool: Spool) -> None:
     write(spool, 30 << 20)
-    files = Backlog(spool, (HEAD, TAIL))
-    files.bound("a", "stdout")
+    files = Backlog(spool)
     spool.forget("a")
     files.taken("a", "stdout", 30 << 20)
-    files.bound("a", "stdout")
     files.forget("a")
-    assert files.readable("a", "stdout", 7) == (7, 0)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pool.runner import cgroups, engines
+from pool.runner.collector import Collector
 from pool.runner.engines import Engine
 from pool.runner.invocation import Recipe
 from pool.runner.launch import Launcher
 from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Places, Spool, attempt_of
 from pool.runner.wire import Order, Refusal
-from tests.runner_harness import eventually
+from tests.runner_harness import eventually, reap_one
 from tests.small_disk import fill, small_disk
 
 # Each names what a program that podman starts would load, were it in the client's environment.
@@ -109,7 +111,7 @@ def test_the_client_and_all_that_it_starts_see_a_value_in_a_file_only(
     env = dict(zip(GOVERNING, (*VALUES, "a\n\n", "grün\n"), strict=True))
     attempt = launcher.start(order(env))
     assert attempt is not None
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert ended.code == 0, Path(spool.log("a", "stderr")).read_text()
@@ -132,7 +134,7 @@ def test_a_secret_that_cannot_be_made_is_the_engines_failure(
 ) -> None:
     said.joinpath("full").touch()
     launcher.start(order({"KEY": "a\nb"}))
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == ("engine_failure", 125)
@@ -166,7 +168,11 @@ def test_a_container_is_signalled_and_has_its_end_on_a_full_spool(
         eventually(lambda: Path(spool.path("a", "cid")).exists())
         fill(disk)
         eventually(lambda: launcher.signal(attempt, "TERM"))
-        eventually(lambda: launcher.reap() != [] and spool.ended("a") is not None)
+        eventually(lambda: spool.recorded("a") is not None)
+        assert spool.ended("a") is None, "it waits for whoever collects"
+        with closing(Collector(spool)) as collector:
+            collector.look_at_all()
+        eventually(lambda: launcher.reap() == [] and not launcher._children)
         ended = spool.ended("a")
         assert ended is not None
         assert (ended.kind, ended.code) == ("engine_failure", None)

@@ -29,7 +29,7 @@ from pool.runner.output import MAX_WAITING_BYTES, Output
 from pool.runner.spool import Places, Spool
 from pool.runner.wire import Order, ProtocolError
 from tests.conftest import not_tested
-from tests.runner_harness import eventually
+from tests.runner_harness import eventually, reap_one
 
 SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
 
@@ -76,8 +76,8 @@ def test_the_runner_is_python_3_8_and_needs_nothing_else(path: Path) -> None:
 
 
 STANDARD = """
-__future__ argparse base64 contextlib ctypes errno fcntl hashlib json os pool pwd re select
-selectors shlex signal stat struct subprocess sys time typing
+__future__ argparse base64 contextlib ctypes errno fcntl hashlib io json os platform pool pwd re
+resource select selectors shlex signal stat struct subprocess sys tarfile tempfile time typing
 """
 """What Python 3.8 has, of what the runner uses; look into its documentation before adding one."""
 
@@ -204,7 +204,9 @@ def test_a_program_is_not_blamed_when_its_directory_has_vanished(tmp_path: Path)
     variables = {"spool": tmp_path, "work": tmp_path / "gone", "plain": 1, "count": 0}
     environment = {f"_ls_{name}": str(value) for name, value in variables.items()}
     environment |= {"PATH": os.environ["PATH"], "_ls_fifo": "/nowhere", "_ls_id": "a"}
-    script = f"exec 6>{tmp_path}/out 7>{tmp_path}/err 9>/dev/null;" + scripts.for_process(())
+    tmp_path.joinpath("told").write_text("\n")
+    script = f"exec 5<{tmp_path}/told 6>{tmp_path}/out 7>{tmp_path}/err 9>/dev/null;"
+    script += scripts.for_process(())
     for work, record in ((tmp_path / "gone", "126 0 never\n"), (tmp_path, "0 0 ran\n")):
         environment["_ls_work"] = str(work)
         command = ["sh", "-c", script, "sh", "setsid", "--", "true"]
@@ -226,7 +228,7 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
         script = "cat /proc/self/cgroup; setsid sleep 60 & exit 3"
         attempt = launcher.start(Order(name, "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
         assert attempt is not None
-        eventually(lambda name=name: launcher.reap() == [name])  # type: ignore[misc] # the default binds the loop's value
+        reap_one(launcher, spool, name)
         ended = spool.ended(name)
         assert ended is not None
         assert (ended.kind, ended.code) == ("exited", 3)
@@ -247,7 +249,7 @@ def test_a_job_that_cannot_join_its_group_never_runs(
     command = (b"touch", os.fsencode(tmp_path / "ran"))
     monkeypatch.setattr(containment, "create", _create_closed)
     launcher.start(Order("a", "c", "", command, (), 0, 0))
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == ("engine_failure", 126)
@@ -333,7 +335,7 @@ def test_version_2_counts_the_kills(
     environ = {**os.environ, "KILLS": str(kills), "CODE": str(code), "EVENTS": str(events)}
     launcher = launch.Launcher(spool, Engine("docker", prefix=(str(binary),)), environ)
     launcher.start(Order("a", "c", "image", (), (), 0, memory))
-    eventually(lambda: launcher.reap() == ["a"])
+    reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
     assert (ended.kind, ended.code) == (kind, code)

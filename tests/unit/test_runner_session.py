@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES
+from pool.runner.kept import read_gap
 from pool.runner.spool import Spool
 from tests.runner_harness import Attached, Runner, alive, eventually, order, stat_fields
 
@@ -301,19 +302,22 @@ def test_who_watches_makes_way_for_the_next_session(runner: Runner) -> None:
 
 
 def test_a_log_has_a_bound_also_between_sessions(runner: Runner) -> None:
-    session, _ = runner.attach()
-    # Sparse, so that the test writes no gigabytes; what is beyond the head would fill a disk.
-    session.start("a", "sh", "-c", "echo begin; sleep 60")
-    session.until(lambda: session.log("a") == b"begin\n")
-    session.close()
-    watcher(runner)
+    session, _ = runner.attach(acknowledge=False)
+    # Sparse, so that the test writes no gigabytes: the collector goes on where the log ends.
     log = Path(runner.places.logs, "a.stdout")
-    with log.open("r+b") as file:
-        file.seek(HEAD_BYTES + TAIL_BYTES)
-        file.write(b"x" * TAIL_BYTES)
-        file.truncate(HEAD_BYTES + 4 * TAIL_BYTES)
-    eventually(lambda: log.stat().st_blocks * 512 < TAIL_BYTES)
-    assert log.stat().st_size == HEAD_BYTES + 4 * TAIL_BYTES
+    log.touch()
+    os.truncate(log, HEAD_BYTES)
+    length = 4 * TAIL_BYTES
+    session.start(
+        "a", "sh", "-c", f"until [ -e gate ]; do sleep 0.01; done; yes | head -c {length}"
+    )
+    session.close()
+    Path(runner.places.work, "a", "gate").touch()
+    eventually(lambda: log.stat().st_size == HEAD_BYTES + length)
+    eventually(lambda: log.stat().st_blocks * 512 <= 3 * TAIL_BYTES)
+    gap = read_gap(Spool(runner.places).gap("a", "stdout"))
+    assert gap.start == HEAD_BYTES
+    assert gap.end >= HEAD_BYTES + length - 3 * TAIL_BYTES
 
 
 def test_a_message_is_a_line_also_for_many_attempts(runner: Runner) -> None:

@@ -227,7 +227,7 @@ def test_a_destroy_that_waits_is_asked_for_once() -> None:
 def test_a_commit_that_takes_long_is_told_once_and_so_is_its_end() -> None:
     outflow = Outflow()
     assert outflow.next_news() is None
-    term = SignalAttempt(worker_id="w", attempt_id="1", signal="TERM")
+    term = SignalAttempt(worker_id="w", attempt_id="1", signal="TERM", grace_s=9.0)
     close = CloseSession(worker_id="w")
     (first, second), _ = outflow.put(
         [Commit(changes=(), then=(term, close)), Commit(changes=(), then=())], 100.0
