@@ -111,14 +111,7 @@ class Server:
         config, now = self._config, self._clock.now
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker = Watchers(), Broker()
-        store = await asyncio.to_thread(
-            Store.open,
-            config.store,
-            max_pending=config.limits.pending_writes,
-            data_dir=Path(config.data_dir),
-            accept_new=self._accept_new_store,
-        )
-        stack.callback(self._close_store, store)
+        store = await self._open_store(stack)
         logs = self._logs(watchers)
         stack.callback(logs.close)
         types = instance_types(config)
@@ -180,6 +173,18 @@ class Server:
         self._run(stack, runtime, periodic)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
+
+    async def _open_store(self, stack: contextlib.AsyncExitStack) -> Store:
+        config = self._config
+        store = await asyncio.to_thread(
+            Store.open,
+            config.store,
+            max_pending=config.limits.pending_writes,
+            data_dir=Path(config.data_dir),
+            accept_new=self._accept_new_store,
+        )
+        stack.callback(self._close_store, store)
+        return store
 
     def _run(
         self, stack: contextlib.AsyncExitStack, runtime: Runtime, periodic: PeriodicJobs
