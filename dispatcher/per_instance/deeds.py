@@ -197,8 +197,8 @@ class Deeds:
             return
         whom = EndingFor(cause=EndingCause.FOR_JOB, of=job.id)
         for attempt_id in step.victims:
-            self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
             attempts.shorten_grace(self._pool, attempt_id)
+            self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
 
     def _end(self, attempt_id: str, outcome: AttemptOutcome, why: EndingFor, now: float) -> None:
         container_id = self._ledger.open_attempts.get(attempt_id)

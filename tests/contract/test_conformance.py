@@ -85,6 +85,7 @@ def test_simulated_passes_on_a_bed_that_makes_all_trouble(bed: SimulatedBed) -> 
     assert sorted(shown(report)) == [
         "bad-credentials",
         "host-key-verdict",
+        "leftovers",
         "no-preemptible",
         "offers",
         "only-one",

@@ -33,7 +33,7 @@ PATIENCE = Patience(
 )
 NOT_CLAIMED = {
     *("quota-groups", "prices", "offers", "host-key-verdict", "interruption-watch"),
-    *("preemptible", "power-off", "only-one"),
+    *("preemptible", "power-off", "only-one", "find", "leftovers"),
 }
 NOT_ASKED = {"own-command"}
 NOT_TOLD_APART = {"quota-of-group", "short-of-all"}
