@@ -262,7 +262,7 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
     first = worker.killed is None
     if first:
         worker.killed = core.asked_kills[worker.id] = reason
-    if worker.remembered:
+    if worker.remembered and not worker.session_up:
         core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
     elif worker.state is not WorkerState.SHUTDOWN:
         worker.end_reason = told

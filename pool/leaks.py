@@ -127,7 +127,7 @@ def listing_is_current(core: PoolCore, now: float) -> bool:
 def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     if worker.state is WorkerState.SHUTDOWN:
         return _of_shutdown(core, worker, now) or _missing(worker, now)
-    if worker.missing_since is not None:
+    if worker.missing_since is not None or worker.remembered:
         return _missing(worker, now)
     if found := strays.undecided_on(core, worker):
         return _kept(found)
@@ -183,7 +183,7 @@ def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
 
 def _missing(worker: Worker, now: float) -> _Finding | None:
     """Return that nobody can use a worker while listings lack it, though it counts as there."""
-    since = worker.missing_since
+    since = worker.appeared_at if worker.remembered else worker.missing_since
     if since is None or now - since < _MISSING_PATIENCE_S:
         return None
     why = (

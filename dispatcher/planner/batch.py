@@ -405,7 +405,7 @@ class _Pass:
         for line in self.plan.lines:
             if self._supervisors_left(line) and waiting.get(line.key) is reasons.SUPERVISORS:
                 # The share was kept for others that have found no place either.
-                waiting[line.key] = behind or reasons.CREATES
+                waiting[line.key] = self.outlook.own_reason(line) or behind or reasons.CREATES
             untold = line.position < len(line.request_class) and line.key not in waiting
             if untold and behind is not None:
                 waiting[line.key] = self.outlook.own_reason(line) or behind

@@ -252,6 +252,8 @@ class _LookAhead:
         if other is not None and all(slot.id != other.id for slot in self.rooms):
             # It is busy, and has room all the same.
             return self._fill(self._beside(other), line)
+        if not self.outlook.with_room(line):
+            return True  # it waits for something else, and nothing that goes would help it
         type_ = self._new_type(line)
         more = self.shortage.takes([type_])
         is_first = not any(slot.kind is SlotKind.NEW for slot in self.rooms)

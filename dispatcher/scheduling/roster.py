@@ -12,7 +12,7 @@ from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool import attempts, probing
 from pool.core import PoolCore
-from pool.model import PendingLaunch, Worker, WorkerState
+from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 
 
 class Roster:
@@ -97,7 +97,9 @@ class Roster:
 
     def _rests(self, worker: Worker, now: float) -> bool:
         offline = probing.is_offline(self._pool, worker, now)
-        return worker.state is WorkerState.IDLE and offline
+        # Who is held, or only remembered, makes way for nobody.
+        may_go = worker.behavior is IdleBehavior.RUN and not worker.remembered
+        return worker.state is WorkerState.IDLE and offline and may_go
 
     def _update_launches(self) -> None:
         hoped_for = self._pool.hoped_for()
@@ -152,7 +154,7 @@ def slot_of(worker: Worker) -> Slot:
         free=worker.free,
         count=len(worker.attempts) - len(worker.resident),
         last_busy=worker.last_busy,
-        idle=worker.state is WorkerState.IDLE and not worker.unreleased,
+        idle=worker.state is WorkerState.IDLE and not worker.unreleased and not worker.remembered,
         sharers=worker.sharers,
         spared_until=0.0 if worker.last_busy else worker.state_since + booted_s,
     )

@@ -17,6 +17,9 @@ that is moved too, the supervisor is told and ends, the pipes are removed, and o
 is told. An attempt has ended for all others when it has a record and no pipes (`Spool.ended`); what
 it left running writes to nobody.
 
+What fails for one attempt is tried again, and ends the collecting of no other; its last such word
+is in `collector.log` of the runner's directory.
+
 A log has a bound here (`backlog`). What cannot be written, on a full disk, is read all the same and
 becomes a gap, so that no job ever waits for room.
 """
@@ -32,11 +35,12 @@ import resource
 import select
 import signal
 import time
+from typing import Iterator
 
 from pool.runner.backlog import HEAD_BYTES, STEP_BYTES, TAIL_BYTES, floor, punch
 from pool.runner.kept import Gap, read_gap, read_start, write_gap
 from pool.runner.spawning import LIBRARY
-from pool.runner.spool import STREAMS, Spool
+from pool.runner.spool import STREAMS, Spool, write_whole
 
 PIPE_BYTES = 1 << 20  # what an unprivileged user may have by default
 F_SETPIPE_SZ = 1031
@@ -50,6 +54,9 @@ FEW_BYTES = 16_384
 REST_S = 0.005  # after few bytes: a chatty job wakes us no more often
 WORDS_BYTES = 65_536
 READ_BYTES = 65_536
+TROUBLE_REST_S = 0.1
+#: After these a log cannot take the bytes: they are lost. Others pass, and the pipe keeps them.
+LOSSES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ENOENT})
 
 
 class Stream:
@@ -64,24 +71,30 @@ class Stream:
         self._size = max(self._gap.end, _size(self._log))
         self._bound_at = self._size
         self.pipe = os.open(spool.pipe(attempt_id, stream), os.O_RDONLY | os.O_NONBLOCK)
-        with contextlib.suppress(OSError):  # it stays as large as it is
-            fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
+        if os.geteuid() == 0:  # those of another user count against the pipes of his jobs, too
+            with contextlib.suppress(OSError):  # it stays as large as it is
+                fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
 
     def collect(self) -> int:
-        """Move what is in the pipe, but no more than it can hold, and return how much that was."""
+        """Move what is in the pipe, but no more than it can hold, and return how much that was.
+
+        OSError for what may pass, as a lack of descriptors: the pipe keeps what was not moved.
+        """
         most = fcntl.fcntl(self.pipe, F_GETPIPE_SZ)
-        began, log = self._size, -1
+        began = self._size
         try:
             # Never kept open: one descriptor for each pipe is enough where there are many.
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT, 0o600)
-            while self._size < began + most and self._move(log, most):
-                pass
-            self._bound(log)
-        except OSError:
-            self._drop(began + most)
-        finally:
-            if log >= 0:
+            try:
+                while self._size < began + most and self._move(log, most):
+                    pass
+                self._bound(log)
+            finally:
                 os.close(log)
+        except OSError as error:
+            if error.errno not in LOSSES:
+                raise
+            self._drop(began + most)
         return self._size - began
 
     def _has_bytes(self) -> bool:
@@ -186,6 +199,7 @@ class Collector:
     def __init__(self, spool: Spool, limits: tuple[int, int] = (HEAD_BYTES, TAIL_BYTES)) -> None:
         self._spool = spool
         self._limits = limits
+        self._trouble = os.path.join(spool.places.runner, "collector.log")
         self._attempts: dict[str, dict[str, Stream]] = {}
         self._streams: dict[int, Stream] = {}
         # Opened for both directions, so that it never ends.
@@ -208,6 +222,8 @@ class Collector:
             elif now >= needed_at + LINGER_S and not self._find_any():
                 return
             if now >= looked_at + LOOK_AGAIN_S:
+                if not self._has_spool():
+                    return
                 self.look_at_all()
                 looked_at = now
 
@@ -224,7 +240,9 @@ class Collector:
             stream = self._streams.get(descriptor)
             if stream is None:
                 continue
-            amount = stream.collect()
+            amount = 0
+            with self._tolerating():
+                amount = stream.collect()
             moved += amount
             if not amount and event & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
                 # Nobody can write to it any more; its end is told by another.
@@ -242,15 +260,34 @@ class Collector:
             self.look_at_all()
         for name in sorted(set(words.decode("utf-8", "replace").split("\n"))):
             if name:
-                self._look(name)
+                with self._tolerating():
+                    self._look(name)
 
     def look_at_all(self) -> None:
         """Find what there is to collect, whatever was told."""
         for name in self._find_all():
-            self._look(name)
+            with self._tolerating():
+                self._look(name)
         for name in sorted(self._attempts):
             if not os.path.exists(self._spool.path(name)):
                 self._close(name)
+
+    @contextlib.contextmanager
+    def _tolerating(self) -> Iterator[None]:
+        """Let what fails for one attempt pass: it is tried again, and all others go on."""
+        try:
+            yield
+        except OSError as error:
+            with contextlib.suppress(OSError):  # there is nobody else to tell
+                write_whole(self._trouble, f"{error}\n".encode())
+            time.sleep(TROUBLE_REST_S)
+
+    def _has_spool(self) -> bool:
+        """Return whether the spool is still ours: one made anew has a collector of its own."""
+        try:
+            return os.path.samestat(os.stat(self._spool.words), os.fstat(self._words))
+        except FileNotFoundError:
+            return False
 
     def _find_all(self) -> list[str]:
         try:

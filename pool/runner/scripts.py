@@ -33,7 +33,7 @@ _ls_record() {
 _ls_finish() {
   until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
-  read -r _ls_collected <&5
+  [ ! -d "$_ls_spool" ] || read -r _ls_collected <&5
 }
 """
 
