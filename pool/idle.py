@@ -174,7 +174,8 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     if now < end_at:
         core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
         return False
-    if trigger is Trigger.BOOT_TIMEOUT and _may_be_in_use(core, worker):
+    asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
+    if trigger is Trigger.BOOT_TIMEOUT and not asked and _may_be_in_use(core, worker):
         set_behavior(core, worker, IdleBehavior.HOLD, now)
         return False
     if trigger is Trigger.BOOT_TIMEOUT:
