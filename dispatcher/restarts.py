@@ -24,7 +24,8 @@ _SHORTEST_DELAY_S = 1.0
 _INTERRUPTION_FIRST_S = 1.0
 _INTERRUPTION_MOST_S = 900.0
 _LOSS_FIRST_S = 1.0
-_LOSS_MOST_S = 60.0
+_LOSS_MOST_S = 2.0
+_ENGINE_FAILURE_MOST_S = 60.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -95,7 +96,10 @@ class Tries:
         if self.interruptions:
             return doubled_s(_INTERRUPTION_FIRST_S, self.interruptions - 2, _INTERRUPTION_MOST_S)
         if self.losses:
-            return doubled_s(_LOSS_FIRST_S, self.losses - 1, _LOSS_MOST_S)
+            most_s = _LOSS_MOST_S
+            if self._last is not None and _is_engine_failure(self._last):
+                most_s = _ENGINE_FAILURE_MOST_S
+            return doubled_s(_LOSS_FIRST_S, self.losses - 1, most_s)
         if self._last is not None and _is_overload(self._last):
             return doubled_s(_OVERLOAD_FIRST_S, self.overloads - 1, _OVERLOAD_MOST_S)
         return _restart_delay_s(self._retries.delay_s)
@@ -199,6 +203,10 @@ def _is_overload(attempt: Attempt) -> bool:
         and reason is not None
         and (reason.code == "overloaded")
     )
+
+
+def _is_engine_failure(attempt: Attempt) -> bool:
+    return attempt.reason is not None and attempt.reason.code == ENGINE_FAILURE
 
 
 def _is_loss(attempt: Attempt) -> bool:

@@ -56,6 +56,7 @@ def options_of(seed: int) -> SimOptions:
             term_timeout_s=0.02,
             signal_interval_s=0.005,
             probe_timeout_s=0.15,
+            gone_after_s=0.15,
             max_cloud_ops_per_second=1000.0,
             max_probes_per_second=1000.0,
         ),
