@@ -58,6 +58,7 @@ CONFIG: dict[str, Any] = {
         "idle_timeout_s": 150 * MS,
         "boot_timeout_s": 150 * MS,
         "probe_timeout_s": 15 * MS,
+        "gone_after_s": 150 * MS,
         "shutdown_timeout_s": 5 * MS,
         "term_timeout_s": 20 * MS,
         "signal_interval_s": 3 * MS,
