@@ -15,7 +15,9 @@ can tell whether it is broken or the requests are, so nothing is concluded from 
   requests were at fault in a way that the runner does not know, and must not keep others waiting.
 
 Doubts: what was under way on the instance by the third end is swallowed too. It is tried again
-elsewhere and later (`dispatcher.restarts`), and no container fails for good by one instance.
+later, and elsewhere if another has room (`dispatcher.restarts`). A trial that passes does not show
+that images can be pulled there, and one container alone never reaches three: while all others are
+busy, either may use up a container's tries on one instance.
 """
 
 from __future__ import annotations
