@@ -184,15 +184,16 @@ class Queue:
         self._account_of = account_of
         self._is_lasting = is_lasting
         self._classes: dict[ClassKey, RequestClass] = {}
-        self._class_of: dict[str, RequestClass] = {}
+        # Not the classes: a copy for a trial would have to look at each (see `dispatcher.trial`).
+        self._key_of: dict[str, ClassKey] = {}
         self._all = OrderedEntries()
         self._versions = Versions()
 
     def __len__(self) -> int:
-        return len(self._class_of)
+        return len(self._key_of)
 
     def __contains__(self, container_id: str) -> bool:
-        return container_id in self._class_of
+        return container_id in self._key_of
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
@@ -200,10 +201,10 @@ class Queue:
         request_class = self._classes.get(key)
         if request_class is None:
             request_class = self._classes[key] = self._new_class(key)
-        if container.id in self._class_of:
+        if container.id in self._key_of:
             self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
-        self._class_of[container.id] = request_class
+        self._key_of[container.id] = request_class.key
         self._all.add(request_class.order_of(container.id), container.id)
 
     def _new_class(self, key: ClassKey) -> RequestClass:
@@ -231,17 +232,19 @@ class Queue:
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
-        request_class = self._class_of.pop(container_id, None)
-        if request_class is None:
+        key = self._key_of.pop(container_id, None)
+        if key is None:
             return
+        request_class = self._classes[key]
         self._all.remove(request_class.order_of(container_id), container_id)
         request_class.discard(container_id)
         if not request_class:
-            del self._classes[request_class.key]
+            del self._classes[key]
 
     def class_of(self, container_id: str) -> RequestClass | None:
         """Return the class in which a container waits, None when it does not."""
-        return self._class_of.get(container_id)
+        key = self._key_of.get(container_id)
+        return None if key is None else self._classes[key]
 
     def classes(self) -> list[RequestClass]:
         """Return the classes, the one with the first container first."""
@@ -251,11 +254,14 @@ class Queue:
 
     def ahead_of(self, container_id: str) -> int:
         """Return how many waiting containers come before one; it must wait too."""
-        return self._all.before(self._class_of[container_id].order_of(container_id))
+        return self._all.before(self._order_of(container_id))
+
+    def _order_of(self, container_id: str) -> Order:
+        return self._classes[self._key_of[container_id]].order_of(container_id)
 
     def ahead_among(self, container_id: str, keys: Iterable[ClassKey]) -> int:
         """Return how many containers of some classes come before one that waits too."""
-        order = self._class_of[container_id].order_of(container_id)
+        order = self._order_of(container_id)
         classes = (self._classes.get(key) for key in keys)
         return sum(request_class.before(order) for request_class in classes if request_class)
 

@@ -268,6 +268,9 @@ PROMISES: dict[str, str] = {
     "boot_timeout_s",
     "who is gone was missing for long": "and three listings in a row lacked it, over gone_after_s",
     "what listings lack gets no work": "nothing is planned onto what listings lack",
+    "who is reached serves its claims": (
+        "what has a session and may get work is ready, whether a listing has shown it or not"
+    ),
     "max_instances of what is there": "no more are created than max_instances, with all that is "
     "there by the truth and was created with an id",
     "no session with what is shut down": "no session stays with what is being destroyed",
