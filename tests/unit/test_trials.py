@@ -17,9 +17,9 @@ HOLE = "i-001"
 ENDS = pytest.mark.parametrize("kind", [ExitKind.ENGINE_FAILURE, ExitKind.LOST])
 
 
-def fleet_of(instances: int) -> Rig:
-    """Return a rig with so many idle instances of one cpu, and no room for more."""
-    rig = Rig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=instances))
+def fleet_of(instances: int, *, more: int = 0) -> Rig:
+    """Return a rig with so many idle instances of one cpu; so many `more` may be created."""
+    rig = Rig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=instances + more))
     for number in range(1, instances + 1):
         rig.submit(make_container(number, image="busybox"))
     for number in range(1, instances + 1):
@@ -135,15 +135,40 @@ def test_a_hundred_of_an_unknown_image_drain_nothing_and_fail_by_themselves() ->
     assert all(len(rig.containers[f"c-{n}"].attempts) == 1 for n in range(11, 111))
 
 
-def test_one_container_alone_is_no_proof_and_who_ran_ends_the_count_of_its_kind() -> None:
+def test_one_container_alone_is_swallowed_three_times_until_the_engine_is_tried() -> None:
+    rig = fleet_of(1)
+    rig.trial_error = "podman: no space left on device"
+    rig.submit(make_container(11, image="busybox"))
+    for number in (1, 2):
+        rig.exit(f"c-11-{number}", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+        rig.advance(10)
+        assert not any(each.trial for each in last_commands(rig, Probe))
+    rig.exit("c-11-3", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    assert last_commands(rig, Probe)[-1].trial
+    assert [each.instance_id for each in last_commands(rig, DestroyInstance)] == [HOLE]
+    told = [each.reason for each in rig.published if isinstance(each, PublishInstance)]
+    assert any("a container could not run there: podman" in reason for reason in told)
+    rig.advance(20)
+    assert rig.attempts["c-11-4"].instance_id == "i-002"
+
+
+def test_one_whose_fault_it_may_be_puts_the_engine_on_trial_once_in_a_while() -> None:
     rig = fleet_of(1)
     rig.submit(make_container(11, image="busybox"))
-    for number in (1, 2, 3, 4):
-        rig.exit(f"c-11-{number}", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
-        rig.advance(70)
+    lose_at_the_hole(rig, ACQUITTED_S)
+    assert len(where(rig, "c-11")) > 10
+    assert [probe.trial for probe in last_commands(rig, Probe)].count(True) == 1
+    assert rig.engine.pool.workers[HOLE].swallowed == {}
+
+
+def test_who_ran_ends_the_count_of_its_kind() -> None:
+    rig = fleet_of(1)
     worker = rig.engine.pool.workers[HOLE]
-    assert (list(worker.swallowed), worker.on_trial) == (["c-11"], False)
-    rig.exit("c-11-5", 0)
+    rig.submit(make_container(11, image="busybox"))
+    rig.exit("c-11-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    assert list(worker.swallowed) == ["c-11"]
+    rig.advance(2)
+    rig.exit("c-11-2", 0)
     assert worker.swallowed == {}
     rig.submit(make_container(12, image="busybox"))
     rig.exit("c-12-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
@@ -161,3 +186,19 @@ def test_what_was_told_to_end_counts_for_nothing() -> None:
     assert rig.engine.pool.workers[HOLE].swallowed == {}
     assert not any(each.trial for each in last_commands(rig, Probe))
     assert last_commands(rig, StartAttempt)
+
+
+# ---- what its trial does not show ----------------------------------------------------------------
+
+
+def where(rig: Rig, container_id: str) -> list[str]:
+    """Return the instances on which a container was tried, in order."""
+    tried = [a for a in rig.attempts.values() if a.container_id == container_id]
+    return [a.instance_id for a in sorted(tried, key=lambda each: each.number)]
+
+
+def lose_at_the_hole(rig: Rig, seconds: float) -> None:
+    """Let time pass while pulls fail there, and its trials pass."""
+    for _ in range(int(seconds)):
+        swallow(rig, ExitKind.ENGINE_FAILURE)
+        rig.advance(1)
