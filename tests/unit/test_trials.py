@@ -202,3 +202,16 @@ def lose_at_the_hole(rig: Rig, seconds: float) -> None:
     for _ in range(int(seconds)):
         swallow(rig, ExitKind.ENGINE_FAILURE)
         rig.advance(1)
+
+
+def test_where_nothing_else_is_to_be_had_it_is_tried_there_ever_later_and_not_for_ever() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 65)
+    assert len(where(rig, "c-11")) == 7, "after 1, 2, 4, 8, 16 and 32 s"
+    reason = rig.engine.why_waiting("c-11")
+    assert reason is not None
+    assert "elsewhere if it can be" in reason.message
+    lose_at_the_hole(rig, 1200)
+    assert len(where(rig, "c-11")) == 20
+    assert rig.states()["c-11"] == "failed"
