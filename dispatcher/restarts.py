@@ -28,6 +28,7 @@ _LOSS_FIRST_S = 1.0
 _LOSS_MOST_S = 2.0
 _LOSS_AGAIN_MOST_S = 60.0
 _LOSSES_ON_ONE_MOST = 20
+_PATIENCE_S = 600.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -229,9 +230,25 @@ def _is_loss(attempt: Attempt) -> bool:
     return lost and reason is not None and reason.code in (SUPERVISOR_LOST, ENGINE_FAILURE)
 
 
-def avoided(container: Container) -> frozenset[str]:
-    """Return the instances on which a container was lost or not run: others are tried first."""
-    return frozenset(attempt.instance_id for attempt in container.attempts if _is_loss(attempt))
+def avoided(container: Container) -> tuple[str, ...]:
+    """Return the instances on which a container was lost or not run, sorted.
+
+    Others are tried first. One that is for a single instance has no other.
+    """
+    if not container.attempts or container.pinned_to:
+        return ()
+    return tuple(sorted({each.instance_id for each in container.attempts if _is_loss(each)}))
+
+
+def returns_at(container: Container, now: float) -> float:
+    """Return when a container may go back to where it was lost, though others could hold it.
+
+    In seconds since the epoch; at once where its latest attempt ended after `now`, as it may have
+    by a clock that was set back.
+    """
+    last = container.attempts[-1] if container.attempts else None
+    ended_at = now if last is None else last.finished_at or last.created_at
+    return ended_at + _PATIENCE_S if ended_at <= now else now
 
 
 def final_reason(container: Container, reason: Reason | None) -> Reason | None:

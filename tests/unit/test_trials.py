@@ -6,6 +6,7 @@ import pytest
 
 from dispatcher.messages import PublishInstance
 from dispatcher.model import SchedulerSettings
+from dispatcher.moments import moment
 from pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
 from pool.model import ExitKind, Fault, PoolSettings
 from pool.trials import ACQUITTED_S
@@ -191,6 +192,16 @@ def test_what_was_told_to_end_counts_for_nothing() -> None:
 # ---- what its trial does not show ----------------------------------------------------------------
 
 
+def busy_but_for_the_hole(instances: int) -> Rig:
+    """Return a rig in which all instances run something of a day's length, but the hole."""
+    rig = fleet_of(instances)
+    for number in range(101, 101 + instances):
+        rig.submit(make_container(number, image="busybox"))
+    (there,) = (a for a in rig.attempts.values() if a.outcome is None and a.instance_id == HOLE)
+    rig.exit(there.id)
+    return rig
+
+
 def where(rig: Rig, container_id: str) -> list[str]:
     """Return the instances on which a container was tried, in order."""
     tried = [a for a in rig.attempts.values() if a.container_id == container_id]
@@ -202,6 +213,67 @@ def lose_at_the_hole(rig: Rig, seconds: float) -> None:
     for _ in range(int(seconds)):
         swallow(rig, ExitKind.ENGINE_FAILURE)
         rig.advance(1)
+
+
+def test_who_could_not_run_waits_for_the_others_while_they_are_only_busy() -> None:
+    rig = busy_but_for_the_hole(3)
+    rig.submit(make_container(11, image="busybox"), make_container(12, image="busybox"))
+    lose_at_the_hole(rig, 60)
+    assert where(rig, "c-11") == [HOLE]
+    reason = rig.engine.why_waiting("c-11")
+    assert reason is not None
+    assert reason.code == "elsewhere"
+    assert reason.message == (
+        "it waits for room elsewhere than on i-001, where it was lost or could not run; there again"
+        f" at {moment(1600.0)}; no other instance has room, and for a new one: at quota:"
+        " max_instances is 3"
+    )
+    rig.exit("c-102-1")
+    assert where(rig, "c-11") == [HOLE, "i-002"], "it has kept its place in the queue"
+
+
+def test_who_waits_for_the_others_keeps_nobody_from_the_room_that_there_is() -> None:
+    rig = busy_but_for_the_hole(2)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 5)
+    rig.submit(make_container(12, image="busybox"))
+    assert where(rig, "c-12") == [HOLE], "it is of the same kind, and was lost nowhere"
+    rig.exit("c-12-1")
+    assert where(rig, "c-11") == [HOLE]
+
+
+def test_where_the_others_are_busy_for_days_it_goes_back_in_the_end() -> None:
+    rig = busy_but_for_the_hole(2)
+    rig.submit(make_container(11, image="busybox"))
+    swallow(rig, ExitKind.ENGINE_FAILURE)
+    rig.advance(599)
+    assert where(rig, "c-11") == [HOLE]
+    rig.advance(10)
+    assert where(rig, "c-11") == [HOLE, HOLE]
+
+
+def test_where_no_other_could_hold_it_a_new_instance_is_created() -> None:
+    rig = fleet_of(1, more=1)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 10)
+    assert where(rig, "c-11") == [HOLE, "i-002"]
+    assert rig.states()["c-11"] == "running"
+
+
+def test_no_container_fails_by_one_instance_whose_trials_pass() -> None:
+    rig = busy_but_for_the_hole(2)
+    for number in range(11, 21):
+        rig.submit(make_container(number, image="busybox"))
+    lose_at_the_hole(rig, 100)
+    rig.exit("c-102-1")
+    for _ in range(40):
+        swallow(rig, ExitKind.ENGINE_FAILURE)
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.instance_id != HOLE and attempt.outcome is None:
+                rig.exit(attempt_id)
+        rig.advance(1)
+    assert {rig.states()[f"c-{n}"] for n in range(11, 21)} == {"succeeded"}
+    assert not last_commands(rig, DestroyInstance)
 
 
 def test_where_nothing_else_is_to_be_had_it_is_tried_there_ever_later_and_not_for_ever() -> None:
