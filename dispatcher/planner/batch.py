@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -256,8 +257,14 @@ class _Pass:
         slots = self.view.fleet.slots
         if not has_others(line.key, slots, (t.name for t in self.outlook.with_room(line))):
             return self._give(order, container_id, line, last)
-        avoided = present(line.key, slots)
-        return self._wait(line, reasons.elsewhere(avoided, why, returns_at))
+        return self._wait(line, self.waiting_elsewhere(line, why))
+
+    def waiting_elsewhere(self, line: Line, why: WaitReason) -> WaitReason:
+        """Return `why` a class has nothing new, and that it does not go where it was lost."""
+        head = line.request_class.at(line.position)
+        returns_at = self.view.returns_at(head[1]) if head is not None else math.inf
+        avoided = present(line.key, self.view.fleet.slots)
+        return reasons.elsewhere(avoided, why, returns_at)
 
     def _why_none_new(self, line: Line) -> WaitReason | None:
         """Return why no instance may be created for a class, as things are; None when one may."""
@@ -576,7 +583,10 @@ def _buy(this: _Pass) -> None:
     for demand in this.demands:
         this.count(demand.line, demand.unserved)
         if demand.reason is not None:
-            this.plan.waiting.setdefault(demand.line.key, demand.reason)
+            line, why = demand.line, demand.reason
+            if demand.room_where_lost:
+                why = this.waiting_elsewhere(line, why)
+            this.plan.waiting.setdefault(line.key, why)
     if stop is not None:
         head = stop.line.request_class.at(stop.line.position)
         if head is not None:

@@ -148,6 +148,15 @@ def test_a_limit_that_others_use_up_in_the_same_pass_lets_those_below_go_on() ->
     assert [each.type.name for each in decided.creates] == ["t4"]
     assert starts(decided) == [("c-3", "a")]
     assert not decided.stopped
+    assert decided.next_in_line == []
+
+
+def test_who_lacks_a_new_one_and_has_room_is_not_told_to_be_at_a_limit() -> None:
+    """Nobody is evicted for it, and nobody waits behind it."""
+    waiting = [wanting(1, cpus=4), wanting(2, "a"), wanting(3)]
+    decided = decide(waiting, slot("a"), limits=full(1, most=2))
+    assert starts(decided) == [("c-3", "a")], "and now there is none"
+    assert codes(decided) == {"elsewhere"}
 
 
 def important_rig(instances: int) -> Rig:
