@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dispatcher.accounts import Account
 from dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
@@ -264,5 +264,9 @@ class Queue:
         return sum(request_class.before(order) for request_class in classes if request_class)
 
     def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
-        """Return how many classes there would be if containers of these waited too."""
-        return len(self._classes.keys() | keys)
+        """Return how many classes there would be if containers of these waited too.
+
+        Those that differ by where they were lost alone count once: users have no say in that.
+        """
+        asked_for = {replace(k, avoided=()) if k.avoided else k for k in self._classes}
+        return len(asked_for | keys)

@@ -126,6 +126,16 @@ def test_the_reason_names_a_few_instances() -> None:
     assert "on a, b, c, d, e and 2 more, where" in told
 
 
+def test_where_they_were_lost_makes_no_other_kinds_of_requests_to_those_who_submit() -> None:
+    """A registry that fails must not have the queue called full."""
+    queue = Queue(lambda k: eligible_types([T1], k.resources, k.constraints, max_price_factor=10))
+    for number in range(1, 5):
+        queue.add(wanting(number, f"i-{number}"))
+    assert len(queue.classes()) == 4
+    assert queue.classes_with({queue.key_of(wanting(9))}) == 1
+    assert queue.classes_with({queue.key_of(wanting(9, cpus=4))}) == 2
+
+
 # ---- those beside it -----------------------------------------------------------------------------
 
 
