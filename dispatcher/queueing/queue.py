@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dispatcher.accounts import Account
 from dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
 from dispatcher.planner.fit import need
 from dispatcher.queueing.ordering import Order, OrderedEntries
+from dispatcher.restarts import avoided
 from drivers.interface import InstanceType, Resources
 
 _EVICTED_FIRST = 2**62
@@ -27,7 +28,8 @@ class ClassKey:
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
     but the cluster's, so that such limits alone make classes of one kind many. Of those that are
-    `lasting` the cloud took so many instances back that others are to be had for them.
+    `lasting` the cloud took so many instances back that others are to be had for them. On the
+    `avoided` instances, sorted, they were lost or could not run: others are tried first.
     """
 
     resources: Resources
@@ -36,11 +38,12 @@ class ClassKey:
     supervisor: bool = False
     account: Account = ()
     lasting: bool = False
+    avoided: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up all the time, by every pass.
-        who = (self.supervisor, self.account, self.lasting)
+        who = (self.supervisor, self.account, self.lasting, self.avoided)
         object.__setattr__(
             self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
         )
@@ -228,6 +231,7 @@ class Queue:
             supervisor=spec.supervisor,
             account=self._account_of(container),
             lasting=self._is_lasting(container),
+            avoided=avoided(container),
         )
 
     def discard(self, container_id: str) -> None:
@@ -266,5 +270,9 @@ class Queue:
         return sum(request_class.before(order) for request_class in classes if request_class)
 
     def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
-        """Return how many classes there would be if containers of these waited too."""
-        return len(self._classes.keys() | keys)
+        """Return how many classes there would be if containers of these waited too.
+
+        Those that differ by where they were lost alone count once: users have no say in that.
+        """
+        asked_for = {replace(k, avoided=()) if k.avoided else k for k in self._classes}
+        return len(asked_for | keys)
