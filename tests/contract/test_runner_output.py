@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,93 @@ def test_the_output_of_who_ended_waits_for_a_collector_that_is_late(runner: Runn
     os.kill(collector, signal.SIGCONT)
     assert session.finish("a")["stdout_bytes"] == len("said\n")
     assert session.log("a") == b"said\n"
+
+
+# ---- who holds a pipe ---------------------------------------------------------------------------
+
+HOLD = """
+import os, pathlib, signal, socket, sys, time
+idle, other = socket.socketpair()
+print("up", file=sys.stderr, flush=True)
+while not os.path.exists("gate"):
+    time.sleep(0.01)
+print("held", flush=True)
+os.splice(idle.fileno(), 1, 100)
+"""
+"""The kernel holds the mutex of a pipe while it waits for what is to be spliced into it."""
+
+
+def hold(runner: Runner, session: Attached, *, before_it_is_opened: bool) -> None:
+    """Have attempt `a` hold its standard output, so that whoever opens or reads it hangs."""
+    collectors = [runner.collector()]
+    if before_it_is_opened:
+        os.kill(collectors[0], signal.SIGSTOP)
+    session.start("a", sys.executable, "-c", HOLD)
+    if not before_it_is_opened:
+        session.until(lambda: session.log("a", "stderr") == b"up\n")
+        collectors += runner.takers("a")
+        for each in collectors:
+            os.kill(each, signal.SIGSTOP)
+    Path(runner.places.work, "a", "gate").touch()
+    wchan = Path(f"/proc/{runner.job('a')}/wchan")
+    eventually(lambda: "unix_stream" in wchan.read_text())
+    for each in collectors:
+        os.kill(each, signal.SIGCONT)
+
+
+def exit_at_once(session: Attached, attempt_id: str) -> Any:
+    """Return the exit of an attempt, which must come soon, with its log complete."""
+
+    def told() -> bool:
+        return any(each.get("attempt_id") == attempt_id for each in session.pushed)
+
+    session.until(told, 10.0)
+    return session.finish(attempt_id)["code"]
+
+
+@pytest.mark.parametrize("before_it_is_opened", [True, False], ids=["unopened", "open"])
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("KILL", 137)])
+def test_who_holds_its_own_pipe_holds_nobody_else_up(
+    runner: Runner, before_it_is_opened: bool, name: str, code: int
+) -> None:
+    session, _ = runner.attach()
+    session.start("z", "sh", "-c", "until [ -e gate ]; do sleep 0.01; done; echo said; exit 3")
+    collector = runner.collector()
+    hold(runner, session, before_it_is_opened=before_it_is_opened)
+    session.start("b", "echo", "said")
+    assert exit_at_once(session, "b") == 0
+    Path(runner.places.work, "z", "gate").touch()
+    assert exit_at_once(session, "z") == 3
+    assert session.log("b") == session.log("z") == b"said\n"
+    assert runner.collector() == collector
+
+    assert session.request("kill", attempt_id="a", signal=name)["signalled"]
+    assert exit_at_once(session, "a") == code
+    assert session.log("a") == b"held\n"
+    assert session.log("a", "stderr") == b"up\n"
+
+
+def test_a_collector_that_comes_later_starts_no_second_one_beside_who_hangs(
+    runner: Runner,
+) -> None:
+    session, _ = runner.attach()
+    session.start("z", "sleep", "600")
+    hold(runner, session, before_it_is_opened=True)
+    eventually(lambda: len(runner.takers("a")) == 1)
+    hung = runner.takers("a")
+    for attempt_id in ("b", "c"):
+        before = runner.takers("z")
+        os.kill(runner.collector(), signal.SIGKILL)
+        eventually(lambda: not any(map(alive, before)))  # noqa: B023 - it is over in each pass
+        session.start(attempt_id, "echo", "said")
+        assert exit_at_once(session, attempt_id) == 0
+        eventually(lambda: len(runner.takers("z")) == 1)
+        assert runner.takers("a") == hung
+
+    session.request("kill", attempt_id="a", signal="KILL")
+    assert exit_at_once(session, "a") == 137
+    assert session.log("a") == b"held\n"
+    eventually(lambda: not alive(hung[0]))
 
 
 SAY = {"container_id": "c", "image": "", "command": ["echo", "said"], "env": {}}

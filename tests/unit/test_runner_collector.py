@@ -37,7 +37,7 @@ class Bed:
         self.spool = Spool(
             Places(base, f"{base}/spool", logs, f"{base}/c/work", "longshore-t", f"{base}/apart")
         )
-        assert self.spool.claim(attempt_of("a", "c", "process", "boot", "")) is not None
+        assert self.spool.claim(attempt_of("a", "c", "podman", "boot", "")) is not None
         for path in (self.spool.collected("a"), *map(self.pipe, ("stdout", "stderr"))):
             os.mkfifo(path)
         self.job = os.open(self.pipe("stdout"), os.O_RDWR)
