@@ -55,7 +55,8 @@ F_GETPIPE_SZ = 1032
 SPLICE_F_NONBLOCK = 2
 LIMITS = (HEAD_BYTES, TAIL_BYTES)
 LOOK_AGAIN_S = 5.0  # for what no word told of
-LOOK_SOON_S = 0.5  # for the end of whoever a killed collector left behind
+SPARE_REST_S = 0.1  # after a start, which is worth more
+LOOK_SOON_S = 0.5  # where one was killed: who takes an attempt ends, or is to be replaced
 LINGER_S = 2.0
 SETTLE_S = 2.0
 SETTLE_POLL_S = 0.005
@@ -373,7 +374,8 @@ class Collector:
         self._words = os.open(spool.words, os.O_RDWR | os.O_NONBLOCK)
         self._takings = Takings(spool, self._words, limits)
         self._others: dict[str, int] = {}
-        self._waits = False  # for another process to end that still takes what we should
+        self._waits = False  # for the end of who still takes, or died over, what others should
+        self._spare, self._spare_at = -1, 0.0
 
     def run(self) -> None:
         """Collect until there has been nothing to collect for a while, or no spool any more."""
@@ -382,8 +384,13 @@ class Collector:
         while True:
             busy = bool(self._takings.names or self._others or self._waits)
             look_again_s = LOOK_SOON_S if self._waits else LOOK_AGAIN_S
-            self.turn(look_again_s if busy else LINGER_S)
+            wants_spare = bool(self._others) and self._spare < 0
+            wait_s = look_again_s if busy else LINGER_S
             now = time.monotonic()
+            self.turn(max(0.0, min(wait_s, self._spare_at - now)) if wants_spare else wait_s)
+            now = time.monotonic()
+            if wants_spare and self._spare < 0 and now >= self._spare_at:
+                self._make_spare()
             if busy:
                 needed_at = now
             elif now >= needed_at + LINGER_S and not self._find_any():
@@ -396,6 +403,8 @@ class Collector:
         """Give back what is open; what is in the pipes stays there for the next."""
         for attempt_id in sorted(self._others):
             self._let_go(attempt_id)
+        if self._spare >= 0:
+            os.close(self._spare)
         self._takings.close()
 
     def turn(self, wait_s: float) -> None:
@@ -452,28 +461,39 @@ class Collector:
         if attempt is not None and attempt.engine != "process":
             self._takings.begin(attempt_id, collected)
             self._takings.look(attempt_id)
-        elif _is_locked(collected):
+            return
+        locked = _is_locked(collected)
+        os.close(collected)
+        if locked:
             self._waits = True
-            os.close(collected)
-        else:
-            try:
-                self._others[attempt_id] = _have_taken(
-                    self._spool, attempt_id, collected, self._limits
-                )
-            finally:
-                os.close(collected)
+            return
+        telling, self._spare = self._spare, -1
+        if telling < 0:
+            telling = _fork_taker(self._spool, self._limits)
+        self._spare_at = time.monotonic() + SPARE_REST_S
+        self._others[attempt_id] = telling
+        self._say(attempt_id, f"{attempt_id}\n".encode())
+
+    def _make_spare(self) -> None:
+        """Have somebody ready who takes the next attempt: a fork would slow its start down."""
+        with self._takings.tolerating():
+            self._spare_at = time.monotonic() + LOOK_AGAIN_S
+            self._spare = _fork_taker(self._spool, self._limits)
 
     def _tell(self, attempt_id: str) -> None:
         """Have somebody look at an attempt of its own, and let go of who is not needed."""
         if not self._spool.is_collected(attempt_id):
             self._let_go(attempt_id)
-            return
+        else:
+            self._say(attempt_id, b"\n")
+
+    def _say(self, attempt_id: str, word: bytes) -> None:
         try:
             with contextlib.suppress(BlockingIOError):  # it hangs, and looks once it goes on
-                os.write(self._others[attempt_id], b"\n")
+                os.write(self._others[attempt_id], word)
         except BrokenPipeError:  # it was killed
             self._let_go(attempt_id)
-            self._begin(attempt_id)
+            self._waits = True
 
     def _let_go(self, attempt_id: str) -> None:
         os.close(self._others.pop(attempt_id))
@@ -488,8 +508,8 @@ def _is_locked(collected: int) -> bool:
     return False
 
 
-def _have_taken(spool: Spool, attempt_id: str, collected: int, limits: tuple[int, int]) -> int:
-    """Leave the output of an attempt to a fork of ours; return where it is told to look.
+def _fork_taker(spool: Spool, limits: tuple[int, int]) -> int:
+    """Make a process for the output of one attempt; return where it is told which, and to look.
 
     It ends when that is closed, since whoever comes after us would have nothing to tell it by.
     """
@@ -497,7 +517,7 @@ def _have_taken(spool: Spool, attempt_id: str, collected: int, limits: tuple[int
     try:
         os.set_blocking(telling, False)
         if not os.fork():
-            _take_one(spool, attempt_id, words, collected, limits)
+            _take_one(spool, words, limits)
     except OSError:
         os.close(telling)
         raise
@@ -506,13 +526,17 @@ def _have_taken(spool: Spool, attempt_id: str, collected: int, limits: tuple[int
     return telling
 
 
-def _take_one(
-    spool: Spool, attempt_id: str, words: int, collected: int, limits: tuple[int, int]
-) -> None:
-    """Take the output of one attempt, as the process that is there for it; never returns."""
+def _take_one(spool: Spool, words: int, limits: tuple[int, int]) -> None:
+    """Take the output of the attempt that we are told, if any; never returns."""
     try:
-        _close_others({0, 1, 2, words, collected})
+        _close_others({0, 1, 2, words})
         takings = Takings(spool, words, limits)
+        attempt_id = os.read(words, WORDS_BYTES).decode().partition("\n")[0]
+        if not attempt_id:
+            return
+        collected = os.open(spool.collected(attempt_id), os.O_RDWR | os.O_NONBLOCK)
+        if _is_locked(collected):
+            return
         takings.begin(attempt_id, collected)
         with takings.tolerating():
             takings.look(attempt_id)

@@ -144,7 +144,7 @@ def test_the_output_of_who_ended_waits_for_a_collector_that_is_late(runner: Runn
     os.kill(collector, signal.SIGSTOP)
     session.start("a", "echo", "said")
     eventually((runner.spool / "attempts" / "a" / "exit").exists)
-    time.sleep(0.5)  # time for a supervisor that would not wait
+    time.sleep(1.5)  # time for a supervisor that would not wait, and for a look at who is left
     assert session.request("list")["attempts"][0]["exit"] is None
     os.kill(collector, signal.SIGCONT)
     assert session.finish("a")["stdout_bytes"] == len("said\n")
@@ -213,6 +213,38 @@ def test_who_holds_its_own_pipe_holds_nobody_else_up(
     assert exit_at_once(session, "a") == code
     assert session.log("a") == b"held\n"
     assert session.log("a", "stderr") == b"up\n"
+
+
+@pytest.mark.parametrize("hierarchy", [None, ""], ids=["group", "no group"])
+def test_who_is_left_holding_a_pipe_does_not_keep_the_end_from_being_told(
+    runner: Runner, hierarchy: str | None
+) -> None:
+    if hierarchy is not None:
+        settle_on(runner, hierarchy)
+    session, _ = runner.attach()
+    script = 'setsid "$0" -c "$HOLD" & echo $! >pid; until [ -e end ]; do sleep 0.02; done; exit 3'
+    session.start("a", "sh", "-c", script, sys.executable, env={"HOLD": HOLD})
+    session.until(lambda: session.log("a", "stderr") == b"up\n")
+    work = Path(runner.places.work, "a")
+    work.joinpath("gate").touch()
+    left = int(work.joinpath("pid").read_text())
+    eventually(lambda: "unix_stream" in Path(f"/proc/{left}/wchan").read_text())
+    work.joinpath("end").touch()
+    assert exit_at_once(session, "a") == 3
+    assert not alive(left)
+
+
+@pytest.mark.parametrize("which", ["the collector", "who takes it"])
+def test_whoever_is_killed_is_replaced(runner: Runner, which: str) -> None:
+    session, _ = runner.attach()
+    gate = start_counting(runner, session)
+    session.until(lambda: len(session.log("a")) == (LINES // 2 + 1) * 16)
+    (taker,) = runner.takers("a")
+    os.kill(taker if which == "who takes it" else runner.collector(), signal.SIGKILL)
+    eventually(lambda: not alive(taker))
+    gate.touch()
+    assert session.finish("a")["code"] == 0
+    assert session.log("a") == COUNTED
 
 
 def test_a_collector_that_comes_later_starts_no_second_one_beside_who_hangs(
