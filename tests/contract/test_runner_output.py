@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -294,6 +295,41 @@ def test_nobody_is_left_when_there_is_nothing_to_collect(runner: Runner) -> None
     assert stat_fields(collector)[3] == str(collector), "it leads a session of its own"
     eventually(lambda: not alive(collector), 20.0)
     assert session.run("b", "echo", "b")["stdout_bytes"] == 2
+
+
+# ---- a spool that vanishes ----------------------------------------------------------------------
+
+
+def test_a_supervisor_that_waits_ends_when_its_spool_vanishes(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sh", "-c", "until [ -e gate ]; do sleep 0.01; done")
+    supervisor, collector = runner.supervisor("a"), runner.collector()
+    eventually(lambda: bool(runner.takers("a")))
+    os.kill(collector, signal.SIGSTOP)  # so that nobody hears of the end
+    Path(runner.places.work, "a", "gate").touch()
+    wchan = Path(f"/proc/{supervisor}/wchan")
+    eventually(lambda: (runner.spool / "attempts" / "a" / "exit").read_text() != "")
+    eventually(lambda: "pipe_r" in wchan.read_text())
+    session.kill()
+    shutil.rmtree(runner.spool)
+    os.kill(collector, signal.SIGCONT)
+    eventually(lambda: not alive(supervisor), 20.0)
+    eventually(lambda: not runner.processes(), 20.0)
+
+
+def test_a_job_goes_on_and_ends_when_its_spool_vanishes(runner: Runner) -> None:
+    session, _ = runner.attach()
+    gate = start_counting(runner, session)
+    session.until(lambda: len(session.log("a")) == (LINES // 2 + 1) * 16)
+    job, supervisor = runner.job("a"), runner.supervisor("a")
+    collector = runner.collector()
+    session.kill()
+    shutil.rmtree(runner.spool)
+    eventually(lambda: not alive(collector), 20.0)
+    gate.touch()
+    eventually(lambda: not alive(job), 20.0)
+    eventually(lambda: not alive(supervisor), 20.0)
+    eventually(lambda: not runner.processes())
 
 
 # ---- a full disk --------------------------------------------------------------------------------

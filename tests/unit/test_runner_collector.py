@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +36,7 @@ class Bed:
     """One attempt that writes to its standard output, and its collector, one turn at a time."""
 
     def __init__(self, base: str, logs: str) -> None:
+        self.base = base
         self.spool = Spool(
             Places(base, f"{base}/spool", logs, f"{base}/c/work", "longshore-t", f"{base}/apart")
         )
@@ -152,6 +155,45 @@ def test_an_end_is_told_also_by_the_next_collector(bed: Bed, removed: str) -> No
     bed.collector = bed.begin()
     assert bed.spool.ended("a") is not None
     assert os.read(bed.supervisor, 9) == b"\n"
+
+
+def test_where_the_spool_vanishes_nobody_waits_and_what_comes_goes_nowhere(bed: Bed) -> None:
+    bed.write(10)
+    os.close(os.open(bed.pipe("stderr"), os.O_WRONLY))  # or nobody is known to have left it
+    shutil.rmtree(bed.spool.places.spool)
+    bed.collector.look_at_all()
+    assert os.read(bed.supervisor, 9) == b"\n"
+    for _ in range(40):
+        assert os.write(bed.job, bytes(PIECE)) == PIECE, "more than a pipe holds"
+        bed.collector.turn(0)
+    bed.collector.look_at_all()
+    with pytest.raises(BlockingIOError):
+        os.read(bed.supervisor, 9)
+    assert bed.log.read_bytes() == content(10)
+    os.close(bed.job)
+    bed.job = os.open(os.devnull, os.O_WRONLY)
+    bed.collector.turn(0)
+    assert not bed.collector._takings.names
+
+
+def test_a_spool_that_is_made_anew_has_a_collector_of_its_own(bed: Bed) -> None:
+    bed.write(10)
+    before = bed.collector
+    shutil.rmtree(bed.spool.places.spool)
+    os.close(bed.job)
+    os.close(bed.supervisor)
+    again = Bed(bed.base, bed.spool.places.logs)
+    with closing(again):
+        before.look_at_all()
+        os.write(again.job, b"said\n")
+        before.turn(0)
+        before.look_at_all()
+        assert select.select([again.job], [], [], 0)[0], "it is not for the one before to take"
+        with pytest.raises(BlockingIOError):
+            os.read(again.supervisor, 9)
+    before.close()
+    bed.job, bed.supervisor = (os.open(os.devnull, os.O_RDWR) for _ in range(2))
+    bed.collector = Collector(Spool(bed.spool.places), (HEAD, TAIL))
 
 
 def test_who_goes_on_writing_is_heard_for_one_pipe_full(
