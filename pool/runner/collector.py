@@ -82,7 +82,7 @@ class Stream:
         self._gap = read_gap(self._gap_record)
         self._size = max(self._gap.end, _size(self._log))
         self._bound_at = self._size
-        self.pipe = os.open(spool.pipe(attempt_id, stream), os.O_RDONLY | os.O_NONBLOCK)
+        self.pipe = _open_pipe(spool.pipe(attempt_id, stream))
         if os.geteuid() == 0:  # those of another user count against the pipes of his jobs, too
             with contextlib.suppress(OSError):  # it stays as large as it is
                 fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
@@ -606,6 +606,14 @@ def _become(spool: Spool, lock: int) -> None:
     finally:
         # Nothing of what our parent had in hand is ours to finish.
         os._exit(0)
+
+
+def _open_pipe(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError:
+        os.chmod(path, 0o600)  # a job of our own user's has closed it to us
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
 def _close_others(kept: set[int]) -> None:

@@ -248,6 +248,21 @@ def test_whoever_is_killed_is_replaced(runner: Runner, which: str) -> None:
     assert session.log("a") == COUNTED
 
 
+def test_who_closes_its_pipes_to_all_has_an_end_all_the_same() -> None:
+    if os.geteuid() != 0:
+        not_tested("to be another user needs root")
+    with Runner(user=60_302) as runner:
+        session, _ = runner.attach()
+        session.start("z", "sleep", "600")
+        collector = runner.collector()
+        os.kill(collector, signal.SIGSTOP)
+        session.start("a", "sh", "-c", "chmod 0 /dev/stdout /dev/stderr; echo said; exit 3")
+        eventually(lambda: (runner.spool / "attempts" / "a" / "exit").read_text() != "")
+        os.kill(collector, signal.SIGCONT)
+        assert exit_at_once(session, "a") == 3
+        assert session.log("a") == b"said\n"
+
+
 def test_a_collector_that_comes_later_starts_no_second_one_beside_who_hangs(
     runner: Runner,
 ) -> None:
