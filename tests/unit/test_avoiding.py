@@ -222,7 +222,7 @@ def test_who_may_evict_does_so_where_it_was_lost_once_it_has_been_patient() -> N
     rig.exit("c-9-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
     rig.advance(300)
     assert rig.states() == {"c-1": "running", "c-2": "running", "c-9": "queued"}
-    for _ in range(8):
+    for _ in range(6):
         rig.advance(60)
     assert "c-1-2" in {command.attempt_id for command in last_commands(rig, SignalAttempt)}
     rig.exit("c-1-2", 143)
