@@ -132,9 +132,15 @@ def _walk_float(info: inspect.FloatType, value: Any, path: str, problems: Proble
         _check_range(info, value, path, problems)
 
 
+#: What YAML 1.1 and people take for truth values.
+_TRUTHS = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
+
+
 def _walk_bool(_info: inspect.BoolType, value: Any, path: str, problems: Problems) -> None:
     if not isinstance(value, bool):
-        problems.add(path, f"must be true or false, not {described(value)}")
+        meant = _TRUTHS.get(value.lower()) if isinstance(value, str) else None
+        hint = f": write {meant}" if meant else ""
+        problems.add(path, f"must be true or false, not {described(value)}{hint}")
 
 
 def _walk_none(_info: inspect.NoneType, value: Any, path: str, problems: Problems) -> None:
