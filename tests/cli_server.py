@@ -82,6 +82,7 @@ class CliServer:
             defaults=Defaults(),
             instance_type_names=("small", "large"),
             version="0",
+            now=time.time,
         )
 
         async def note(request: web.Request, _response: web.StreamResponse) -> None:

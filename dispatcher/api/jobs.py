@@ -60,7 +60,8 @@ class JobRoutes:
             idempotency_key=key,
             fingerprint=submission.fingerprint,
         )
-        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of jobs, newest first, without their tasks."""
@@ -140,7 +141,8 @@ class JobRoutes:
             idempotency_key=key,
             fingerprint=fingerprint(["dispatch", job_id, wanted.parameters]),
         )
-        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for all of a job to be cancelled."""

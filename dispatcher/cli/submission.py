@@ -35,8 +35,18 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
                 remedy=f"Write for example {option} {name or 'NAME'}=something",
                 exit_code=USAGE,
             )
-        mapping[name] = content
+        mapping[name] = _sendable(f"{option} {name}", content)
     return mapping
+
+
+def _sendable(where: str, text: str) -> str:
+    """Return `text`; raises `Failure` for a variable of ours that JSON cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        remedy = "Leave it out, or set it in a script"
+        raise Failure(f"{where} is not UTF-8", remedy=remedy, exit_code=USAGE) from error
+    return text
 
 
 def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
@@ -175,8 +185,8 @@ def _text(path: str, name: str) -> str:
 
 
 def _yaml_documents(text: str, name: str) -> list[object]:
-    # Imported here: slow to import, and JSON does not need it.
-    from dispatcher.input.yaml_text import YamlError, documents  # noqa: PLC0415
+    # JSON does not need it, and it is slow to import.
+    from dispatcher.input.yaml_text import YamlError, documents  # noqa: PLC0415 - see above
 
     try:
         return [_plain(each, name) for each in documents(text) if each is not None]

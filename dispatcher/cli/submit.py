@@ -72,6 +72,8 @@ def submit(
     if not as_json:
         for each in views:
             click.echo(output.safe(each.id), err=follow)
+            if isinstance(each, JobView) and each.next_launch is not None:
+                output.say(f"{each.id} runs next at {output.moment(each.next_launch)}{_six(each)}")
     if not views or not (wait or follow):
         if as_json:
             print_created(created, body)
@@ -113,6 +115,13 @@ def send(
     created = created_items(answer)
     kind: type[Awaited] = JobView if job else ContainerView
     return created, [view(each, kind) for each in created]
+
+
+def _six(job: JobView) -> str:
+    """Return what six fields of a cron expression mean: to some systems the sixth is the year."""
+    cron = [] if job.periodic is None else job.periodic.cron
+    six = any(len(each.split()) == 6 for each in cron)
+    return " (of six fields of a cron expression, the first is the second)" if six else ""
 
 
 def created_items(answer: object) -> list[Json]:

@@ -12,6 +12,7 @@ from dispatcher.config.driver_parameters import check_driver
 from dispatcher.config.model import Config
 from dispatcher.config.types import check_type
 from dispatcher.input.problems import Problems, member
+from dispatcher.input.quantities import memory_problem
 from dispatcher.store.sqlite import store_path
 
 LOOPBACK_DRIVER = "loopback"
@@ -117,6 +118,11 @@ def _check_pool(config: Config, problems: Problems) -> None:
         )
 
 
+def _check_defaults(config: Config, problems: Problems) -> None:
+    if wrong := memory_problem(config.defaults.memory):
+        problems.add("defaults.memory", wrong)
+
+
 def _check_instance_types(config: Config, problems: Problems) -> None:
     for name, each in config.instance_types.items():
         path = member("instance_types", name)
@@ -144,5 +150,6 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "data_dir": _check_directories,
     "ssh": _check_ssh,
     "pool": _check_pool,
+    "defaults": _check_defaults,
     "instance_types": _check_instance_types,
 }
