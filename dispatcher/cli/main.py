@@ -35,6 +35,7 @@ COMMANDS = {
     "instance": "dispatcher.cli.instances:instance",
     "leaks": "dispatcher.cli.leaks:leaks",
     "strays": "dispatcher.cli.strays:strays",
+    "backup": "dispatcher.cli.backup:backup",
     "config": "dispatcher.cli.configuration:config",
     "driver": "dispatcher.cli.drivers:driver",
     "version": "dispatcher.cli.server:version",
