@@ -16,6 +16,7 @@ from dispatcher.api.app import make_app
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
 from dispatcher.model import Container
+from tests.api_document import hold_to_document
 from tests.fake_backend import FakeBackend
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class CliServer:
             self.paths.append(request.path)
 
         app.on_response_prepare.append(note)
+        hold_to_document(app)
         runner = ApiRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)

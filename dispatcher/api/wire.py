@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -343,7 +343,7 @@ class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     kind: str
     id: str
-    data: dict[str, object]
+    data: dict[str, Any]
 
 
 class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
