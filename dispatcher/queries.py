@@ -31,7 +31,7 @@ class ContainerFilter:
 class JobFilter:
     """Which jobs to list; () and "" mean any. `states` are alternatives.
 
-    `parent` is the periodic or parameterised job whose runs they are.
+    `parent` is the periodic or parameterised job whose runs they are. `own` leaves out all runs.
     """
 
     states: tuple[JobState, ...] = ()
@@ -39,6 +39,7 @@ class JobFilter:
     project: str = ""
     name: str = ""
     parent: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

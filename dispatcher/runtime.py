@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
@@ -17,14 +17,17 @@ from typing import TypeVar
 import structlog
 
 from dispatcher.engine import Engine
+from dispatcher.jobs.model import Job
 from dispatcher.messages import (
     AdminEvent,
     Change,
     Command,
+    Commit,
     Confirm,
     Event,
     Following,
     Publication,
+    PublishJob,
     Woken,
 )
 from dispatcher.outflow import Outflow, Write
@@ -79,6 +82,7 @@ class Runtime:
         self._wake = asyncio.Event()
         self._outflow = Outflow()
         self._unpublished: deque[Publication] = deque()
+        self._ending: dict[str, Job] = {}
         self._asked = 0
         self._confirmed: dict[int, asyncio.Future[None]] = {}
         self._stopping = False
@@ -109,6 +113,13 @@ class Runtime:
             await confirmed
         finally:
             del self._confirmed[asked]
+
+    def ending(self, job_id: str) -> Job | None:
+        """Return a job that has ended, while nobody was told yet; None for all others.
+
+        The engine has forgotten it, and the store does not know of its end for some moments.
+        """
+        return self._ending.get(job_id)
 
     def post_committed(self, event: Event) -> None:
         """Take in what the store holds already, on the loop's thread; it cannot be refused."""
@@ -187,6 +198,7 @@ class Runtime:
                 timer.cancel()
 
     def _execute(self, commands: Sequence[Command], now: float) -> None:
+        self._ending |= {job.id: job for job in _ended(commands)}
         writes, ready = self._outflow.put(commands, now)
         for write in writes:
             self._write_changes(write)
@@ -239,7 +251,10 @@ class Runtime:
         for _ in range(min(len(self._unpublished), _PUBLISHED_AT_ONCE)):
             if self._stopping:
                 return
-            self._guarded(self._publish, self._unpublished.popleft())
+            told = self._unpublished.popleft()
+            self._guarded(self._publish, told)
+            for job in _ended([told]):
+                self._ending.pop(job.id, None)
         if self._unpublished:
             self._loop.call_soon(self._publish_some)
 
@@ -253,3 +268,12 @@ class Runtime:
         self.failure = error
         self.stop()
         log.error(what, error=f"{type(error).__name__}: {error}")
+
+
+def _ended(commands: Iterable[Command | Following]) -> Iterator[Job]:
+    """Yield the jobs whose end some of `commands` tell, now or once something is committed."""
+    for command in commands:
+        if isinstance(command, Commit):
+            yield from _ended(command.then)
+        elif isinstance(command, PublishJob) and command.job.state.final:
+            yield command.job

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import paramiko
 from paramiko.packet import Packetizer
@@ -31,6 +31,7 @@ from pool.ssh_threads import small_stack
 from pool.ssh_watchdog import WATCHDOG
 
 _KEY_EXCHANGES: Final = (
+    "curve25519-sha256",
     "curve25519-sha256@libssh.org",
     "ecdh-sha2-nistp256",
     "ecdh-sha2-nistp384",
@@ -106,7 +107,7 @@ class SshConnection:
         self.proven = False
         self._socket = connected
         self._closed = threading.Lock()
-        self._transport = paramiko.Transport(connected, packetizer_class=_BoundedPacketizer)
+        self._transport = _Transport(connected, packetizer_class=_BoundedPacketizer)
         self._transport.set_log_channel(_SILENT_LOG)
         WATCHDOG.enlist()
 
@@ -255,7 +256,7 @@ class SshConnection:
         self.proven = verdict is HostKeyVerdict.GENUINE or bool(expected)
 
     def _log_in(self, user: str, private_key: PrivateKey, deadline_s: float) -> None:
-        key = paramiko.Ed25519Key.from_private_key(io.StringIO(private_key.openssh_text))
+        key = _paramiko_key(private_key)
         done = threading.Event()
         try:
             with WATCHDOG.alarm(time.monotonic() + deadline_s, self._cut_again):
@@ -291,6 +292,33 @@ class SshConnection:
             self.cut()
             raise Unreachable(f"{self.address}: {say(error)}") from error
         return channel
+
+
+_EXCHANGES_BY_NAME: dict[str, type] = vars(paramiko.Transport)["_kex_info"]
+
+
+class _Transport(paramiko.Transport):
+    """One that knows `curve25519-sha256` (RFC 8731) by its own name, too.
+
+    Paramiko 5 knows that exchange by the name from before it was standardized only, and servers
+    that are set up by a policy may offer it under the other.
+    """
+
+    _kex_info: ClassVar[dict[str, type]] = {
+        **_EXCHANGES_BY_NAME,
+        "curve25519-sha256": _EXCHANGES_BY_NAME["curve25519-sha256@libssh.org"],
+    }
+
+
+def _paramiko_key(private_key: PrivateKey) -> paramiko.PKey:
+    text = io.StringIO(private_key.openssh_text)
+    match private_key.key_type:
+        case "ssh-ed25519":
+            return paramiko.Ed25519Key.from_private_key(text)
+        case "ssh-rsa":
+            return paramiko.RSAKey.from_private_key(text)
+        case _:
+            return paramiko.ECDSAKey.from_private_key(text)
 
 
 def _dial(address: str, deadline_s: float) -> socket.socket:

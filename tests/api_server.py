@@ -16,6 +16,7 @@ from dispatcher.api.app import make_app
 from dispatcher.api.backend import Backend
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
+from tests.api_document import hold_to_document
 from tests.fake_backend import EPOCH, FakeBackend
 
 INSTANCE_TYPES = ("large", "small")
@@ -93,6 +94,7 @@ async def serving(
         version="0.0.1",
         now=lambda: NOW,
     )
+    hold_to_document(app)
     runner = ApiRunner(app)
     await runner.setup()
     try:

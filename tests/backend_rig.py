@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.backend import DispatcherBackend
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.logs.store import LogStore
+from dispatcher.messages import Change
 from dispatcher.metrics.exposition import Metrics
 from dispatcher.runtime import Runtime
 from dispatcher.store.store import Store
@@ -35,12 +37,20 @@ def store_in(directory: Path) -> Iterator[Store]:
     made.close()
 
 
-def runtime_over(rig: Rig, store: Store) -> Runtime:
-    """Return what runs the engine of a rig, whose commands nobody carries out."""
+def runtime_over(
+    rig: Rig,
+    store: Store,
+    *,
+    write: Callable[[Sequence[Change]], Future[None]] | None = None,
+) -> Runtime:
+    """Return what runs the engine of a rig, whose commands nobody carries out.
+
+    `write` None is that of `store`.
+    """
     return Runtime(
         engine=rig.engine,
         now=lambda: rig.now,
-        write=lambda changes: store.write(changes, wait=True),
+        write=write or (lambda changes: store.write(changes, wait=True)),
         perform=rig.sent.append,
         publish=rig.published.append,
         inbox_limit=100,

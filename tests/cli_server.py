@@ -16,6 +16,7 @@ from dispatcher.api.app import make_app
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
 from dispatcher.model import Container
+from tests.api_document import hold_to_document
 from tests.fake_backend import FakeBackend
 
 T = TypeVar("T")
@@ -82,12 +83,14 @@ class CliServer:
             defaults=Defaults(),
             instance_type_names=("small", "large"),
             version="0",
+            now=time.time,
         )
 
         async def note(request: web.Request, _response: web.StreamResponse) -> None:
             self.paths.append(request.path)
 
         app.on_response_prepare.append(note)
+        hold_to_document(app)
         runner = ApiRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)

@@ -244,6 +244,7 @@ def _matches_job(job: Job, which: JobFilter) -> bool:
             which.project in {"", job.project},
             which.name in {"", job.name},
             which.parent in {"", job.parent},
+            not (which.own and job.parent),
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ from dispatcher.queries import LISTED_ATTEMPTS
 from drivers.interface import Resources
 from pool.leaks import Leak
 
+_SMALLEST_USD = Decimal("1e-8")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 NO_STANDING = Standing()
 """How a container stands that does not wait."""
@@ -50,6 +52,16 @@ SHOWN_ATTEMPTS = 100
 """How many of its attempts are answered with a container that is asked for alone, the latest."""
 _LAST_SECOND = 253_402_300_799.0
 _DEPENDENCY_BYTES = 40
+
+
+def usd(amount: Decimal) -> Decimal:
+    """Return an amount of money as it is answered: with up to eight decimals, and no more zeros.
+
+    A second of the cheapest instance costs a millionth of a dollar: eight tell a hundredth of that.
+    """
+    rounded = amount.quantize(_SMALLEST_USD).normalize()
+    # Else a hundred dollars would be 1E+2.
+    return rounded.quantize(Decimal(1)) if rounded == rounded.to_integral_value() else rounded
 
 
 def encode(value: Any) -> bytes:
@@ -88,6 +100,7 @@ def container_answer(
 
     Of its attempts it has the last `most_attempts`; `container` may lack earlier ones itself.
     """
+    ceiling = container.spec.constraints.max_price_usd_per_hour
     spec, resources, constraints = (
         container.spec,
         container.spec.resources,
@@ -112,7 +125,7 @@ def container_answer(
             labels=dict(constraints.labels),
             instance_types=constraints.instance_types,
             preemptible=constraints.preemptible.value,
-            max_price_per_hour=constraints.max_price_usd_per_hour,
+            max_price_per_hour=None if ceiling is None else usd(ceiling),
         ),
         supervisor=spec.supervisor,
         retries=_retries(spec),
@@ -134,7 +147,7 @@ def container_answer(
         instance_type=last.instance_type if last else None,
         attempts=tuple(_attempt(attempt) for attempt in container.attempts[-most_attempts:]),
         attempt_count=last.number if last else 0,
-        cost_usd=container.cost_usd,
+        cost_usd=usd(container.cost_usd),
         waiting=standing.sentence or None,
         waiting_for=wait_answer(standing.reason),
         position=standing.position or None,
@@ -156,7 +169,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         idle_behavior=view.idle_behavior,
         instance_type=view.instance_type,
         provider_type=view.provider_type,
-        price_usd_per_hour=view.price_usd_per_hour,
+        price_usd_per_hour=usd(view.price_usd_per_hour),
         running=view.running,
         last_container=view.last_container,
         created_at=rfc3339(view.created_at),
@@ -194,10 +207,10 @@ def _leak(leak: Leak) -> LeakAnswer:
         instance=leak.instance_id or None,
         launch=leak.launch_token or None,
         instance_type=leak.type_name,
-        price_usd_per_hour=leak.price_usd_per_hour or None,
+        price_usd_per_hour=usd(leak.price_usd_per_hour) if leak.price_usd_per_hour else None,
         kind=leak.kind.value,
         since=rfc3339(leak.since),
-        cost_usd=leak.cost_usd,
+        cost_usd=usd(leak.cost_usd),
         why=leak.why,
         remedy=leak.remedy,
         resource=leak.resource_id or None,
@@ -313,7 +326,7 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         number=attempt.number,
         instance=attempt.instance_id,
         instance_type=attempt.instance_type,
-        price_per_hour=attempt.price_usd_per_hour,
+        price_per_hour=usd(attempt.price_usd_per_hour),
         outcome=attempt.outcome.value if attempt.outcome else None,
         exit_code=attempt.exit_code,
         reason=reason_answer(attempt.reason),

@@ -19,7 +19,7 @@ from dispatcher.api.job_requests import JobDecoder
 from dispatcher.api.job_routes import job_routes
 from dispatcher.api.jobs import JobRoutes
 from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.openapi import Route, openapi_document
+from dispatcher.api.openapi import DOCUMENT, Route, openapi_document
 from dispatcher.api.problem_details import problems_middleware
 from dispatcher.api.requests import SubmissionDecoder
 from dispatcher.api.server import LIMITS
@@ -77,6 +77,7 @@ def make_app(
     app[LIMITS] = limits
     routes = _routes(parts)
     document = openapi_document(routes, version=version)
+    app[DOCUMENT] = document
 
     async def openapi(_request: web.Request) -> web.Response:
         return web.Response(body=document, content_type="application/json")
@@ -235,6 +236,7 @@ def _server_routes(parts: _Parts) -> list[Route]:
             path="/v1/events",
             handler=parts.server.events,
             summary="Follow what happens, as server-sent events",
+            answer=(wire.EventAnswer,),
             media_type="text/event-stream",
             headers=("Last-Event-ID",),
             streams=True,
@@ -252,6 +254,7 @@ def _server_routes(parts: _Parts) -> list[Route]:
             handler=parts.server.ready,
             summary="Tell whether work is taken and placed",
             answer=(wire.HealthAnswer,),
+            also=(503,),
         ),
         Route(
             method="GET",

@@ -15,6 +15,7 @@ from dispatcher.api.plain_text import text_problem
 from dispatcher.api.specification import gpus_of
 from dispatcher.api.wire import ContainerRequest, RunRequest
 from dispatcher.input.problems import Problems, element, member, quoted
+from dispatcher.input.quantities import memory_problem
 from dispatcher.input.validation import decode_checked
 from drivers.errors import InvalidRequest
 from drivers.interface import DIMENSIONS
@@ -70,6 +71,8 @@ class ContainerChecks:
         _check_names(request.resources, f"{place}resources", problems)
         for name in sorted(request.resources.keys() & set(DIMENSIONS)):
             problems.add(f"{place}resources.{name}", "has a field of its own: use that instead")
+        if wrong := memory_problem(request.memory):
+            problems.add(f"{place}memory", wrong)
         _check_gpus(request, f"{place}gpus", problems)
         if request.not_before is not None and (
             wrong := start_problem(request.not_before, self._now())
@@ -190,6 +193,8 @@ def _check_gpus(request: RunRequest, path: str, problems: Problems) -> None:
     wanted = gpus_of(request)
     if wanted.model and not _NAME.fullmatch(wanted.model):
         problems.add(f"{path}.model", f"is not a name: {_NAME_RULE}")
+    if wrong := memory_problem(wanted.memory):
+        problems.add(f"{path}.memory", wrong)
     if not wanted.count and (wanted.model or wanted.memory):
         problems.add(
             f"{path}.count", "is 0, but a model or memory is named: ask for at least 1, or for none"

@@ -7,7 +7,7 @@ from decimal import Decimal
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.answers import json_response, rfc3339, wait_answer
+from dispatcher.api.answers import json_response, rfc3339, usd, wait_answer
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Query
 from dispatcher.api.path_ids import path_id
@@ -192,7 +192,7 @@ def _waiting(waiting: Waiting) -> WaitingAnswer:
 def _type(verdict: TypeVerdict) -> TypeAnswer:
     return TypeAnswer(
         name=verdict.name,
-        price_usd_per_hour=verdict.price_usd_per_hour,
+        price_usd_per_hour=usd(verdict.price_usd_per_hour),
         surcharge=float(verdict.waste),
         preemptible=verdict.preemptible,
         eligible=verdict.eligible,

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dispatcher.api.answers import wait_answer
+from dispatcher.api.answers import usd, wait_answer
 from dispatcher.api.wire import WaitAnswer
 from dispatcher.jobs.plan import JobPlan
 
@@ -92,12 +92,12 @@ def plan_answer(plan: JobPlan) -> PlanAnswer:
             PlannedCreateAnswer(
                 instance_type=each.type_name,
                 number=each.number,
-                price_per_hour=each.price_usd_per_hour,
+                price_per_hour=usd(each.price_usd_per_hour),
             )
             for each in plan.creates
         ),
         price_change_per_hour=PriceChangeAnswer(
-            least=plan.least_usd_per_hour, most=plan.most_usd_per_hour
+            least=usd(plan.least_usd_per_hour), most=usd(plan.most_usd_per_hour)
         ),
         waiting=tuple(answer for each in plan.waiting if (answer := wait_answer(each)) is not None),
         steps=tuple(

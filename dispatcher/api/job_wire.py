@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -40,6 +41,16 @@ class TaskRequest(RunRequest, frozen=True, kw_only=True):
     In an elastic job it is a component of that `role`; lower `startup_order` starts first.
     """
 
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **RunRequest.words_of_others,
+        **dict.fromkeys(("count", "replicas", "completions", "instances"), "array"),
+    }
+    examples: ClassVar[Mapping[str, str]] = {
+        **RunRequest.examples,
+        "array": "array: 100, whose elements have the indices 0 to 99, or"
+        " array: {size: 100, max_running: 10}",
+    }
+
     array: ArraySize | ArrayRequest | None = None
     role: Role = Role.ESSENTIAL
     startup_order: StartupOrder = 0
@@ -73,6 +84,21 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `update` to `ignore_system` are for system and sysbatch jobs, `mode` to `scale_up` for elastic
     ones, `periodic` and `parameterized` for batch and sysbatch ones.
     """
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("jobs", "steps", "groups", "containers", "stages"), "tasks"),
+        **dict.fromkeys(("cron", "schedule"), "periodic"),
+        **dict.fromkeys(("parameters", "params"), "parameterized"),
+        "kind": "type",
+        "meta": "labels",
+    }
+    examples: ClassVar[Mapping[str, str]] = {
+        "tasks": "tasks: [{name: prepare, command: [./prepare]}, {name: train, command: [./a]}]",
+        "periodic": 'periodic: {cron: "30 2 * * *"}',
+        "parameterized": "parameterized: {required: [sample]}",
+        "update": "update: {max_parallel: 2}",
+        "labels": RunRequest.examples["labels"],
+    }
 
     tasks: list[TaskRequest]
     name: str = ""
@@ -162,7 +188,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `tasks` are left out where many jobs are listed, and in events; what is only for jobs of other
     types is left out too. `revision` is null where a job is never revised, `parent` the job whose
     run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
-    `next_launch`, the next one for which one will be made, is told where one job is looked at; null
+    `next_launch`, the next one for which one will be made, is told of one job alone; null
     for none, as while it is held. There, too, a job for each instance says in `waiting_for` why no
     instance takes anything of it, null where one does or some of it lives. In `trouble` it says, in
     lists too, that its program is started again and again, or that no type would do; else null.

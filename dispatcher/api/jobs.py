@@ -26,7 +26,7 @@ from dispatcher.model import Reason, WaitReason
 from dispatcher.queries import JobFilter, JobPage
 from drivers.errors import InvalidRequest
 
-JOB_LIST_PARAMETERS = ("state", "user", "project", "name", "parent", "limit", "cursor")
+JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)
 _PAGE_DEFAULT = 100
 _MANY_TASKS = 200
 _STATES = {state.value: state for state in JobState}
@@ -60,17 +60,22 @@ class JobRoutes:
             idempotency_key=key,
             fingerprint=submission.fingerprint,
         )
-        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
 
     async def list(self, request: web.Request) -> web.Response:
-        """Answer a page of jobs, newest first, without their tasks."""
+        """Answer a page of jobs, newest first, without their tasks; `own` ones are no runs."""
         query = Query(request, JOB_LIST_PARAMETERS)
+        parent, own = query.text("parent"), query.choice("own", "false", ("true", "false"))
+        if parent and own == "true":
+            raise InvalidRequest([("own", "leaves out the runs that parent asks for: give one")])
         which = JobFilter(
             states=tuple(_STATES[word] for word in query.choices("state", _STATES)),
             user=query.text("user"),
             project=query.text("project"),
             name=query.text("name"),
-            parent=query.text("parent"),
+            parent=parent,
+            own=own == "true",
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
@@ -140,7 +145,8 @@ class JobRoutes:
             idempotency_key=key,
             fingerprint=fingerprint(["dispatch", job_id, wanted.parameters]),
         )
-        return await _answer(made, status=201, headers={"Location": f"/v1/jobs/{made.id}"})
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for all of a job to be cancelled."""

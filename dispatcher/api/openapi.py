@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
 from dispatcher.api.problem_details import Handler
 from dispatcher.api.wire import ProblemDetails
@@ -20,7 +21,10 @@ from dispatcher.input.quantities import (
     Size,
 )
 
+DOCUMENT = web.AppKey("document", bytes)
+"""The document of an application, as it is answered."""
 _REFERENCE = "#/components/schemas/{name}"
+_NOT_TOLD = ("command", "env", "after")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _QUANTITIES: dict[type, dict[str, Any]] = {
     Size: {
@@ -51,7 +55,8 @@ class Route:
     """One route: what serves it and what is told of it.
 
     `request` and `answer` are alternative types; an answer without any is told by `media_type`.
-    `streams` marks answers that go on, which HEAD is not asked for.
+    `also` are further statuses with the same answer. `streams` marks answers that go on, which HEAD
+    is not asked for.
     """
 
     method: str
@@ -61,6 +66,7 @@ class Route:
     request: tuple[Any, ...] = ()
     answer: tuple[Any, ...] = ()
     status: int = 200
+    also: tuple[int, ...] = ()
     media_type: str = "application/json"
     parameters: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
@@ -74,6 +80,9 @@ def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
     schemas, components = msgspec.json.schema_components(
         types, schema_hook=_schema_of, ref_template=_REFERENCE
     )
+    for schema in components.values():
+        _as_numbers(schema)
+    _tell_events(components)
     by_type = list(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -86,6 +95,36 @@ def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
             "components": {"schemas": components},
         }
     )
+
+
+def _as_numbers(schema: Any) -> None:
+    """Let amounts of money be what they are sent as; to msgspec, decimals are text."""
+    match schema:
+        case {"type": "string", "format": "decimal"}:
+            schema["type"] = "number"
+            schema["description"] = "US dollars, with up to 8 decimals"
+            del schema["format"]
+        case dict():
+            for part in schema.values():
+                _as_numbers(part)
+        case list():
+            for part in schema:
+                _as_numbers(part)
+
+
+def _tell_events(components: dict[str, Any]) -> None:
+    """Say what the data of an event is, by its kind."""
+    container = components["ContainerAnswer"]
+    components["ContainerEvent"] = {
+        **container,
+        "title": "ContainerEvent",
+        "description": "A container, without its command, environment and what it waits for.",
+        "properties": {k: v for k, v in container["properties"].items() if k not in _NOT_TOLD},
+        "required": [name for name in container["required"] if name not in _NOT_TOLD],
+    }
+    told = ("ContainerEvent", "JobAnswer", "InstanceAnswer")
+    of = [{"$ref": _REFERENCE.format(name=name)} for name in told]
+    components["EventAnswer"]["properties"]["data"] = {"anyOf": of}
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
@@ -110,9 +149,9 @@ def _operation(route: Route, by_type: list[tuple[Any, dict[str, Any]]]) -> dict[
             *(_parameter(name, "header") for name in route.headers),
         ],
         "responses": {
-            str(route.status): {
-                "description": route.summary,
-                "content": {route.media_type: answer},
+            **{
+                str(status): {"description": route.summary, "content": {route.media_type: answer}}
+                for status in (route.status, *route.also)
             },
             "default": {"description": "What is wrong", "content": problem},
         },

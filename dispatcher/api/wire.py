@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -30,6 +31,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A body that a client sends; unknown keys are refused."""
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset()
+    #: What other systems call a field, or where it belongs, by their word.
+    words_of_others: ClassVar[Mapping[str, str]] = {}
+    #: How a field is written whose shape people get wrong, for the sentence that says so.
+    examples: ClassVar[Mapping[str, str]] = {}
 
 
 class ConstraintsRequest(Request, frozen=True, kw_only=True):
@@ -91,6 +96,36 @@ class RunRequest(Request, frozen=True, kw_only=True):
     """What is to run, alone or as a task of a job; what is left out gets the server's default."""
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("timeout", "time", "time_limit", "walltime", "runtime"), "time_limit_s"),
+        **dict.fromkeys(("depends_on", "dependsOn", "dependency", "depends", "needs"), "after"),
+        **dict.fromkeys(("environment", "variables", "env_vars"), "env"),
+        **dict.fromkeys(("args", "cmd", "run", "script", "wrap"), "command"),
+        **dict.fromkeys(("vcpus", "cpu", "cores", "ncpus", "cpus_per_task"), "cpus"),
+        **dict.fromkeys(("mem", "ram", "memory_mb"), "memory"),
+        **dict.fromkeys(("container", "docker_image"), "image"),
+        **dict.fromkeys(("retry", "restart", "attempts", "backoffLimit"), "retries"),
+        **dict.fromkeys(("instance_types", "partition", "nodeSelector"), "constraints"),
+        **dict.fromkeys(("spot", "preemptible", "max_price_per_hour"), "constraints"),
+        **dict.fromkeys(("begin", "start_at", "earliest"), "not_before"),
+        **dict.fromkeys(("killTimeout", "kill_timeout", "stop_timeout"), "grace_period_s"),
+        "limits": "cpus, memory and time_limit_s",
+        "requests": "cpus and memory",
+        "meta": "labels",
+        "tags": "labels",
+    }
+    examples: ClassVar[Mapping[str, str]] = {
+        "command": "command: [python3, train.py], or command: [sh, -c, './prepare && ./train']",
+        "env": 'env: {THREADS: "4"}',
+        "gpus": "gpus: 1, or gpus: {count: 1, model: a100}",
+        "resources": "resources: {licence: 1}",
+        "labels": 'labels: {run: "7"}',
+        "constraints": "constraints: {instance_types: [small], preemptible: forbidden}",
+        "retries": "retries: {max: 3}",
+        "after": "after: [prepare]",
+        "time_limit_s": "time_limit_s: 3600",
+        "grace_period_s": "grace_period_s: 30",
+    }
 
     command: list[str]
     name: str = ""
@@ -308,7 +343,7 @@ class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     kind: str
     id: str
-    data: dict[str, object]
+    data: dict[str, Any]
 
 
 class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from itertools import chain
 
 import click
 
@@ -13,7 +14,7 @@ from dispatcher.cli.job_lines import print_job
 from dispatcher.cli.job_runs import print_runs
 from dispatcher.cli.job_views import JobView, awaited_view
 from dispatcher.cli.options import WholeNumber, json_option, server_command
-from dispatcher.cli.references import path_of
+from dispatcher.cli.references import job_path, path_of
 from dispatcher.cli.views import (
     CONTAINER_STATES,
     UNFINISHED_STATES,
@@ -27,6 +28,13 @@ from dispatcher.cli.views import (
 
 PS_LIMIT = 500
 PS_LIMIT_MAX = 1_000_000
+
+
+PS_COLUMNS = output.Columns(
+    names=("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
+    row=lambda item: ps_row(view(item, ContainerView)),
+    wrap=("WHERE/WHY",),
+)
 
 
 @click.command()
@@ -84,18 +92,13 @@ def ps(
     query += [(name, value) for name, value in filters if value]
     if array_index is not None:
         query.append(("array_index", str(array_index)))
-    items = list(client.pages("/v1/containers", query, limit + 1))
-    shown, more = items[:limit], len(items) > limit
-    output.listing(
-        as_json,
-        shown,
-        lambda: output.print_table(
-            ("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
-            [ps_row(view(item, ContainerView)) for item in shown],
-            wrap=("WHERE/WHY",),
-        ),
-    )
-    if more:
+    items = client.pages("/v1/containers", query, limit + 1)
+    first = next(items, None)
+    if first is None and job_id:
+        # Of a job that does not exist there is nothing to list, and the answer says so.
+        client.get(job_path(job_id))
+    items = items if first is None else chain([first], items)
+    if output.print_items(items, PS_COLUMNS, most=limit, as_json=as_json):
         output.say(f"there are more; these are the newest {limit} (--limit)")
 
 

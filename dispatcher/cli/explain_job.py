@@ -122,7 +122,9 @@ def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list
     if job.trouble is not None:
         lines.append(f"It is not well: {job.trouble.message}.")
     if job.counts.locked:
-        lines.append(f"{job.counts.locked} have a place and have not started yet.")
+        lines.append(
+            f"{job.counts.locked} have a place, or are next in line, and have not started yet."
+        )
     if job.is_per_instance and job.waiting_for is not None:
         lines.append(f"It is on no instance: {job.waiting_for.message}.")
     elif not groups and not job.is_template:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import click
 
 from dispatcher.cli import output
 from dispatcher.cli.client import Client
 from dispatcher.cli.job_lines import JOB_COLUMNS, job_row
-from dispatcher.cli.job_views import JOB_STATES, JobView
+from dispatcher.cli.job_views import JOB_STATES, UNFINISHED_JOB_STATES, JobView
 from dispatcher.cli.options import WholeNumber, json_option, server_command
 from dispatcher.cli.views import view
 
 JOBS_LIMIT = 500
 JOBS_LIMIT_MAX = 1_000_000
+COLUMNS = output.Columns(
+    names=JOB_COLUMNS, row=lambda item: job_row(view(item, JobView)), wrap=("NOTE",)
+)
 
 
 @click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
 @click.option(
     "--state",
     "states",
@@ -40,6 +46,7 @@ JOBS_LIMIT_MAX = 1_000_000
 def jobs(
     *,
     client: Client,
+    everything: bool,
     states: tuple[str, ...],
     user: str,
     project: str,
@@ -48,18 +55,18 @@ def jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs, newest first, also those that have ended."""
+    """List jobs that have not ended yet, newest first, those that are runs of another last.
+
+    With --parent all runs of that job, also those that have ended.
+    """
     filters = (("user", user), ("project", project), ("name", name), ("parent", parent))
-    query = [("state", state) for state in states]
+    wanted = states or (() if everything or parent else UNFINISHED_JOB_STATES)
+    query = [("state", state) for state in wanted]
     query += [(key, value) for key, value in filters if value]
-    items = list(client.pages("/v1/jobs", query, limit + 1))
-    shown, more = items[:limit], len(items) > limit
-    output.listing(
-        as_json,
-        shown,
-        lambda: output.print_table(
-            JOB_COLUMNS, [job_row(view(item, JobView)) for item in shown], wrap=("NOTE",)
-        ),
-    )
-    if more:
+    items = client.pages("/v1/jobs", query, limit + 1)
+    if not everything and not parent:
+        # A template has more runs than anybody reads: what lives on comes before them.
+        own = client.pages("/v1/jobs", [*query, ("own", "true")], limit + 1)
+        items = chain(own, (each for each in items if each.get("parent")))
+    if output.print_items(items, COLUMNS, most=limit, as_json=as_json):
         output.say(f"there are more; these are the newest {limit} (--limit)")

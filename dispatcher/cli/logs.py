@@ -1,4 +1,7 @@
-"""`longshore logs`: the bytes that a container wrote, as they are, followed if asked to."""
+"""`longshore logs`: the bytes that a container wrote, followed if asked to.
+
+Elsewhere than on a terminal they are as they were written; there, see `terminal_text`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -18,6 +21,7 @@ from dispatcher.cli.job_elements import chosen_container
 from dispatcher.cli.options import WholeNumber, server_command
 from dispatcher.cli.output import say
 from dispatcher.cli.references import container_path, is_job
+from dispatcher.cli.terminal_text import Sink
 from dispatcher.cli.views import ContainerView, view
 from dispatcher.cli.waiting import goes_on
 
@@ -53,6 +57,11 @@ SILENCES_PER_LOOK = 5
     type=click.Choice(BOTH_STREAMS),
     help="Only this stream, to stdout. Without it: stdout to stdout, stderr to stderr.",
 )
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="On a terminal, too, write every byte as it is: it obeys escape sequences.",
+)
 @server_command
 def logs(
     *,
@@ -63,6 +72,7 @@ def logs(
     instance: str | None,
     follow: bool,
     stream: str | None,
+    raw: bool,
 ) -> int:
     """Write what container ID has written (its last attempt).
 
@@ -91,7 +101,7 @@ def logs(
                 patience(began)
             trouble.look()
 
-        received = copy_logs(client, container_id, streams, follow=to_the_end, quiet=quiet)
+        received = copy_logs(client, container_id, streams, follow=to_the_end, quiet=quiet, raw=raw)
         if follow:
             seen = look(client, container_id)
     except KeyboardInterrupt:
@@ -184,36 +194,50 @@ def copy_logs(
     *,
     follow: bool,
     quiet: Callable[[bool], None] | None = None,
+    raw: bool = False,
 ) -> dict[str, int]:
     """Copy streams to ours until they end, one alone to stdout; return the bytes of each.
 
-    While nothing comes, `quiet` is called every few seconds with whether anything came before.
-    Raises `Failure`.
+    While nothing comes, `quiet` is called every few seconds with whether anything came before. A
+    terminal obeys what it is sent only if it is `raw`. Raises `Failure`.
     """
-    sinks: dict[str, BinaryIO] = dict.fromkeys(streams, sys.stdout.buffer)
-    if len(streams) > 1:
-        sinks["stderr"] = sys.stderr.buffer
-    sources = [Tail(client, container_id, each) for each in streams]
+    sinks = _sinks(streams, raw=raw)
+    try:
+        return _copied(client, container_id, sinks, follow=follow, quiet=quiet)
+    finally:
+        for sink in sinks.values():
+            sink.end()
+
+
+def _sinks(streams: Sequence[str], *, raw: bool) -> dict[str, Sink]:
+    both = len(streams) > 1
+    ours = {each: sys.stderr if both and each == "stderr" else sys.stdout for each in streams}
+    return {each: Sink(out.buffer, raw=raw or not out.isatty()) for each, out in ours.items()}
+
+
+def _copied(
+    client: Client,
+    container_id: str,
+    sinks: Mapping[str, Sink],
+    *,
+    follow: bool,
+    quiet: Callable[[bool], None] | None,
+) -> dict[str, int]:
+    sources = [Tail(client, container_id, each) for each in sinks]
     if not follow:
         for source in sources:
             for chunk in source.bytes_so_far():
-                write(sinks[source.stream], chunk)
+                sinks[source.stream].write(chunk)
         return {source.stream: source.received for source in sources}
     began = False
     with Tails(sources) as tails:
         for stream, chunk in tails.chunks(LOOK_INTERVAL_S):
             if chunk:
                 began = True
-                write(sinks[stream], chunk)
+                sinks[stream].write(chunk)
             elif quiet is not None:
                 quiet(began)
     return {source.stream: source.received for source in sources}
-
-
-def write(sink: BinaryIO, chunk: bytes) -> None:
-    """Write bytes so that whoever reads sees them now."""
-    sink.write(chunk)
-    sink.flush()
 
 
 class Tail:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from dispatcher.cli.failure import FAILED, INTERRUPTED, Failure
+from dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, Failure
 from dispatcher.cli.options import PlainGroup
 from dispatcher.cli.output import safe, say
 
@@ -35,6 +35,7 @@ COMMANDS = {
     "instance": "dispatcher.cli.instances:instance",
     "leaks": "dispatcher.cli.leaks:leaks",
     "strays": "dispatcher.cli.strays:strays",
+    "backup": "dispatcher.cli.backup:backup",
     "config": "dispatcher.cli.configuration:config",
     "driver": "dispatcher.cli.drivers:driver",
     "version": "dispatcher.cli.server:version",
@@ -91,6 +92,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (None: `sys.argv`) and return its exit code; nothing escapes."""
     try:
+        _check_encoding(sys.argv[1:] if arguments is None else arguments)
         outcome = cli.main(
             args=None if arguments is None else list(arguments),
             prog_name="longshore",
@@ -101,6 +103,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback
         return _explained(error)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise `Failure` for an argument that cannot be sent: JSON and all after it is UTF-8."""
+    for number, argument in enumerate(arguments, 1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise Failure(
+                f"argument {number} is not UTF-8: {os.fsencode(argument)!r}",
+                remedy="Put such names into a file on the instance, or into a script",
+                exit_code=USAGE,
+            ) from None
 
 
 def _explained(error: Exception) -> int:

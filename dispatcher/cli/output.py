@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +33,8 @@ STATE_STYLES: Mapping[str, str] = {
 }
 
 
+#: Rows that are held to know how wide a table's columns are.
+FIRST_ROWS = 1000
 CENT = Decimal("0.01")
 NAME_WIDTH = 24
 WIDEST = 10_000
@@ -71,10 +75,14 @@ def print_json(document: object) -> None:
 
     On a terminal it is in ASCII: what acts on a terminal is valid in JSON as it is.
     """
+    click.echo(_json_text(document))
+
+
+def _json_text(document: object) -> str:
     as_it_is = sys.stdout.encoding.lower() == "utf-8" and not on_terminal()
     text = json.dumps(document, indent=2, ensure_ascii=not as_it_is)
     # The one such character that is ASCII, and that JSON does not escape either.
-    click.echo(text if as_it_is else text.replace("\x7f", "\\u007f"))
+    return text if as_it_is else text.replace("\x7f", "\\u007f")
 
 
 def print_table(
@@ -98,14 +106,72 @@ def print_table(
     console.print(table)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """How a listing's items become rows of a table."""
+
+    names: tuple[str, ...]
+    row: Callable[[Mapping[str, Any]], Sequence[str]]
+    #: Those that give way on a narrow terminal.
+    wrap: tuple[str, ...] = ()
+
+
+def print_items(
+    items: Iterable[Mapping[str, Any]], columns: Columns, *, most: int, as_json: bool
+) -> bool:
+    """Write a listing as one JSON document or as a table, and return whether there are more.
+
+    At most `most` are written, and no more than a page of them is held: `items` may be a million.
+    A table's widths are those of the first of them, so later cells may stand out.
+    """
+    source = iter(items)
+    shown = islice(source, most)
+    if as_json:
+        _stream_json(shown)
+    else:
+        _stream_table(columns, map(columns.row, shown))
+    return next(source, None) is not None
+
+
+def _stream_json(items: Iterable[Mapping[str, Any]]) -> None:
+    """Write what `print_json` would of `{"items": [...]}`."""
+    separator = ""
+    for item in items:
+        opening = separator or '{\n  "items": [\n'
+        click.echo(f"{opening}{textwrap.indent(_json_text(item), '    ')}", nl=False)
+        separator = ",\n"
+    click.echo("\n  ]\n}" if separator else '{\n  "items": []\n}')
+
+
+def _stream_table(columns: Columns, rows: Iterator[Sequence[str]]) -> None:
+    first = list(islice(rows, FIRST_ROWS))
+    if on_terminal():
+        print_table(columns.names, [*first, *rows], wrap=columns.wrap)
+        return
+    widths = _widths(columns.names, first)
+    for row in chain([columns.names], first, rows):
+        click.echo(_line(row, widths))
+
+
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a table's lines, columns aligned and two blanks apart; an empty cell is `-`."""
-    cells = [list(columns), *([safe(cell) or "-" for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    widths = _widths(columns, rows)
+    return [_line(row, widths) for row in (columns, *rows)]
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
+        max(len(_cell(row[index])) for row in (columns, *rows)) for index in range(len(columns))
     ]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = zip(map(_cell, row), widths, strict=True)
+    return "  ".join(cell.ljust(width) for cell, width in cells).rstrip()
+
+
+def _cell(text: str) -> str:
+    return safe(text) or "-"
 
 
 def rich_table(

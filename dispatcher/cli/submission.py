@@ -35,8 +35,18 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
                 remedy=f"Write for example {option} {name or 'NAME'}=something",
                 exit_code=USAGE,
             )
-        mapping[name] = content
+        mapping[name] = _sendable(f"{option} {name}", content)
     return mapping
+
+
+def _sendable(where: str, text: str) -> str:
+    """Return `text`; raises `Failure` for a variable of ours that JSON cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        remedy = "Leave it out, or set it in a script"
+        raise Failure(f"{where} is not UTF-8", remedy=remedy, exit_code=USAGE) from error
+    return text
 
 
 def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
@@ -127,7 +137,11 @@ def _documents(source: Source) -> list[object]:
     stripped = text.lstrip()
     if source.path.endswith(".json") or stripped.startswith(("{", "[")):
         try:
-            return [json.loads(text)]
+            return [json.loads(text, object_pairs_hook=_unique)]
+        except _GivenTwiceError as error:
+            # It is YAML as well, and that has lines.
+            _yaml_documents(text, name)
+            raise _unreadable(name, f"the key {error} is given twice: keep one") from error
         except ValueError as error:
             if source.path.endswith(".json"):
                 raise _unreadable(name, f"not JSON: {error}") from error
@@ -138,6 +152,19 @@ def _documents(source: Source) -> list[object]:
         if not isinstance(document, dict | list):
             raise _unreadable(name, "it holds neither an object nor a list of objects")
     return documents
+
+
+class _GivenTwiceError(Exception):
+    """An object of JSON has a key twice, of which Python would take the last."""
+
+
+def _unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in members:
+        if name in found:
+            raise _GivenTwiceError(json.dumps(name))
+        found[name] = value
+    return found
 
 
 def _text(path: str, name: str) -> str:
@@ -158,18 +185,20 @@ def _text(path: str, name: str) -> str:
 
 
 def _yaml_documents(text: str, name: str) -> list[object]:
-    import yaml  # noqa: PLC0415 - slow to import, and JSON does not need it
-
-    from dispatcher.input.yaml_booleans import fastest_loader  # noqa: PLC0415 - it imports yaml too
+    # JSON does not need it, and it is slow to import.
+    from dispatcher.input.yaml_text import YamlError, documents  # noqa: PLC0415 - see above
 
     try:
-        loaded = list(yaml.load_all(text, Loader=fastest_loader()))
-        return [_plain(document, name) for document in loaded if document is not None]
-    except (yaml.YAMLError, ValueError) as error:
-        why = f"not YAML: {' '.join(str(error).split())}"
-        # That of a cron expression such as */5 * * * *.
-        starred = ": what begins with a star needs quotes" if "an alias" in why else ""
-        raise _unreadable(name, why + starred) from error
+        return [_plain(each, name) for each in documents(text) if each is not None]
+    except YamlError as error:
+        if not error.problems[0].duplicate:
+            found = error.problems[0]
+            raise _unreadable(f"{name}{found.place}", f"not YAML: {found.what}") from error
+        raise Failure(
+            f"{name} says something twice",
+            exit_code=USAGE,
+            problems=[(f"{name}{each.place}", each.what) for each in error.problems],
+        ) from error
 
 
 def _plain(value: Any, name: str) -> object:

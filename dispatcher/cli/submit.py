@@ -70,8 +70,7 @@ def submit(
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
     created, views = send(client, body, sources, idempotency_key)
     if not as_json:
-        for each in views:
-            click.echo(output.safe(each.id), err=follow)
+        _tell(views, to_stderr=follow)
     if not views or not (wait or follow):
         if as_json:
             print_created(created, body)
@@ -113,6 +112,21 @@ def send(
     created = created_items(answer)
     kind: type[Awaited] = JobView if job else ContainerView
     return created, [view(each, kind) for each in created]
+
+
+def _tell(created: list[Awaited], *, to_stderr: bool) -> None:
+    """Write the ids of what was created, and when a periodic job runs first."""
+    for each in created:
+        click.echo(output.safe(each.id), err=to_stderr)
+        if isinstance(each, JobView) and each.next_launch is not None:
+            output.say(f"{each.id} runs next at {output.moment(each.next_launch)}{_six(each)}")
+
+
+def _six(job: JobView) -> str:
+    """Return what six fields of a cron expression mean: to some systems the sixth is the year."""
+    cron = [] if job.periodic is None else job.periodic.cron
+    six = any(len(each.split()) == 6 for each in cron)
+    return " (of six fields of a cron expression, the first is the second)" if six else ""
 
 
 def created_items(answer: object) -> list[Json]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,10 @@ from dispatcher.config.driver_parameters import check_driver
 from dispatcher.config.model import Config
 from dispatcher.config.types import check_type
 from dispatcher.input.problems import Problems, member
+from dispatcher.input.quantities import memory_problem
 from dispatcher.store.sqlite import store_path
+from drivers.errors import ConfigError
+from pool.ssh_keys import check_private_key
 
 LOOPBACK_DRIVER = "loopback"
 KEY_NAME = "ssh_key"
@@ -30,7 +32,7 @@ def check(config: Config, sound: frozenset[str], problems: Problems) -> None:
         if section in sound:
             look(config, problems)
     if "driver" in sound:
-        check_driver(config, with_types="instance_types" in sound, problems=problems)
+        check_driver(config, sound, problems)
     if {"driver", "instance_types"} <= sound:
         _check_types_for_driver(config, problems)
 
@@ -86,6 +88,8 @@ def _check_directories(config: Config, problems: Problems) -> None:
     for name, text in (("data_dir", config.data_dir), ("log_dir", config.log_dir)):
         if text and Path(text).exists() and not Path(text).is_dir():
             problems.add(name, f"{text} is not a directory: remove it, or name another")
+        elif text and Path(text).exists() and Path(text).stat().st_mode & 0o002:
+            problems.add(name, f"everybody on this machine can write to {text}: chmod o-w {text}")
 
 
 def _check_ssh(config: Config, problems: Problems) -> None:
@@ -97,8 +101,11 @@ def _check_ssh(config: Config, problems: Problems) -> None:
             f"there is no file {ssh.private_key}: make it with `ssh-keygen -t ed25519 -N ''`, or"
             " leave the option out and one is made",
         )
-    elif Path(ssh.private_key).is_file() and not os.access(ssh.private_key, os.R_OK):
-        problems.add("ssh.private_key", f"{ssh.private_key} cannot be read: give this user access")
+    elif Path(ssh.private_key).is_file():
+        try:
+            check_private_key(Path(ssh.private_key))
+        except ConfigError as error:
+            problems.extend(error.problems)
     if ssh.heartbeat_timeout_s <= ssh.heartbeat_interval_s:
         problems.add(
             "ssh.heartbeat_timeout_s",
@@ -115,6 +122,11 @@ def _check_pool(config: Config, problems: Problems) -> None:
             f"must be longer than boot_timeout_s ({pool.boot_timeout_s:g}), or an instance that"
             " boots slowly powers itself off; three times it is a good choice",
         )
+
+
+def _check_defaults(config: Config, problems: Problems) -> None:
+    if wrong := memory_problem(config.defaults.memory):
+        problems.add("defaults.memory", wrong)
 
 
 def _check_instance_types(config: Config, problems: Problems) -> None:
@@ -144,5 +156,6 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "data_dir": _check_directories,
     "ssh": _check_ssh,
     "pool": _check_pool,
+    "defaults": _check_defaults,
     "instance_types": _check_instance_types,
 }

@@ -32,10 +32,10 @@ _PATH = "driver.parameters"
 T = TypeVar("T")
 
 
-def check_driver(config: Config, *, with_types: bool, problems: Problems) -> None:
+def check_driver(config: Config, sound: frozenset[str], problems: Problems) -> None:
     """Add what is wrong with the driver's name and parameters to `problems`.
 
-    `with_types` asks the driver about the configured instance types too.
+    Of the instance types and the pool nothing is asked unless these sections are `sound`, too.
     """
     try:
         info = driver(config.driver.name)
@@ -52,7 +52,9 @@ def check_driver(config: Config, *, with_types: bool, problems: Problems) -> Non
     if info.check is not None:
         for path, what in _asked(info, "check", lambda: list(_checked(info, parameters)), problems):
             problems.add(f"{_PATH}.{path}" if path else _PATH, what)
-    if with_types:
+    if "pool" in sound:
+        _check_time(config, parameters, problems)
+    if "instance_types" in sound:
         _check_types(config, info, parameters, problems)
 
 
@@ -79,6 +81,19 @@ def explained_parameters(info: DriverInfo) -> list[str]:
 
 def _checked(info: DriverInfo, parameters: msgspec.Struct) -> Iterator[tuple[str, str]]:
     yield from info.check(parameters) if info.check is not None else ()
+
+
+def _check_time(config: Config, parameters: msgspec.Struct, problems: Problems) -> None:
+    """A call that the pool gives up before the driver does has an unknown outcome for nothing."""
+    timeouts = {"connect_timeout_s", "read_timeout_s"} & set(parameters.__struct_fields__)
+    longest_s = sum(float(getattr(parameters, name)) for name in sorted(timeouts))
+    if longest_s > config.pool.cloud_call_timeout_s:
+        problems.add(
+            f"{_PATH}.{max(timeouts)}",
+            f"a call of the driver may take {longest_s:g} s ({' + '.join(sorted(timeouts))}), but"
+            f" pool.cloud_call_timeout_s gives it up after {config.pool.cloud_call_timeout_s:g} s:"
+            " make one longer, or the others shorter",
+        )
 
 
 def _check_types(

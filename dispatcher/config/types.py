@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from dispatcher.config.model import GpusConfig, TypeConfig
 from dispatcher.input.problems import Problems
+from dispatcher.input.quantities import memory_problem
 from drivers.interface import DIMENSIONS, InstanceType, Resources
 
 _MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
@@ -47,6 +48,8 @@ def check_type(path: str, each: TypeConfig, problems: Problems) -> None:
     for dimension, amount in (("cpus", each.cpus), ("memory", each.memory)):
         if not amount:
             problems.add(f"{path}.{dimension}", "must be more than 0: nothing could ever run there")
+    if wrong := memory_problem(each.memory):
+        problems.add(f"{path}.memory", wrong)
     type_ = as_instance_type(path, each)
     _check_names(path, each, problems)
     _check_gpus(path, each, problems)

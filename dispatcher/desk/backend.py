@@ -96,6 +96,7 @@ class DispatcherBackend:
         self._leftovers = leftovers
         self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
         self._jobs = JobDesk(
+            ending=runtime.ending,
             intake=self._intake,
             store=store,
             ledger=self._engine.ledger,

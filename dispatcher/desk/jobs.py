@@ -75,6 +75,7 @@ class JobDesk:
     """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
 
     `plan` begins to tell what would come of a job at a moment, and changes nothing: see `Plan`.
+    `ending` returns one that has ended, until its end is committed.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class JobDesk:
         now: Callable[[], float],
         new_id: Callable[[], str],
         plan: Plan,
+        ending: Callable[[str], Job | None],
     ) -> None:
         self._intake = intake
         self._store = store
@@ -93,6 +95,7 @@ class JobDesk:
         self._now = now
         self._new_id = new_id
         self._plan = plan
+        self._ending = ending
         self._plan_turns = PlanTurns()
 
     async def submit(
@@ -247,6 +250,8 @@ class JobDesk:
         """Return one page, newest first."""
         try:
             page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+            if any(map(self._has_ended_since, page.items)):
+                page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
         return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
@@ -255,15 +260,28 @@ class JobDesk:
         """Return one job as it is committed, with today's counts."""
         try:
             found = await asyncio.to_thread(self._store.job, job_id)
+            if found is not None and self._has_ended_since(found):
+                found = await asyncio.to_thread(self._store.job, job_id)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
         if found is None:
             raise NotFound(f"there is no job {job_id}")
         return self._as_of_today(found)
 
+    def _has_ended_since(self, job: Job) -> bool:
+        """Return whether the store knows more of a job than what was read of it.
+
+        Nobody here knows it any more, so its end is committed. Counts are kept with the end only:
+        what was read has those of the beginning.
+        """
+        return not job.state.final and self._live(job.id) is None
+
     def _as_of_today(self, job: Job) -> Job:
-        live = None if job.state.final else self._ledger.jobs.job(job.id)
+        live = None if job.state.final else self._live(job.id)
         return job if live is None else replace(job, tallies=live.tallies)
+
+    def _live(self, job_id: str) -> Job | None:
+        return self._ledger.jobs.job(job_id) or self._ending(job_id)
 
     # ---- steering ----------------------------------------------------------------------------
 

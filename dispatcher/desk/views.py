@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -172,6 +173,6 @@ def instance_data(view: InstanceView) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    plain = msgspec.to_builtins(value, enc_hook=float, builtin_types=())
+    plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
     assert isinstance(plain, dict)  # noqa: S101 - narrows the type; answers are structs
     return plain

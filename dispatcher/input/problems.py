@@ -15,6 +15,9 @@ from itertools import takewhile
 PROBLEMS_MAX = 100
 _HINTS_MAX = 20
 _COMPARED_MAX = 50
+#: How alike two words must be for one to be a slip of the other: "datacenters" and "late_joiners",
+#: at 0.61, are two words.
+_NEAR = 0.7
 
 _KINDS: dict[type, str] = {
     str: "text",
@@ -22,6 +25,8 @@ _KINDS: dict[type, str] = {
     tuple: "a list",
     dict: "an object",
 }
+#: How a sentence begins that says what kind of value was wanted.
+_SHAPE = re.compile(r"must be (?:an? |text|true or false|null)")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
@@ -42,6 +47,17 @@ class Problems:
             self._found.append(("", f"there may be more: only the first {PROBLEMS_MAX} are listed"))
             raise ProblemsFull
         self._found.append((path, sentence))
+
+    def show(self, since: int, path: str, example: str) -> None:
+        """Add an example to what was noted from `since` on about the shape of what is at `path`.
+
+        An example of "" is none.
+        """
+        if not example:
+            return
+        for index, (place, sentence) in enumerate(self._found[since:], since):
+            if place == path and _SHAPE.match(sentence):
+                self._found[index] = (place, f"{sentence}; for example {example}")
 
     def extend(self, problems: Iterable[tuple[str, str]]) -> None:
         """Note several problems; raises `ProblemsFull` when there are too many to be of use."""
@@ -107,7 +123,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     alike = names
     if len(names) > _COMPARED_MAX:
         alike = heapq.nlargest(_COMPARED_MAX, names, key=lambda name: _alike(word, name))
-    near = difflib.get_close_matches(word[:100], alike, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word[:100], alike, n=1, cutoff=_NEAR)
+    near = near or [name for name in names if len(word) > 2 and name.startswith(word)]
     if near:
         return f"did you mean {quoted(near[0])}?"
     return f"known are {listing(names)}"

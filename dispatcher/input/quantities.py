@@ -12,6 +12,8 @@ from dispatcher.input.problems import described, quoted
 SIZE_MAX_BYTES = 2**60
 CPUS_MAX = 10_000
 PRICE_MAX_USD_PER_HOUR = 1_000_000
+#: Less memory starts no program: whoever writes less has left out the unit.
+MEMORY_MIN_BYTES = 4 * 2**20
 
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})")
 _SIZE_UNITS = {"": 1, "b": 1}
@@ -50,6 +52,20 @@ def parse_size(value: object) -> int:
     if size > SIZE_MAX_BYTES:
         raise ValueError("is larger than any machine: at most 1024PiB (2**60 bytes) is allowed")
     return size
+
+
+def memory_problem(size_bytes: int | None) -> str:
+    """Return what is wrong with an amount of memory, "" for nothing; 0 and None ask for none.
+
+    A number without a unit is bytes here, and megabytes to Slurm, Nomad and AWS Batch.
+    """
+    if not size_bytes or size_bytes >= MEMORY_MIN_BYTES:
+        return ""
+    meant = f": write {size_bytes}MiB if that is what you mean" if size_bytes >= 4 else ""
+    return (
+        f"is {size_bytes} bytes, too little to start anything (at least"
+        f" {MEMORY_MIN_BYTES // 2**20}MiB){meant}"
+    )
 
 
 def _size_from_text(text: str) -> int:

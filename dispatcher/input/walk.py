@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -67,16 +67,32 @@ def _walk_struct(info: inspect.StructType, value: Any, path: str, problems: Prob
         if not isinstance(key, str):
             problems.add(path, f"has a key that is {described(key)}: keys must be text, quote it")
         elif key in fields:
+            so_far = len(problems)
             walk(fields[key].type, child, member(path, key), problems)
+            problems.show(so_far, member(path, key), _example(info, key))
         elif key in getattr(info.cls, "fields_of_later_versions", ()):
             problems.add(member(path, key), "is not supported by this server yet: leave it out")
         elif info.forbid_unknown_fields and key != info.tag_field:
-            problems.add(member(path, key), f"is not known: {problems.hint(key, fields)}")
+            problems.add(member(path, key), f"is not known: {_hint(info, key, problems)}")
     for name, field in fields.items():
         if field.required and name not in value:
             problems.add(member(path, name), "is missing: add it")
     if len(problems) == before:
         _walk_other(info, value, path, problems)
+
+
+def _hint(info: inspect.StructType, key: str, problems: Problems) -> str:
+    """Return what may have been meant by a key that is not known."""
+    words: Mapping[str, str] = getattr(info.cls, "words_of_others", {})
+    if key in words:
+        return f"its name here is {words[key]}"
+    return problems.hint(key, [field.encode_name for field in info.fields])
+
+
+def _example(info: inspect.StructType, key: str) -> str:
+    """Return how the field `key` is written, "" where no example is needed."""
+    examples: Mapping[str, str] = getattr(info.cls, "examples", {})
+    return examples.get(key, "")
 
 
 def _walk_dict(info: inspect.DictType, value: Any, path: str, problems: Problems) -> None:
@@ -132,9 +148,15 @@ def _walk_float(info: inspect.FloatType, value: Any, path: str, problems: Proble
         _check_range(info, value, path, problems)
 
 
+#: What YAML 1.1 and people take for truth values.
+_TRUTHS = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
+
+
 def _walk_bool(_info: inspect.BoolType, value: Any, path: str, problems: Problems) -> None:
     if not isinstance(value, bool):
-        problems.add(path, f"must be true or false, not {described(value)}")
+        meant = _TRUTHS.get(value.lower()) if isinstance(value, str) else None
+        hint = f": write {meant}" if meant else ""
+        problems.add(path, f"must be true or false, not {described(value)}{hint}")
 
 
 def _walk_none(_info: inspect.NoneType, value: Any, path: str, problems: Problems) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -20,11 +20,16 @@ _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
 def families(engine: Engine, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
     ledger = engine.ledger
-    yield from _by_state(ledger)
+    yield from _by_state(ledger, engine.placing)
     yield GaugeMetricFamily(
         "longshore_containers_not_allocated_over_quota",
         "Containers without a place since no more instances may be had, or behind such a one.",
-        value=_over_quota(ledger, engine.placing),
+        value=_without_place(ledger, engine.placing, _is_over_quota),
+    )
+    yield GaugeMetricFamily(
+        "longshore_containers_not_allocated_at_capacity",
+        "Containers without a place since the cloud is short of all types that would do.",
+        value=_without_place(ledger, engine.placing, _is_at_capacity),
     )
     waiting = ledger.waiting_since.values()
     yield GaugeMetricFamily(
@@ -45,7 +50,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     yield outcomes
 
 
-def _by_state(ledger: Ledger) -> Iterator[Metric]:
+def _by_state(ledger: Ledger, placing: Placing) -> Iterator[Metric]:
     states = Counter(container.state for container in ledger.containers.values())
     family = GaugeMetricFamily(
         "longshore_containers", "Containers that have not ended, by state.", labels=("state",)
@@ -57,7 +62,7 @@ def _by_state(ledger: Ledger) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "longshore_containers_allocated_not_started",
         "Containers that have a place, or an attempt whose start is not confirmed.",
-        value=states[ContainerState.LOCKED],
+        value=states[ContainerState.LOCKED] - len(placing.next_in_line),
     )
 
 
@@ -67,19 +72,27 @@ def _is_over_quota(reason: WaitReason) -> bool:
     return is_tried or reason.code in _OVER_QUOTA
 
 
-def _over_quota(ledger: Ledger, placing: Placing) -> int:
-    """Return how many containers without a place wait for the quota, by the last pass.
+def _is_at_capacity(reason: WaitReason) -> bool:
+    """Return whether the cloud is short of what somebody needs."""
+    return reason.code == "at_capacity"
 
-    Whole classes are counted, so that it costs no more when the queue is long.
+
+def _without_place(
+    ledger: Ledger, placing: Placing, is_counted: Callable[[WaitReason], bool]
+) -> int:
+    """Return how many containers without a place wait for such a reason, by the last pass.
+
+    Whole classes are counted, so that it costs no more when the queue is long. Who is locked and
+    has no place, as the next in line, waits as the others do.
     """
     number = 0
     over = set()
     for request_class in ledger.queue.classes():
         reason = placing.waiting.get(request_class.key)
-        if reason is not None and _is_over_quota(reason):
+        if reason is not None and is_counted(reason):
             over.add(request_class.key)
             number += len(request_class)
-    for container_id in placing.locked:
+    for container_id in placing.locked - placing.next_in_line:
         request_class_of = ledger.queue.class_of(container_id)
         if request_class_of is not None and request_class_of.key in over:
             number -= 1

@@ -20,7 +20,17 @@ _MOST_EXPRESSIONS = 20
 _LONGEST_EXPRESSION = 200
 # All that a calendar can do it does within 50 years of this, which is how far is looked.
 _IN_2010 = 1_262_304_000.0
-_FIELDS = "minute, hour, day of month, month, day of week; a sixth field in front is the second"
+_FIELDS = "minute, hour, day of month, month, day of week; of six fields the first is the second"
+#: What cron(8) calls its times. Not those of a machine's start, or of a rate.
+_NAMED = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 
 
 class ScheduleError(Exception):
@@ -83,12 +93,25 @@ def _wrong_with(expression: str, time_zone: str) -> str:
 
 def _next_of(expression: str, start: datetime, after: float) -> float | None:
     try:
-        times = CronSim(expression, start)
+        times = CronSim(_spelled_out(expression), start)
     except CronSimError as error:
         why = str(error)
         raise ScheduleError(f"{expression!r}: {why[:1].lower()}{why[1:]}") from error
     # Where a clock is put back an hour comes twice, and its first time may be over already.
     return next((each.timestamp() for each in times if each.timestamp() > after), None)
+
+
+def _spelled_out(expression: str) -> str:
+    """Return the fields that an expression stands for; raises `ScheduleError` for an unknown name.
+
+    A cron of any system that people come from knows these names, and each reads other ones.
+    """
+    if not expression.startswith("@"):
+        return expression
+    if expression.lower() not in _NAMED:
+        known = ", ".join(_NAMED)
+        raise ScheduleError(f"{expression!r} is not one of {known}")
+    return _NAMED[expression.lower()]
 
 
 @cache

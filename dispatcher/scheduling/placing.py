@@ -395,9 +395,22 @@ class Placing:
         if not self.pool.listed_once:
             return reasons.not_listed(self.pool.listing_problem)
         request_class = self.ledger.queue.class_of(container_id)
-        if request_class is not None and self.failure is not None:
-            return reasons.PASS_FAILED
-        return self.waiting.get(request_class.key) if request_class is not None else None
+        if request_class is None:
+            return None
+        return reasons.PASS_FAILED if self.failure is not None else self._why(container_id)
+
+    def _why(self, container_id: str) -> WaitReason | None:
+        """Return what the last pass said of one that waits without a place."""
+        request_class = self.ledger.queue.class_of(container_id)
+        why = self.waiting.get(request_class.key) if request_class is not None else None
+        if why is None or container_id not in self._loose:
+            return why
+        return replace(why, message=f"next in line: {why.message}")
+
+    @property
+    def next_in_line(self) -> set[str]:
+        """Return who is locked and has no place: the first to get one, at a quota or a shortage."""
+        return {each for each in self._loose if each in self.ledger.queue}
 
     def claimed_slot(self, container_id: str) -> Slot | None:
         """Return where a waiting container has a claim, None when it has none."""

@@ -33,7 +33,7 @@ def container_queries(which: ContainerFilter) -> list[Select[int]]:
 def job_queries(which: JobFilter) -> list[Select[int]]:
     """Return queries that together cover `which`."""
     wanted = _named(jobs, which.user, which.project, which.name)
-    if which.parent:
+    if which.parent or which.own:
         wanted[jobs.c.parent] = which.parent
     return _by_state(jobs, wanted, which.states, JobState)
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -62,6 +63,41 @@ def test_a_connection_knows_its_key_and_runs_commands(
     assert connection.proven
     result = connection.run("cat; echo err >&2; exit 3", stdin=b"in\x00put", deadline_s=60)
     assert (result.exit_status, result.stdout, result.stderr) == (3, b"in\x00put", b"err\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "algorithms"),
+    [
+        (("-t", "ecdsa", "-b", "256"), "ecdsa-sha2-nistp256"),
+        (("-t", "rsa", "-b", "3072"), "rsa-sha2-512"),
+    ],
+)
+def test_who_takes_no_ed25519_takes_the_other_keys(
+    tmp_path: Path, options: tuple[str, ...], algorithms: str
+) -> None:
+    """As a machine does whose cryptography is that of FIPS 140."""
+    made = tmp_path / "id"
+    subprocess.run(["ssh-keygen", "-q", *options, "-N", "", "-f", str(made)], check=True)
+    key = load_or_create_private_key(made)
+    configuration = (
+        f"PubkeyAcceptedAlgorithms {algorithms}",
+        "KexAlgorithms ecdh-sha2-nistp256",
+        "Ciphers aes256-gcm@openssh.com",
+    )
+    with SshdHost(
+        tmp_path / "i-1", authorized_key=public_key_text(key), configuration=configuration
+    ) as host:
+        connection = connect(host, key)
+        assert connection.run("echo in", deadline_s=60).stdout == b"in\n"
+        connection.close()
+
+
+def test_an_exchange_that_has_only_its_new_name_is_known(tmp_path: Path, key: PrivateKey) -> None:
+    configuration = ("KexAlgorithms curve25519-sha256",)
+    with SshdHost(
+        tmp_path / "i-1", authorized_key=public_key_text(key), configuration=configuration
+    ) as host:
+        connect(host, key).close()
 
 
 def test_an_unknown_key_is_not_proven(host: SshdHost, key: PrivateKey) -> None:
@@ -137,7 +173,7 @@ def test_the_cheap_and_strong_algorithms_are_preferred(tmp_path: Path, key: Priv
     ) as host:
         connect(host, key).close()
         log = host.log_file.read_text()
-    assert "kex: algorithm: curve25519-sha256@libssh.org" in log
+    assert "kex: algorithm: curve25519-sha256" in log
     assert "kex: host key algorithm: ssh-ed25519" in log
     assert "cipher: aes128-gcm@openssh.com" in log
 

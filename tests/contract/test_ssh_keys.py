@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import ConfigError
-from pool.ssh_keys import load_or_create_private_key, public_key_text
+from pool.ssh_keys import check_private_key, load_or_create_private_key, public_key_text
 
 
 def test_a_key_is_made_once_with_mode_0600(tmp_path: Path) -> None:
@@ -47,12 +47,21 @@ def test_a_file_without_a_key_is_refused_with_a_remedy(tmp_path: Path, content: 
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("options", [("-t", "ed25519", "-N", "pass"), ("-t", "rsa", "-N", "")])
-def test_keys_that_cannot_be_used_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
-    path = tmp_path / "id"
+def made_by_an_admin(path: Path, *options: str) -> Path:
     subprocess.run(["ssh-keygen", "-q", *options, "-f", str(path)], check=True)
-    with pytest.raises(ConfigError, match="delete the file"):
-        load_or_create_private_key(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "options", [("-t", "ed25519", "-N", "pass"), ("-t", "rsa", "-b", "1024", "-N", "")]
+)
+def test_keys_that_cannot_be_used_are_refused_by_the_check_too(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = made_by_an_admin(tmp_path / "id", *options)
+    for refuses in (load_or_create_private_key, check_private_key):
+        with pytest.raises(ConfigError, match="delete the file"):
+            refuses(path)
 
 
 def test_a_path_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
@@ -60,3 +69,27 @@ def test_a_path_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "file" / "id", tmp_path):
         with pytest.raises(ConfigError, match="make it readable"):
             load_or_create_private_key(path)
+
+
+FIPS = [("-t", "ecdsa", "-b", "256"), ("-t", "ecdsa", "-b", "384"), ("-t", "rsa", "-b", "2048")]
+
+
+@pytest.mark.parametrize("options", FIPS)
+def test_keys_for_machines_with_fips_cryptography_are_read(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = made_by_an_admin(tmp_path / "id", *options, "-N", "")
+    check_private_key(path)
+    key = load_or_create_private_key(path)
+    assert public_key_text(key).split() == path.with_suffix(".pub").read_text().split()[:2]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o604, 0o620, 0o640, 0o600, 0o400])
+def test_a_key_that_is_open_to_others_is_told(tmp_path: Path, mode: int) -> None:
+    path = made_by_an_admin(tmp_path / "id", "-t", "ed25519", "-N", "")
+    path.chmod(mode)
+    if mode & 0o027:
+        with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+            check_private_key(path)
+    else:
+        check_private_key(path)

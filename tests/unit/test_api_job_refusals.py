@@ -19,7 +19,20 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
     [
         ([], "", "must be an object, not a list"),
         ({}, "tasks", "is missing: add it"),
-        ({"tasks": ONE}, "tasks", "must be a list, not an object"),
+        (
+            {"tasks": ONE},
+            "tasks",
+            (
+                "must be a list, not an object; for example tasks: [{name: prepare, command:"
+                " [./prepare]}, {name: train, command: [./a]}]"
+            ),
+        ),
+        ({"tasks": [ONE], "schedule": "x"}, "schedule", "is not known: its name here is periodic"),
+        (
+            {"tasks": [ONE], "kind": "batch"},
+            "kind",
+            "is not known: its name here is type",
+        ),
         (
             {"tasks": []},
             "tasks",
@@ -102,7 +115,10 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
         (
             {"tasks": [{**ONE, "array": "10"}]},
             "tasks[0].array",
-            "must be a whole number or an object, not text",
+            (
+                "must be a whole number or an object, not text; for example array: 100, whose"
+                " elements have the indices 0 to 99, or array: {size: 100, max_running: 10}"
+            ),
         ),
         (
             {"tasks": [{**ONE, "array": {"size": 3, "max_running": 0}}]},

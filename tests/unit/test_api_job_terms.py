@@ -9,7 +9,7 @@ import pytest
 from tests.job_bodies import ONE, decoder, refused, task
 
 EXAMPLE = 'write it as "30 2 * * MON-FRI", which is half past two on each of these days'
-FIELDS = "minute, hour, day of month, month, day of week; a sixth field in front is the second"
+FIELDS = "minute, hour, day of month, month, day of week; of six fields the first is the second"
 A_NAME = "use 1 to 64 letters, digits and underscores, no digit first"
 
 
@@ -48,7 +48,11 @@ def parameterized(**more: Any) -> dict[str, Any]:
             "update.stager_s",
             'is not known: did you mean "stagger_s"?',
         ),
-        (job("system", update=None), "update", "must be an object, not null"),
+        (
+            job("system", update=None),
+            "update",
+            "must be an object, not null; for example update: {max_parallel: 2}",
+        ),
         (job("system", on_paused=1), "on_paused", "must be true or false, not 1"),
         (
             job("elastic", mode="stiff"),
@@ -79,9 +83,9 @@ def parameterized(**more: Any) -> dict[str, Any]:
             f"'0 24 * * *': bad hour ({FIELDS}): {EXAMPLE}",
         ),
         (
-            periodic(cron="@daily"),
+            periodic(cron="daily"),
             "periodic.cron",
-            f"'@daily': wrong number of fields ({FIELDS}): {EXAMPLE}",
+            f"'daily': wrong number of fields ({FIELDS}): {EXAMPLE}",
         ),
         (
             periodic(cron="0 0 30 2 *"),

@@ -282,7 +282,7 @@ async def test_a_job_is_held_before_it_is_moved_and_released_after() -> None:
         ({}, "", "changes nothing: give priority, held, or both"),
         ({"priority": None, "held": None}, "", "changes nothing: give priority, held, or both"),
         ({"priority": 1001}, "priority", "must be at least 0 and at most 1000, not 1001"),
-        ({"held": "yes"}, "held", "must be true or false, not text"),
+        ({"held": "yes"}, "held", "must be true or false, not text: write true"),
         ({"hold": True}, "hold", 'is not known: did you mean "held"?'),
         ([], "", "must be an object, not a list"),
     ],

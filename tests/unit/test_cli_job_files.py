@@ -200,7 +200,7 @@ def test_a_star_without_quotes_is_told_to_need_some(
     path.write_text("periodic:\n  cron: */5 * * * *\ntasks: [{command: [x]}]\n", encoding="utf-8")
     assert main(["submit", "-f", str(path)]) == 2
     told = capsys.readouterr().err
-    assert "line 2, column 9" in told
+    assert f"cannot read {path}:2:10: not YAML" in told
     assert "what begins with a star needs quotes. " in told
     assert server.paths == []
 
@@ -233,3 +233,39 @@ def test_each_problem_of_the_newer_keys_has_its_line(
         ["9", "tasks[0].role"],
     ]
     assert server.paths == ["/v1/jobs"]
+
+
+def test_a_periodic_job_tells_its_next_time_and_what_six_fields_mean(
+    server: CliServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    for cron, told in (
+        ("@yearly", "-01-01T00:00:00Z\n"),
+        ("0 0 0 1 1 *", "-01-01T00:00:00Z (of six fields of a cron expression, the first is"),
+    ):
+        text = f"periodic: {{cron: '{cron}'}}\ntasks: [{{command: [x]}}]\n"
+        path.write_text(text, encoding="utf-8")
+        assert main(["submit", "-f", str(path)]) == 0
+        said = capsys.readouterr()
+        assert told in said.err
+        assert server.paths.pop() == "/v1/jobs"
+        assert f"longshore: {said.out.strip()} runs next at 20" in said.err
+
+
+def test_an_argument_that_is_not_utf_8_is_refused_with_its_number(
+    server: CliServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["submit", "--", "cat", "a\udcffb"]) == 2
+    assert "argument 4 is not UTF-8: b'a\\xffb'" in capsys.readouterr().err
+    monkeypatch.setenv("ODD", "a\udcffb")
+    assert main(["submit", "--env", "ODD", "--", "cat"]) == 2
+    assert "--env ODD is not UTF-8" in capsys.readouterr().err
+    assert server.paths == []
+
+
+def test_memory_without_a_unit_is_no_megabytes(
+    server: CliServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", "--memory", "4096", "--", "x"]) == 2
+    assert "is 4096 bytes, too little to start anything" in capsys.readouterr().err
+    assert server.containers() == []

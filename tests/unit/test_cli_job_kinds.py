@@ -135,14 +135,15 @@ def test_a_periodic_job_is_shown_with_its_schedule_and_its_newest_runs(
     job_id = submit(capsys, path, PERIODIC)
     lines = shown(capsys, job_id)
     assert lines[1:8] == [
-        "name       nightly",
-        "type       batch, periodic",
-        "state      pending",
-        "progress   its runs are jobs of their own",
-        "cron       0 6 * * *; 30 2 * * *",
-        "time zone  Europe/Berlin",
-        "overlap    allow",
+        "name         nightly",
+        "type         batch, periodic",
+        "state        pending",
+        "progress     its runs are jobs of their own",
+        "cron         0 6 * * *; 30 2 * * *",
+        "time zone    Europe/Berlin",
+        "overlap      allow",
     ]
+    assert lines[8] == "next launch  WHEN"
     assert lines[-5:] == [
         "",
         "TASK  SIZE  AT ONCE  AFTER",

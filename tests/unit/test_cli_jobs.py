@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dispatcher.cli.main import main
 from dispatcher.model import Dependency, DependencyOn
 from tests.cli_server import CliServer, cli_server
+from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, diamond, run_through, start, submitted
 
 Capture = pytest.CaptureFixture[str]
@@ -129,19 +131,48 @@ def test_jobs_are_filtered(server: CliServer, capsys: Capture) -> None:
     run_through(server, "c-00000002")
     one, two = "j-00000001", "j-00000002"
     listed: dict[tuple[str, ...], list[str]] = {
-        (): [two, one],
+        (): [one],
+        ("--all",): [two, one],
         ("--state", "succeeded"): [two],
         ("--state", "pending", "--state", "running"): [one],
         ("--name", "one"): [one],
         ("--project", "science"): [one],
         ("--user", "nobody"): [],
-        ("--limit", "1"): [two],
+        ("--all", "--limit", "1"): [two],
     }
     for options, expected in listed.items():
         assert main(["jobs", "--json", *options]) == 0
         captured = capsys.readouterr()
         assert [each["id"] for each in json.loads(captured.out)["items"]] == expected
         assert ("there are more; these are the newest 1" in captured.err) == ("--limit" in options)
+
+
+def test_what_lives_on_is_listed_before_its_runs(server: CliServer, capsys: Capture) -> None:
+    """A template submitted long ago stood behind 500 of its own runs."""
+    template, *runs = (submitted(capsys, "--array", "1", "--", "x") for _ in range(5))
+
+    def adopt(backend: FakeBackend) -> None:
+        backend._jobs |= {each: replace(backend._jobs[each], parent=template) for each in runs}
+
+    server.do(adopt)
+    assert main(["jobs", "--json", "--limit", "2"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert [each["id"] for each in items] == [template, runs[-1]]
+    assert main(["jobs", "--json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert [each["id"] for each in items] == [template, *runs[::-1]]
+
+
+def test_containers_of_a_job_that_is_not_there_are_not_none(
+    server: CliServer, capsys: Capture
+) -> None:
+    assert main(["ps", "--job", "j-typo"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, "there is no job j-typo" in captured.err) == ("", True)
+    job_id = submitted(capsys, "--array", "1", "--", "x")
+    assert main(["ps", "--job", job_id, "--state", "failed", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"items": []}
+    assert server.paths[-1].startswith(f"/v1/jobs/{job_id}")
 
 
 def test_show_tells_of_a_job_with_its_tasks(

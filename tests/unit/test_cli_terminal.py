@@ -109,10 +109,11 @@ class Liar(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     status: ClassVar[int] = 200
+    log: ClassVar[bytes] = b""
 
     def handle_any(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b"" if "/logs" in self.path else json.dumps(self.document()).encode()
+        body = self.log if "/logs" in self.path else json.dumps(self.document()).encode()
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -135,6 +136,7 @@ class Liar(BaseHTTPRequestHandler):
 @pytest.fixture
 def liar(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Liar]]:
     Liar.status = 200
+    Liar.log = b""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Liar)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -241,3 +243,15 @@ def test_the_live_picture_shows_sentences_visibly() -> None:
     text = console.export_text()
     assert harmless(text)
     assert VISIBLE in text
+
+
+@pytest.mark.parametrize("stderr_too", [False, True])
+def test_a_log_is_shown_on_a_terminal_and_obeyed_only_when_asked_to(
+    liar: type[Liar], *, stderr_too: bool
+) -> None:
+    liar.log = EVIL.encode()
+    for follow in ((), ("--follow",)):
+        drawn = on_terminal(("logs", "c-1", *follow), stderr_too=stderr_too)
+        assert harmless(drawn)
+        assert VISIBLE in drawn
+    assert not harmless(on_terminal(("logs", "c-1", "--raw"), stderr_too=stderr_too))

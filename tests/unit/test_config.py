@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from dispatcher.config.loading import (
 from dispatcher.config.model import TypeConfig
 from drivers.errors import ConfigError
 from drivers.interface import Resources
+from pool.ssh_keys import load_or_create_private_key
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yml"
 
@@ -164,7 +165,7 @@ def test_nothing_and_absent_sections_give_the_defaults(tmp_path: Path) -> None:
 
 def test_paths_start_at_the_file(tmp_path: Path) -> None:
     key = tmp_path / "key"
-    key.touch()
+    load_or_create_private_key(key)
     config = load_config(
         write(
             tmp_path, {"data_dir": "data", "store": "sqlite:///x.db", "ssh": {"private_key": "key"}}
@@ -285,3 +286,28 @@ def test_the_example_of_a_type_shows_every_option_with_its_default(tmp_path: Pat
     bare = {name: raw[name] for name in ("cpus", "memory", "price_per_hour", "provider_type")}
     least = load_config(write(tmp_path, {"instance_types": {"small": bare}}))
     assert shown == least.instance_types["small"]
+
+
+def test_what_the_server_would_refuse_is_refused_by_the_check(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("no key")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    config: dict[str, Any] = {
+        "data_dir": "open",
+        "ssh": {"private_key": "key"},
+        "pool": {"cloud_call_timeout_s": 60},
+        "driver": {"name": "ec2", "parameters": {"connect_timeout_s": 1}},
+    }
+    told = dict(problems_in(tmp_path, config))
+    assert "holds no OpenSSH private key" in told["ssh.private_key"]
+    assert f"chmod o-w {tmp_path}/open" in told["data_dir"]
+    assert "may take 61 s" in told["driver.parameters.read_timeout_s"]
+    config["pool"] = {"cloud_call_timeout_s": 61}
+    assert "driver.parameters.read_timeout_s" not in dict(problems_in(tmp_path, config))
+
+
+def problems_in(tmp_path: Path, config: dict[str, Any]) -> Sequence[tuple[str, str]]:
+    """Return what is wrong with a configuration."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, config))
+    return caught.value.problems

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dispatcher.messages import BehaviorRequested
 from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import SchedulerSettings
-from drivers.errors import CloudError, QuotaError
+from drivers.errors import CapacityError, CloudError, QuotaError
 from pool.messages import (
     CreateInstance,
     DestroyInstance,
@@ -178,21 +178,46 @@ def test_a_quota_that_is_being_tried_still_counts_so_that_an_alert_outlasts_its_
     rig = Rig(make_type(1), pool=PoolSettings(quota_hold_s=60))
     rig.create_error = lambda _command: QuotaError("no more") if rig.cloud else None
     rig.submit(*(make_container(n) for n in range(1, 5)))
-    assert (at_quota(rig), rig.worker_states()) == ((1, 2), {"i-001": "running"})
+    assert (at_quota(rig), rig.worker_states()) == ((1, 3), {"i-001": "running"})
     for _ in range(3):
         rig.advance(59)
-        assert at_quota(rig) == (1, 2), "creates are held"
+        assert at_quota(rig) == (1, 3), "creates are held"
         rig.silent.add(CreateInstance)
         rig.advance(2)
         assert value(rig, "longshore_pending_launches") == 1
-        assert at_quota(rig) == (1, 2), "one create is tried"
+        assert at_quota(rig) == (1, 2), "one create is tried, and whom it is for has a claim"
         rig.silent.discard(CreateInstance)
         rig.create_now(last_commands(rig, CreateInstance)[-1])
         assert at_quota(rig) == (1, 2), "before the next pass too"
         rig.settle()
-        assert at_quota(rig) == (1, 2)
+        assert at_quota(rig) == (1, 3)
     rig.create_error = lambda _command: None
     rig.advance(61)
+    assert at_quota(rig) == (0, 0)
+
+
+def test_who_is_next_in_line_is_locked_without_a_place_and_counted_so() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(quota_hold_s=60))
+    rig.create_error = lambda _command: QuotaError("no more") if rig.cloud else None
+    rig.submit(make_container(1), make_container(2))
+    assert rig.states() == {"c-1": "running", "c-2": "locked"}
+    assert at_quota(rig) == (1, 1)
+    assert value(rig, "longshore_containers_allocated_not_started") == 0
+    waits = rig.engine.why_waiting("c-2")
+    assert waits is not None
+    assert waits.message.startswith("next in line: no creates before")
+    rig.submit(make_container(3))
+    behind = rig.engine.why_waiting("c-3")
+    assert behind is not None
+    assert not behind.message.startswith("next in line")
+
+
+def test_who_is_skipped_at_a_shortage_waits_for_capacity_with_a_lock_or_without() -> None:
+    rig = Rig(make_type(1))
+    rig.create_error = lambda _command: CapacityError("none left")
+    rig.submit(make_container(1), make_container(2))
+    assert value(rig, "longshore_containers_not_allocated_at_capacity") == 2
+    assert value(rig, "longshore_containers_allocated_not_started") == 0
     assert at_quota(rig) == (0, 0)
 
 

@@ -43,6 +43,9 @@ ORDINARY = [
     ("0 0 * 2 MON#5", "2026-01-01 00:00:00", "2044-02-29 00:00:00"),
     ("59 59 23 31 12 *", "2026-12-31 23:59:58", "2026-12-31 23:59:59"),
     ("*/10 * * * * *", "2026-01-01 00:00:51", "2026-01-01 00:01:00"),
+    ("@daily", "2026-01-01 00:00:00", "2026-01-02 00:00:00"),
+    ("@Weekly", "2026-01-01 00:00:00", "2026-01-04 00:00:00"),
+    ("@hourly", "2026-01-01 00:00:00", "2026-01-01 01:00:00"),
     ("0 0 13 * FRI", "2026-01-01 00:00:00", "2026-01-02 00:00:00"),
 ]
 
@@ -178,7 +181,9 @@ def test_nothing_is_wrong_with_what_can_be_read(cron: str, zone: str) -> None:
 
 WRONG = [
     ([], "UTC", "no cron expression is given"),
-    (["@daily"], "UTC", "'@daily': wrong number of fields (minute, hour, day of month"),
+    (["@every 5m"], "UTC", "'@every 5m' is not one of @yearly, @annually, @monthly, @weekly"),
+    (["@reboot"], "UTC", "'@reboot' is not one of @yearly"),
+    (["daily"], "UTC", "'daily': wrong number of fields (minute, hour, day of month"),
     (["* * * *"], "UTC", "'* * * *': wrong number of fields (minute"),
     (["* * * * *", "60 * * * *"], "UTC", "'60 * * * *': bad minute (minute"),
     (["0 0 30 2 *"], "UTC", "'0 0 30 2 *': bad day-of-month (minute"),

@@ -92,7 +92,7 @@ def test_a_valid_value_decodes() -> None:
         ({"name": "n", "nam": 1}, [("nam", 'is not known: did you mean "name"?')]),
         (
             {"name": "n", "flag": "yes"},
-            [("flag", "must be true or false, not text")],
+            [("flag", "must be true or false, not text: write true")],
         ),
         (
             {"name": "n", "ratio": 2},
@@ -334,3 +334,10 @@ def test_of_many_unknown_names_only_the_first_twenty_are_compared_with_what_is_k
     assert hints[:20] == [f'did you mean "m{number}.large"?' for number in range(20)]
     assert set(hints[20:]) == {f"known are {listing(sorted(types))}"}
     assert compared == [50] * 20
+
+
+def test_a_hint_is_given_only_when_a_word_is_near() -> None:
+    known = ["late_joiners", "memory", "time_limit_s", "columns"]
+    assert did_you_mean("memroy", known) == did_you_mean("mem", known) == 'did you mean "memory"?'
+    assert did_you_mean("datacenters", known).startswith("known are")
+    assert did_you_mean("t", known).startswith("known are")

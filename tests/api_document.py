@@ -1,0 +1,123 @@
+"""Holds what a server answers and streams to what its OpenAPI document says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from aiohttp import web
+from jsonschema import Draft202012Validator
+
+from dispatcher.api import event_stream
+from dispatcher.api.app import make_app
+from dispatcher.api.limits import ApiLimits, Defaults
+from dispatcher.api.openapi import DOCUMENT
+
+MOST_DECIMALS = 8
+#: What the tests of the transport send, who do not care what it is.
+_MADE_UP = {"state", "padding"}
+
+
+class Document:
+    """An OpenAPI document, with a validator for each answer."""
+
+    def __init__(self, text: bytes) -> None:
+        self._told = json.loads(text)
+        self._validators: dict[tuple[str, ...], Draft202012Validator] = {}
+
+    def check_answer(
+        self, method: str, path: str, status: int, content_type: str, body: bytes
+    ) -> None:
+        """Raise `AssertionError` unless an answer is what the document says."""
+        responses = self._told["paths"][path][method.lower()]["responses"]
+        response = responses.get(str(status), responses["default"])
+        assert content_type in response["content"], (path, status, content_type)
+        if "json" in content_type:
+            schema = response["content"][content_type]["schema"]
+            self._check((method, path, str(status), content_type), schema, body)
+
+    def check_event(self, data: bytes) -> None:
+        """Raise `AssertionError` unless an event's data is what the document says."""
+        content = self._told["paths"]["/v1/events"]["get"]["responses"]["200"]["content"]
+        self._check(("event",), content["text/event-stream"]["schema"], data)
+
+    def _check(self, key: tuple[str, ...], schema: dict[str, Any], body: bytes) -> None:
+        if key not in self._validators:
+            whole = {**schema, "components": self._told["components"]}
+            self._validators[key] = Draft202012Validator(whole)
+        value = json.loads(body)
+        problems = [
+            f"{each.json_path}: {each.message}" for each in self._validators[key].iter_errors(value)
+        ]
+        assert not problems, (key, problems, body[:2000])
+        for amount in _decimals(json.loads(body, parse_float=Decimal)):
+            assert -int(amount.as_tuple().exponent) <= MOST_DECIMALS, (key, amount)
+
+
+def _decimals(value: Any, name: str = "") -> Iterator[Decimal]:
+    """Yield the amounts of money in a JSON value."""
+    match value:
+        case dict():
+            for key, part in value.items():
+                yield from _decimals(part, key)
+        case list():
+            for part in value:
+                yield from _decimals(part, name)
+        case Decimal() if "usd" in name or "price" in name:
+            yield value
+
+
+@cache
+def _document(text: bytes) -> Document:
+    return Document(text)
+
+
+def hold_to_document(app: web.Application) -> None:
+    """Let every answer and event of `app` that is not as the document says fail its request."""
+    document = _document(app[DOCUMENT])
+
+    async def check(request: web.Request, response: web.StreamResponse) -> None:
+        resource = request.match_info.route.resource
+        known = resource is not None and resource.canonical in document._told["paths"]
+        if not known or not isinstance(response, web.Response) or request.method == "HEAD":
+            return
+        body = response.body
+        assert resource is not None
+        if isinstance(body, bytes) and request.method in ("GET", "POST", "PUT", "PATCH"):
+            content_type = response.content_type
+            document.check_answer(
+                request.method, resource.canonical, response.status, content_type, body
+            )
+
+    app.on_response_prepare.append(check)
+
+
+@cache
+def _any_document() -> Document:
+    """Return the document of some server: it is the same of all."""
+    from tests.fake_backend import FakeBackend  # only tests with events need it
+
+    app = make_app(
+        FakeBackend(),
+        limits=ApiLimits(),
+        defaults=Defaults(),
+        instance_type_names=(),
+        version="0",
+    )
+    return Document(app[DOCUMENT])
+
+
+def _checked(self: event_stream.EventEncoder, event: Any) -> bytes:
+    made = _ENCODED(self, event)
+    if event.data.keys() <= _MADE_UP:
+        return made
+    _any_document().check_event(made.partition(b"data: ")[2].strip())
+    return made
+
+
+# For as long as tests run: whichever server of theirs it is that sends an event.
+_ENCODED = event_stream.EventEncoder.encoded
+event_stream.EventEncoder.encoded = _checked  # type: ignore[method-assign]  # that is what it is for
