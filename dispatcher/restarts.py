@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from dispatcher.model import (
@@ -25,7 +26,9 @@ _INTERRUPTION_FIRST_S = 1.0
 _INTERRUPTION_MOST_S = 900.0
 _LOSS_FIRST_S = 1.0
 _LOSS_MOST_S = 2.0
-_ENGINE_FAILURE_MOST_S = 60.0
+_LOSS_AGAIN_MOST_S = 60.0
+_LOSSES_ON_ONE_MOST = 20
+_PATIENCE_S = 600.0
 _OVERLOAD_FIRST_S = 15.0
 _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
@@ -52,6 +55,10 @@ class Tries:
 
         Nobody knows whose fault that is: it must not use up its tries within a moment.
         """
+        self.lost = 0
+        """How many count as lost: what an instance that is there loses counts once for it."""
+        self.losses_on: Counter[str] = Counter()
+        """How many were lost, or not run, on each instance that was there all the same."""
         self.reclaims = 0
         """How many of all did."""
         for attempt in attempts:
@@ -75,8 +82,17 @@ class Tries:
         interrupted = _is_reclaimed(attempt)
         self.reclaims += interrupted
         self.interruptions = self.interruptions + 1 if interrupted else 0
-        self.losses = self.losses + 1 if _is_loss(attempt) else 0
+        self._take_in_loss(attempt)
         self._last = attempt
+
+    def _take_in_loss(self, attempt: Attempt) -> None:
+        if not _is_loss(attempt):
+            self.losses = 0
+            self.lost += attempt.outcome is AttemptOutcome.LOST and not _is_overload(attempt)
+            return
+        self.losses += 1
+        self.lost += not self.losses_on[attempt.instance_id]
+        self.losses_on[attempt.instance_id] += 1
 
     def due(self) -> float | None:
         """Return when it is started again after the latest attempt; see `restart_due`."""
@@ -95,10 +111,9 @@ class Tries:
         """Return for how many seconds it is held back at most after its latest attempt."""
         if self.interruptions:
             return doubled_s(_INTERRUPTION_FIRST_S, self.interruptions - 2, _INTERRUPTION_MOST_S)
-        if self.losses:
-            most_s = _LOSS_MOST_S
-            if self._last is not None and _is_engine_failure(self._last):
-                most_s = _ENGINE_FAILURE_MOST_S
+        if self.losses and self._last is not None:
+            again = self.losses_on[self._last.instance_id] > 1 or _is_engine_failure(self._last)
+            most_s = _LOSS_AGAIN_MOST_S if again else _LOSS_MOST_S
             return doubled_s(_LOSS_FIRST_S, self.losses - 1, most_s)
         if self._last is not None and _is_overload(self._last):
             return doubled_s(_OVERLOAD_FIRST_S, self.overloads - 1, _OVERLOAD_MOST_S)
@@ -215,9 +230,25 @@ def _is_loss(attempt: Attempt) -> bool:
     return lost and reason is not None and reason.code in (SUPERVISOR_LOST, ENGINE_FAILURE)
 
 
-def avoided(container: Container) -> frozenset[str]:
-    """Return the instances on which a container was lost or not run: others are tried first."""
-    return frozenset(attempt.instance_id for attempt in container.attempts if _is_loss(attempt))
+def avoided(container: Container) -> tuple[str, ...]:
+    """Return the instances on which a container was lost or not run, sorted.
+
+    Others are tried first. One that is for a single instance has no other.
+    """
+    if not container.attempts or container.pinned_to:
+        return ()
+    return tuple(sorted({each.instance_id for each in container.attempts if _is_loss(each)}))
+
+
+def returns_at(container: Container, now: float) -> float:
+    """Return when a container may go back to where it was lost, though others could hold it.
+
+    In seconds since the epoch; at once where its latest attempt ended after `now`, as it may have
+    by a clock that was set back.
+    """
+    last = container.attempts[-1] if container.attempts else None
+    ended_at = now if last is None else last.finished_at or last.created_at
+    return ended_at + _PATIENCE_S if ended_at <= now else now
 
 
 def final_reason(container: Container, reason: Reason | None) -> Reason | None:
@@ -249,10 +280,13 @@ def runs_again_if_lost(container: Container) -> bool:
 def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     """Return whether a container whose latest attempt was lost goes back to the queue.
 
-    What overloaded instances refuse has a limit of its own: no instance of it is lost.
+    What overloaded instances refuse has a limit of its own: no instance of it is lost. So has what
+    a single instance loses that is there: one on which nothing runs must not use up all tries.
     """
-    overloads = _tries(container).overloads
+    tries = _tries(container)
     if _is_overload(container.attempts[-1]):
-        return overloads < _OVERLOADS_MOST
-    lost = sum(1 for a in container.attempts if a.outcome is AttemptOutcome.LOST) - overloads
-    return runs_again_if_lost(container) and lost < settings.max_lost_attempts
+        return tries.overloads < _OVERLOADS_MOST
+    most = settings.max_lost_attempts
+    on_one = max(tries.losses_on.values(), default=0)
+    few = tries.lost < most and on_one < max(most, _LOSSES_ON_ONE_MOST)
+    return runs_again_if_lost(container) and few

@@ -33,12 +33,19 @@ import msgspec
 
 from dispatcher.engine import Engine
 from dispatcher.ledger.history import History
+from dispatcher.ledger.ledger import Ledger
 from dispatcher.queueing.ordering import OrderedEntries
-from dispatcher.queueing.queue import RequestClass
+from dispatcher.queueing.queue import Queue, RequestClass
+from dispatcher.spec_size import QueuedMemory
 from drivers.errors import BugError
 from pool.statistics import Statistics
 
-_OF_VALUES: Mapping[type, tuple[str, ...]] = {RequestClass: ("_orders",)}
+_OF_VALUES: Mapping[type, tuple[str, ...]] = {
+    Ledger: ("containers", "waiting_since"),
+    Queue: ("_key_of",),
+    QueuedMemory: ("_sharers",),
+    RequestClass: ("_orders",),
+}
 """Attributes with an entry for each container that waits, which by their type are values only.
 
 To look at each of these would take longer than all the rest.
@@ -134,12 +141,20 @@ class _Copies:
         self._made[id(thing)] = copied
         return copied
 
+    def _shallow(self, thing: Any) -> Any:
+        known = self._made.get(id(thing))
+        return self._keep(thing, thing.copy()) if known is None else known
+
     def _mapping(self, thing: Any, kind: Any) -> Any:
         if kind.__new__ is not dict.__new__:
             raise BugError(f"it is not known how to copy a {kind.__qualname__} for a trial")
         _expect_values(thing, "the keys of a mapping")
+        has_values = _are_values(thing.values())
+        if has_values and kind is dict:
+            # Faster than to enter each anew, also where some have been taken out.
+            return self._keep(thing, thing.copy())
         copied = self._keep(thing, kind.__new__(kind))
-        if _are_values(thing.values()):
+        if has_values:
             dict.update(copied, thing)
         else:
             # Often many keys lead to the same few things.
@@ -188,7 +203,7 @@ class _Copies:
             setattr(copied, name, of(value))
         own = getattr(thing, "__dict__", None)
         if own is not None:
-            known = {name: getattr(thing, name).copy() for name in _OF_VALUES.get(kind, ())}
+            known = {name: self._shallow(own[name]) for name in _OF_VALUES.get(kind, ())}
             rest = {name: of(value) for name, value in own.items() if name not in known}
             copied.__dict__.update(known | rest)
         return copied

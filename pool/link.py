@@ -199,6 +199,12 @@ class WorkerLink:
         if connection is not None:
             connection.cut()
 
+    def abandon(self) -> None:
+        """Do as `cut`, for good: the listener hears of no loss, and what is left is to `close`."""
+        with self._lock:
+            self._closed = True
+        self.cut()
+
     def close(self) -> None:
         """End session and connection, without a word to the listener; a probe in flight fails.
 

@@ -213,6 +213,18 @@ class Doubtful:
     let_go_at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swallowed:
+    """A container that ended without having run, so many `times` on one instance.
+
+    `contained` is whether it has an image.
+    """
+
+    user: str
+    contained: bool
+    times: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Worker:
     """The pool's record of one instance; only `pool.core` changes it.
@@ -265,8 +277,8 @@ class Worker:
     untagged: bool = False
     strikes: int = 0
     #: Who ended there without having run, through no fault of their own, since one of their kind
-    #: last ran: the user of each and whether it has an image, by container (`pool.trials`).
-    swallowed: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    #: last ran, by container (`pool.trials`).
+    swallowed: dict[str, Swallowed] = field(default_factory=dict)
     #: Whether it gets no work until the next probe has tried whether its engine works.
     on_trial: bool = False
     #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.

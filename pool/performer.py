@@ -104,7 +104,7 @@ class Performer:
                 found = self._links.pop(command.worker_id, None)
                 if found is not None:
                     # Cut first: what a frozen host holds up must not wait for a thread.
-                    found[0].cut()
+                    found[0].abandon()
                     self._closing.submit(self._guarded, found[0].close)
             case _:
                 found = self._links.get(command.worker_id)
@@ -242,7 +242,7 @@ class Performer:
         """
         self._closed = True
         for worker_id in sorted(self._links):
-            self._links[worker_id][0].cut()
+            self._links[worker_id][0].abandon()
         for worker_id in sorted(self._links):
             self._links[worker_id][0].close()
         self._links.clear()

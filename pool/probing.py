@@ -335,5 +335,9 @@ def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
 
 
 def is_ready(worker: Worker) -> bool:
-    """Return whether an attempt can be started on a worker at once."""
-    return worker.session_up and not worker.remembered and worker.state in _READY
+    """Return whether an attempt can be started on a worker at once.
+
+    One that an earlier process created and no listing has shown is: the launch's secret has proven
+    it, as where no process has ended in between.
+    """
+    return worker.session_up and not worker.unseen and worker.state in _READY

@@ -6,18 +6,19 @@ can tell whether it is broken or the requests are, so nothing is concluded from 
 
 - *What counts*: an attempt that ended as `lost` or by a fault of the engine's, neither told to end
   nor interrupted, and not by a fault of the request's own, which the runner tells apart (`Fault`).
-  Each container counts once, however often it is tried there. Whoever was seen to run, by an exit,
-  ends the count of its kind: with an image, or without.
+  Each container counts once, however often it is tried there, but at the third time it counts for
+  all: it may be alone. Whoever was seen to run, by an exit, ends the count of its kind: with an
+  image, or without.
 - *At three* the instance gets no work until a probe has let its runner try the engine: with a
   container of the runner's own, in which there is no image and no word of a user's.
 - *A trial that fails* condemns the instance: it drains, with the reason. *One that passes* ends the
   count, and for a while what is swallowed of the same users' counts for nothing there: their
   requests were at fault in a way that the runner does not know, and must not keep others waiting.
 
-Doubts: what was under way on the instance by the third end is swallowed too. It is tried again
-later, and elsewhere if another has room (`dispatcher.restarts`). A trial that passes does not show
-that images can be pulled there, and one container alone never reaches three: while all others are
-busy, either may use up a container's tries on one instance.
+Doubts: what was under way on the instance by the third end is swallowed too. A trial that passes
+does not show that images can be pulled there. So nothing here keeps a container from being tried on
+one instance alone: that others come first, ever later, and that one instance does not use up its
+tries, is for the dispatcher (`dispatcher.planner.avoiding`, `dispatcher.restarts`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from __future__ import annotations
 from pool import idle, stillborn
 from pool.core import PoolCore
 from pool.messages import ProbeSucceeded
-from pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Worker
+from pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Swallowed, Worker
 from pool.timers import TimerKind
 
 ENDS_BEFORE_TRIAL = 3
@@ -46,9 +47,14 @@ def note_end(
             pass
     if worker.on_trial or now < worker.acquitted.get(attempt.user, now):
         return
-    worker.swallowed[attempt.container_id] = (attempt.user, attempt.contained)
+    before = worker.swallowed.get(attempt.container_id)
+    swallowed = worker.swallowed[attempt.container_id] = Swallowed(
+        user=attempt.user,
+        contained=attempt.contained,
+        times=before.times + 1 if before is not None else 1,
+    )
     worker.last_error = f"{attempt.id} ended without having run: {how.message or how.kind.value}"
-    if len(worker.swallowed) >= ENDS_BEFORE_TRIAL:
+    if max(len(worker.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
         worker.on_trial = True
         worker.revision += 1
         core.touch(worker.id)
@@ -57,7 +63,7 @@ def note_end(
 
 
 def _seen_to_run(worker: Worker, attempt: PoolAttempt) -> None:
-    others = {c: of for c, of in worker.swallowed.items() if of[1] is not attempt.contained}
+    others = {c: s for c, s in worker.swallowed.items() if s.contained is not attempt.contained}
     worker.swallowed = others
 
 
@@ -73,10 +79,12 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
     core.touch(worker.id)
     swallowed, worker.swallowed = worker.swallowed, {}
     if event.trial_error:
-        what = f"{len(swallowed)} containers could not run there: {event.trial_error}"
+        number = len(swallowed)
+        who = f"{number} containers" if number != 1 else "a container"
+        what = f"{who} could not run there: {event.trial_error}"
         idle.condemn(core, worker, what)
         stillborn.note(core, worker, what, now)
         return
-    for user in sorted({user for user, _ in swallowed.values()}):
+    for user in sorted({each.user for each in swallowed.values()}):
         worker.acquitted[user] = now + ACQUITTED_S
     core.note_changed(worker, "its engine works: it takes work again")

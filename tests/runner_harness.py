@@ -22,7 +22,7 @@ from typing import Any, Self
 from drivers.local_processes import end_groups
 from pool.bundle import build_runner
 from pool.runner import containment, machine
-from pool.runner.collector import Collector
+from pool.runner.collector import Takings
 from pool.runner.engines import Engine
 from pool.runner.launch import Launcher
 from pool.runner.spool import Spool, places
@@ -312,16 +312,23 @@ class Runner:
         return int(stat_fields(self.job(attempt_id))[1])
 
     def collector(self) -> int:
-        """Return the pid of who moves output from pipes to logs, once there is one."""
+        """Return the pid of the process that has output collected, once there is one."""
         words = str(self.spool / "words")
         found: list[int] = []
 
         def look() -> bool:
             found[:] = [pid for pid in self.processes() if words in _open_files(pid)]
-            return bool(found)
+            return len(found) == 1  # who was forked just now has it, too
 
         eventually(look)
         return found[0]
+
+    def takers(self, attempt_id: str) -> list[int]:
+        """Return the pids of who takes the output of an attempt."""
+        collected = str(self.spool / "attempts" / attempt_id / "collected")
+        found = [pid for pid in self.processes() if collected in _open_files(pid)]
+        program = os.fsencode(self.program)
+        return [pid for pid in found if program in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def processes(self) -> list[int]:
         """Return every process that carries this runner's spool or directory in its environment."""
@@ -364,14 +371,16 @@ def settle_on(runner: Runner, hierarchy: str) -> None:
 
 def reap_one(launcher: Launcher, spool: Spool, attempt_id: str) -> None:
     """Wait for the supervisor of an attempt, as the only one, and collect what it waits for."""
-    with contextlib.closing(Collector(spool)) as collector:
+    collected = os.open(spool.collected(attempt_id), os.O_RDWR | os.O_NONBLOCK)
+    with contextlib.closing(Takings(spool, os.open(spool.words, os.O_RDWR))) as takings:
+        takings.begin(attempt_id, collected)
 
         def reaped() -> bool:
-            collector.look_at_all()
+            if takings.has(attempt_id):
+                takings.look(attempt_id)
             return launcher.reap() == [attempt_id]
 
         eventually(reaped)
-        collector.look_at_all()
 
 
 @contextlib.contextmanager

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.model import Constraints, Container, ContainerSpec
+from dispatcher.model import (
+    ENGINE_FAILURE,
+    Attempt,
+    AttemptOutcome,
+    Constraints,
+    Container,
+    ContainerSpec,
+    Reason,
+)
 from drivers.interface import InstanceType, Resources
 
 GIB = 2**30
@@ -47,6 +56,28 @@ def make_container(
         priority=priority,
         created_at=0.0,
     )
+
+
+def lost_on(
+    container: Container, *instance_ids: str, code: str = ENGINE_FAILURE, at: float = 1000.0
+) -> Container:
+    """Return a container that was lost on some instances, one after the other, a second apart."""
+    attempts = tuple(
+        Attempt(
+            id=f"{container.id}-{number}",
+            container_id=container.id,
+            number=number,
+            instance_id=instance_id,
+            instance_type="t1",
+            price_usd_per_hour=Decimal(1),
+            created_at=at + number,
+            finished_at=at + number,
+            outcome=AttemptOutcome.LOST,
+            reason=Reason(code=code, message="no such host"),
+        )
+        for number, instance_id in enumerate(instance_ids, start=1)
+    )
+    return replace(container, attempts=attempts)
 
 
 def made_container(number: int) -> tuple[str, int]:

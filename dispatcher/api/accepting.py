@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+from asyncio.constants import ACCEPT_RETRY_DELAY
 from typing import Any
 
 import structlog
@@ -48,8 +49,17 @@ class AcceptGuard:
         self._loop = loop
         self._before = loop.get_exception_handler()
         self._warning = Rarely("connections_turned_away")
+        self._listens_at = 0.0
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         loop.set_exception_handler(self._handle)
+
+    async def settle(self) -> None:
+        """Return when asyncio listens again: until then it would trip over a closed listener.
+
+        That is within a second, unless more connections are turned away meanwhile.
+        """
+        await asyncio.sleep(0)  # what `_handle` left to be called soon is called
+        await asyncio.sleep(max(0.0, self._listens_at - self._loop.time()))
 
     def close(self) -> None:
         """Handle errors no more, and let go of the reserve; doing so twice is harmless."""
@@ -63,10 +73,15 @@ class AcceptGuard:
         if accepting and listener is not None:
             self._warning.tell(error=str(error))
             self._turn_away(listener.fileno())
+            # asyncio sets its timers when this has returned.
+            self._loop.call_soon(self._await_listening)
         elif self._before is not None:
             self._before(loop, context)
         else:
             loop.default_exception_handler(context)
+
+    def _await_listening(self) -> None:
+        self._listens_at = self._loop.time() + ACCEPT_RETRY_DELAY
 
     def _turn_away(self, listener: int) -> None:
         self._give_up_reserve()

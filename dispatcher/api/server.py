@@ -37,6 +37,8 @@ class ApiRunner(web.AppRunner):
     async def cleanup(self) -> None:
         """End all connections and release what `setup` took."""
         try:
+            if self._accept_guard is not None:
+                await self._accept_guard.settle()
             await super().cleanup()
         finally:
             if self._accept_guard is not None:

@@ -21,6 +21,7 @@ _NEVER = {
 _FIRST = {
     "behind": "what is next in line must get its place first",
     "no_room_on_new": "room must come free on an instance that there is",
+    "elsewhere": "room must come free on an instance that has not lost it",
     "at_quota": "an instance must end or room come free first",
     "max_containers": "another container must end first",
     "supervisors": "another supervisor must end first",

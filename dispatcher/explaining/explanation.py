@@ -150,6 +150,9 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
     `now` is in seconds since the epoch; the value is a copy.
     """
     key = engine.ledger.queue.key_of(container)
+    type_ = engine.ledger.jobs.type_of(container.job_id)
+    if type_ is not None and type_.has_own_placer:
+        key = replace(key, avoided=())  # these jobs go by no class, and avoid none
     known = engine.ledger.containers.get(container.id)
     waits = known is not None and not known.has_open_attempt and not container.state.final
     waiting = _waiting(engine, container, key, now) if waits else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dispatcher.model import WaitReason
 from dispatcher.planner import reasons
+from dispatcher.planner.avoiding import has_others, present
 from dispatcher.planner.buying import Buyer, Demand, Outlook
 from dispatcher.planner.deeds import Deed
 from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
@@ -70,26 +72,30 @@ class _Pass:
         if self._supervisors_left(line) == 0:
             return self._wait(line, reasons.SUPERVISORS)
         # Room that comes free meanwhile is for the higher ones of the class, which need it too.
-        slot = self._best_for(container_id, line) if not line.demanded else None
+        slot = self.best(line) if not line.demanded else None
         if line.kept and (slot is None or slot.kind is not SlotKind.READY):
             return self._give_what_is_kept(order, line)
         if slot is not None:
             return self._give(order, container_id, line, slot)
         return self._demand(order, container_id, line)
 
-    def _best_for(self, container_id: str, line: Line) -> Slot | None:
-        """Return the best slot with room for a container, where it has not been lost if any is."""
-        fleet = self.view.fleet
-        avoided = self.view.avoided(container_id) & fleet.slots.keys()
-        if avoided:
-            with fleet.without(avoided):
-                elsewhere = self.best(line)
-            if elsewhere is not None:
-                return elsewhere
-        return self.best(line)
-
     def best(self, line: Line) -> Slot | None:
-        """Return the best slot with room for one of a class, of those that its account may pay."""
+        """Return the best slot with room for one of a class, of those that its account may pay.
+
+        It is none of those that the class avoids.
+        """
+        avoided = present(line.key, self.view.fleet.slots)
+        if not avoided:
+            return self._best_of_all(line)
+        with self.view.fleet.without(avoided):
+            return self._best_of_all(line)
+
+    def _last_resort(self, line: Line) -> Slot | None:
+        """Return the best slot with room of those that a class avoids, if no other has any."""
+        avoided = present(line.key, self.view.fleet.slots)
+        return self._best_of_all(line) if avoided else None
+
+    def _best_of_all(self, line: Line) -> Slot | None:
         fleet, needs = self.view.fleet, line.request_class.needs
         budget = self.view.limits.budget
         closed: Collection[str] = self.plan.closed
@@ -222,6 +228,9 @@ class _Pass:
 
     def _demand(self, order: Order, container_id: str, line: Line) -> _Step:
         """Note that containers of a class need new instances, if any may be created for them."""
+        last = self._last_resort(line) if not line.demanded else None
+        if last is not None:
+            return self._elsewhere(order, container_id, line, last)
         own = self.outlook.own_reason(line) or self._account_reason(line)
         if own is not None:
             return self._wait(line, own)
@@ -235,6 +244,43 @@ class _Pass:
         refusal = self.outlook.refusal(line, (option.type for option in options))
         if refusal is not None:
             return self._wait_for_money(order, line, container_id, refusal)
+        return self._demand_of(order, line, options)
+
+    def _elsewhere(self, order: Order, container_id: str, line: Line, last: Slot) -> _Step:
+        """Find one that has room only where it was lost another place, or let it go back there."""
+        why = self._why_none_new(line)
+        returns_at = self.view.returns_at(container_id)
+        if returns_at <= self.view.now:
+            return self._give(order, container_id, line, last)
+        if why is None:
+            return self._demand_of(order, line, self.outlook.options(line))
+        slots = self.view.fleet.slots
+        if not has_others(line.key, slots, (t.name for t in self.outlook.with_room(line))):
+            return self._give(order, container_id, line, last)
+        return self._wait(line, self.waiting_elsewhere(line, why))
+
+    def waiting_elsewhere(self, line: Line, why: WaitReason) -> WaitReason:
+        """Return `why` a class has nothing new, and that it does not go where it was lost."""
+        head = line.request_class.at(line.position)
+        returns_at = self.view.returns_at(head[1]) if head is not None else math.inf
+        avoided = present(line.key, self.view.fleet.slots)
+        return reasons.elsewhere(avoided, why, returns_at)
+
+    def _why_none_new(self, line: Line) -> WaitReason | None:
+        """Return why no instance may be created for a class, as things are; None when one may."""
+        limits, options = self.view.limits, self.outlook.options(line)
+        own = self.outlook.own_reason(line) or self._account_reason(line)
+        if own is not None:
+            return own
+        if limits.instances >= limits.max_instances:
+            return reasons.full(limits.max_instances)
+        if not options:
+            return reasons.why_held(self._hindrances(line))[0]
+        refusal = self.outlook.refusal(line, (option.type for option in options))
+        return refusal.reason if refusal is not None else None
+
+    def _demand_of(self, order: Order, line: Line, options: tuple[Option, ...]) -> _Step:
+        limits = self.view.limits
         if limits.creates_left and limits.tokens_left and len(self.demands) < _MOST_DEMANDS:
             self._add_demand(order, line, options)
             return _Step.NEXT
@@ -269,7 +315,13 @@ class _Pass:
     def _add_demand(self, order: Order, line: Line, options: tuple[Option, ...]) -> None:
         """Note the containers of a class that come before the first of any other."""
         number = min([self._turn(line), *self._most(line)])
-        demand = Demand(order=order, line=line, number=number, options=options)
+        demand = Demand(
+            order=order,
+            line=line,
+            number=number,
+            options=options,
+            room_where_lost=self._last_resort(line) is not None,
+        )
         self.demands.append(demand)
         line.position += number
         line.demanded = True
@@ -388,7 +440,7 @@ class _Pass:
     def _would_do(self, line: Line, slot: Slot, claims: Sequence[tuple[Resources, int]]) -> bool:
         """Return whether one of a class has room on a slot without some claims there."""
         need = line.request_class.needs.get(slot.type.name)
-        if need is None:
+        if need is None or slot.id in line.key.avoided:
             return False
         without = replace(slot)
         for claimed, number in claims:
@@ -531,7 +583,10 @@ def _buy(this: _Pass) -> None:
     for demand in this.demands:
         this.count(demand.line, demand.unserved)
         if demand.reason is not None:
-            this.plan.waiting.setdefault(demand.line.key, demand.reason)
+            line, why = demand.line, demand.reason
+            if demand.room_where_lost:
+                why = this.waiting_elsewhere(line, why)
+            this.plan.waiting.setdefault(line.key, why)
     if stop is not None:
         head = stop.line.request_class.at(stop.line.position)
         if head is not None:

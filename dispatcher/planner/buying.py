@@ -30,13 +30,14 @@ _VOLUME = 2
 class Demand:
     """Containers of one class, one after the other in the order of priority, that need instances.
 
-    `held` of them got a claim on a new one.
+    `held` of them got a claim on a new one. Those that have `room_where_lost` keep nobody waiting.
     """
 
     order: Order
     line: Line
     number: int
     options: tuple[Option, ...]
+    room_where_lost: bool = False
     held: int = 0
     reason: WaitReason | None = None
 
@@ -216,8 +217,7 @@ class Buyer:
                 open_.append(demand)
                 continue
             refusal = self._refusal(demand)
-            is_doubtful = self.outlook.is_doubtful(demand.line)
-            if refusal is not None and refusal.everywhere and not is_doubtful:
+            if refusal is not None and refusal.everywhere and not self._yields(demand):
                 break
         return open_
 
@@ -227,19 +227,23 @@ class Buyer:
             if not demand.unserved or demand.reason is not None:
                 continue
             refusal = self._refusal(demand)
-            is_doubtful = self.outlook.is_doubtful(demand.line)
-            if refusal is not None and (is_doubtful or not refusal.everywhere):
+            yields = self._yields(demand)
+            if refusal is not None and (yields or not refusal.everywhere):
                 demand.reason = refusal.reason
             elif not self._instances_left():
                 full = reasons.full(self.view.limits.max_instances)
-                if not is_doubtful:
+                if not yields:
                     return self._stop(demand, full)
-                demand.reason = reasons.doubtful(full)
+                demand.reason = full if demand.room_where_lost else reasons.doubtful(full)
             elif refusal is not None:
                 return self._stop(demand, refusal.reason)
             else:
                 demand.reason = self._why(demand)
         return None
+
+    def _yields(self, demand: Demand) -> bool:
+        """Return whether nobody below is to wait for what a demand lacks."""
+        return demand.room_where_lost or self.outlook.is_doubtful(demand.line)
 
     # ---- one round -------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -124,16 +125,17 @@ class Limits:
     supervisors_on: Mapping[str, int] = field(default_factory=dict)
 
 
-def avoids_none(_container_id: str) -> frozenset[str]:
-    """Return no instance: the container may be placed on each."""
-    return frozenset()
+def never(_container_id: str) -> float:
+    """Return that a container never goes back to where it was lost, if others could hold it."""
+    return math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What a pass decides from. It fills the fleet with what it decides, and nothing else.
 
-    `avoided` tells on which instances a container is not to be placed while others have room.
+    `returns_at` tells when a container may go back to where it was lost, though others could hold
+    it (`planner.avoiding`).
     `resting` are idle instances that get no work and use up quotas all the same, `leaving` the
     types of the instances that are soon gone. `now` is when it is.
     """
@@ -141,7 +143,7 @@ class View:
     classes: Sequence[RequestClass]
     fleet: Fleet
     limits: Limits
-    avoided: Callable[[str], frozenset[str]] = avoids_none
+    returns_at: Callable[[str], float] = never
     resting: Sequence[Slot] = ()
     leaving: Sequence[InstanceType] = ()
     now: float = 0.0

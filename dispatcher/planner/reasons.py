@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -15,6 +16,7 @@ from pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5
 _TYPES_TOLD = 5
+_AVOIDED_TOLD = 5
 NEVER = "that can never be, while the limit is what it is"
 """How the sentence ends of what no wait will change."""
 
@@ -111,6 +113,19 @@ def full(max_instances: int) -> WaitReason:
     """Return why a class waits when there are as many instances as there may be."""
     message = f"at quota: max_instances is {max_instances}"
     return WaitReason(code="at_quota", message=message, limit="max_instances")
+
+
+def elsewhere(avoided: Sequence[str], why: WaitReason, returns_at: float) -> WaitReason:
+    """Return why a class waits that has room only where it was lost; `why` it has nothing new."""
+    more = f" and {len(avoided) - _AVOIDED_TOLD} more" if len(avoided) > _AVOIDED_TOLD else ""
+    where = f"{', '.join(avoided[:_AVOIDED_TOLD])}{more}"
+    until = returns_at if math.isfinite(returns_at) else None
+    again = "" if until is None else f"; there again at {moment(until)}"
+    message = (
+        f"it waits for room elsewhere than on {where}, where it was lost or could not run{again};"
+        f" no other instance has room, and for a new one: {why.message}"
+    )
+    return WaitReason(code="elsewhere", message=message, until=until)
 
 
 def doubtful(why: WaitReason) -> WaitReason:

@@ -206,6 +206,8 @@ def tally(
         if name not in of_types:
             of_types[name] = _of_type(worker.type, key, verdicts.get(name))
         cause = of_types[name] or _condition(worker, offline=is_offline(worker), now=now)
+        if not cause and worker.id in key.avoided:
+            cause = "avoided"
         if cause:
             ids[cause].append(worker.id)
             continue
@@ -260,6 +262,7 @@ CAUSES: Mapping[str, str] = {
     "backlogged": "have too many logs that cannot be kept here yet",
     "strays": "run what another store has started (see longshore strays list)",
     "exhausted": "are full",
+    "avoided": "have lost it, or could not run it, and are the last that it goes to",
     "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
 }

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dispatcher.accounts import Account
 from dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
 from dispatcher.planner.fit import need
 from dispatcher.queueing.ordering import Order, OrderedEntries
+from dispatcher.restarts import avoided
 from drivers.interface import InstanceType, Resources
 
 _EVICTED_FIRST = 2**62
@@ -27,7 +28,8 @@ class ClassKey:
     `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
     own, () where none has any; `account` is whose limits of spending count, () where there are none
     but the cluster's, so that such limits alone make classes of one kind many. Of those that are
-    `lasting` the cloud took so many instances back that others are to be had for them.
+    `lasting` the cloud took so many instances back that others are to be had for them. On the
+    `avoided` instances, sorted, they were lost or could not run: others are tried first.
     """
 
     resources: Resources
@@ -36,11 +38,12 @@ class ClassKey:
     supervisor: bool = False
     account: Account = ()
     lasting: bool = False
+    avoided: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up all the time, by every pass.
-        who = (self.supervisor, self.account, self.lasting)
+        who = (self.supervisor, self.account, self.lasting, self.avoided)
         object.__setattr__(
             self, "_hash", hash((self.resources, self.constraints, self.unnamed, who))
         )
@@ -184,15 +187,16 @@ class Queue:
         self._account_of = account_of
         self._is_lasting = is_lasting
         self._classes: dict[ClassKey, RequestClass] = {}
-        self._class_of: dict[str, RequestClass] = {}
+        # Not the classes: a copy for a trial would have to look at each (see `dispatcher.trial`).
+        self._key_of: dict[str, ClassKey] = {}
         self._all = OrderedEntries()
         self._versions = Versions()
 
     def __len__(self) -> int:
-        return len(self._class_of)
+        return len(self._key_of)
 
     def __contains__(self, container_id: str) -> bool:
-        return container_id in self._class_of
+        return container_id in self._key_of
 
     def add(self, container: Container) -> None:
         """Let a container wait, or give one that waits its new place."""
@@ -200,10 +204,10 @@ class Queue:
         request_class = self._classes.get(key)
         if request_class is None:
             request_class = self._classes[key] = self._new_class(key)
-        if container.id in self._class_of:
+        if container.id in self._key_of:
             self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
-        self._class_of[container.id] = request_class
+        self._key_of[container.id] = request_class.key
         self._all.add(request_class.order_of(container.id), container.id)
 
     def _new_class(self, key: ClassKey) -> RequestClass:
@@ -227,21 +231,24 @@ class Queue:
             supervisor=spec.supervisor,
             account=self._account_of(container),
             lasting=self._is_lasting(container),
+            avoided=avoided(container),
         )
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
-        request_class = self._class_of.pop(container_id, None)
-        if request_class is None:
+        key = self._key_of.pop(container_id, None)
+        if key is None:
             return
+        request_class = self._classes[key]
         self._all.remove(request_class.order_of(container_id), container_id)
         request_class.discard(container_id)
         if not request_class:
-            del self._classes[request_class.key]
+            del self._classes[key]
 
     def class_of(self, container_id: str) -> RequestClass | None:
         """Return the class in which a container waits, None when it does not."""
-        return self._class_of.get(container_id)
+        key = self._key_of.get(container_id)
+        return None if key is None else self._classes[key]
 
     def classes(self) -> list[RequestClass]:
         """Return the classes, the one with the first container first."""
@@ -251,14 +258,21 @@ class Queue:
 
     def ahead_of(self, container_id: str) -> int:
         """Return how many waiting containers come before one; it must wait too."""
-        return self._all.before(self._class_of[container_id].order_of(container_id))
+        return self._all.before(self._order_of(container_id))
+
+    def _order_of(self, container_id: str) -> Order:
+        return self._classes[self._key_of[container_id]].order_of(container_id)
 
     def ahead_among(self, container_id: str, keys: Iterable[ClassKey]) -> int:
         """Return how many containers of some classes come before one that waits too."""
-        order = self._class_of[container_id].order_of(container_id)
+        order = self._order_of(container_id)
         classes = (self._classes.get(key) for key in keys)
         return sum(request_class.before(order) for request_class in classes if request_class)
 
     def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
-        """Return how many classes there would be if containers of these waited too."""
-        return len(self._classes.keys() | keys)
+        """Return how many classes there would be if containers of these waited too.
+
+        Those that differ by where they were lost alone count once: users have no say in that.
+        """
+        asked_for = {replace(k, avoided=()) if k.avoided else k for k in self._classes}
+        return len(asked_for | keys)

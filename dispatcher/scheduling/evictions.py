@@ -21,6 +21,7 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
+from dispatcher.planner.avoiding import has_others
 from dispatcher.planner.limits import Budget, Line, Plan
 from dispatcher.planner.preemption import (
     Eviction,
@@ -148,11 +149,15 @@ class Evictions:
         self, container: Container, line: Line, slots: Mapping[str, Slot], budget: Budget | None
     ) -> list[Eviction]:
         names = {type_.name for type_ in line.request_class.types}
+        others = has_others(line.key, slots, names)
         found = []
         for slot_id in sorted(slots):
             slot = slots[slot_id]
             worker = self._pool.workers.get(slot_id)
             if slot.kind is not SlotKind.READY or slot.type.name not in names or worker is None:
+                continue
+            if others and slot_id in line.key.avoided:
+                # It would not go there, and others would be evicted for it again and again.
                 continue
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):

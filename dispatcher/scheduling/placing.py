@@ -19,7 +19,7 @@ from dispatcher.planner.limits import Budget, Ceiling, Limits, Line, Plan, View
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queueing.ordering import Order
 from dispatcher.queueing.queue import ClassKey, RequestClass
-from dispatcher.restarts import avoided
+from dispatcher.restarts import returns_at
 from dispatcher.scheduling.concurrency import Concurrency
 from dispatcher.scheduling.create_limits import create_limits
 from dispatcher.scheduling.evictions import Evictions
@@ -255,15 +255,15 @@ class Placing:
             classes=classes,
             fleet=self.roster.fleet,
             limits=self._limits(budget, now),
-            avoided=self._avoided,
+            returns_at=lambda container_id: self._returns_at(container_id, now),
             resting=[resting[worker_id] for worker_id in sorted(resting)],
             leaving=idle.leaving(self.pool, now),
             now=now,
         )
 
-    def _avoided(self, container_id: str) -> frozenset[str]:
+    def _returns_at(self, container_id: str, now: float) -> float:
         container = self.ledger.containers.get(container_id)  # None: it is only thought of
-        return avoided(container) if container is not None else frozenset()
+        return returns_at(container, now) if container is not None else inf
 
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
         if self.spend is None:

@@ -97,8 +97,8 @@ class Roster:
 
     def _rests(self, worker: Worker, now: float) -> bool:
         offline = probing.is_offline(self._pool, worker, now)
-        # Who is held, or only remembered, makes way for nobody.
-        may_go = worker.behavior is IdleBehavior.RUN and not worker.remembered
+        # Who is held makes way for nobody; of who is only remembered `slot_of` tells that.
+        may_go = worker.behavior is IdleBehavior.RUN
         return worker.state is WorkerState.IDLE and offline and may_go
 
     def _update_launches(self) -> None:

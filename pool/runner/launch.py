@@ -249,6 +249,7 @@ class Launcher:
 
         A container engine needs time for that: a helper takes the place of the supervisor.
         """
+        self._free_pipes(attempt)
         lock = self._spool.seize(attempt.attempt_id)
         if lock is None:
             return
@@ -266,6 +267,18 @@ class Launcher:
             self._help(attempt.attempt_id, scripts.BURY, [], prefix, env=env, given={9: lock})
         finally:
             os.close(lock)
+
+    def _free_pipes(self, attempt: Attempt) -> None:
+        """End what may hold the pipes of an attempt whose end is recorded, and would never be told.
+
+        Not its supervisor: with that, what is in the pipes would be gone.
+        """
+        name = attempt.attempt_id
+        if attempt.engine != "process" or not self._spool.is_collected(name):
+            return
+        pid, ticks = self._spool.job(attempt)
+        if pid and self._spool.recorded(name) is not None:
+            self._signal_all(attempt, pid, ticks, signal.SIGKILL)
 
     def end_rest(self, attempt: Attempt) -> None:
         """End what an attempt that has ended left running; a container's ends with its first."""

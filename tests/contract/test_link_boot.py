@@ -9,7 +9,7 @@ import pytest
 
 from pool.link import WorkerLink
 from pool.link_model import LinkReady, ProbeStage, ProbeStageError
-from pool.messages import Probe, ProbeFailed, ProbeSucceeded
+from pool.messages import CloseSession, Probe, ProbeFailed, ProbeSucceeded
 from pool.ssh_keys import load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
 from tests.performer_rig import performing
@@ -44,6 +44,19 @@ class Site:
             secret="",
             boot=boot,
             verify=unknown,
+            look_anyway=look_anyway,
+        )
+
+    def command(self, *, look_anyway: bool) -> Probe:
+        """Return the command for a first probe."""
+        return Probe(
+            op_id=7,
+            worker_id="i-1",
+            revision=3,
+            address=self.host.address,
+            host_key=self.host.host_key,
+            secret="",
+            boot=True,
             look_anyway=look_anyway,
         )
 
@@ -110,19 +123,31 @@ def test_a_probe_that_is_to_look_anyway_does_so(
 ) -> None:
     settings = link_settings(site.key, boot_probe_command=NOT_YET)
     with performing(tmp_path, settings=settings) as rig:
-        rig.performer.perform(
-            Probe(
-                op_id=7,
-                worker_id="i-1",
-                revision=3,
-                address=site.host.address,
-                host_key=site.host.host_key,
-                secret="",
-                boot=True,
-                look_anyway=look_anyway,
-            )
-        )
+        rig.performer.perform(site.command(look_anyway=look_anyway))
         event = rig.outcome()
     assert isinstance(event, ProbeSucceeded if look_anyway else ProbeFailed)
     told = event.boot_error if isinstance(event, ProbeSucceeded) else event.message
     assert "exit status 5: not yet" in told
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_no_loss_is_told_of_a_session_that_is_ended_on_purpose(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, one: bool
+) -> None:
+    genuine = WorkerLink.close
+    settings = link_settings(site.key)
+    with performing(tmp_path, settings=settings) as rig:
+        rig.performer.perform(site.command(look_anyway=False))
+        assert isinstance(rig.outcome(), ProbeSucceeded)
+        session = rig.performer._links["i-1"][0]._session
+        assert session is not None
+
+        def close_late(link: WorkerLink) -> None:
+            # Its reader has noticed the cut before anybody comes to close it.
+            assert session.join()
+            genuine(link)
+
+        monkeypatch.setattr(WorkerLink, "close", close_late)
+        if one:
+            rig.performer.perform(CloseSession(worker_id="i-1"))
+        # In the end the rest is closed, and nothing may have been posted.

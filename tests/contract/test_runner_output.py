@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,11 +145,145 @@ def test_the_output_of_who_ended_waits_for_a_collector_that_is_late(runner: Runn
     os.kill(collector, signal.SIGSTOP)
     session.start("a", "echo", "said")
     eventually((runner.spool / "attempts" / "a" / "exit").exists)
-    time.sleep(0.5)  # time for a supervisor that would not wait
+    time.sleep(1.5)  # time for a supervisor that would not wait, and for a look at who is left
     assert session.request("list")["attempts"][0]["exit"] is None
     os.kill(collector, signal.SIGCONT)
     assert session.finish("a")["stdout_bytes"] == len("said\n")
     assert session.log("a") == b"said\n"
+
+
+# ---- who holds a pipe ---------------------------------------------------------------------------
+
+HOLD = """
+import os, pathlib, signal, socket, sys, time
+idle, other = socket.socketpair()
+print("up", file=sys.stderr, flush=True)
+while not os.path.exists("gate"):
+    time.sleep(0.01)
+print("held", flush=True)
+os.splice(idle.fileno(), 1, 100)
+"""
+"""The kernel holds the mutex of a pipe while it waits for what is to be spliced into it."""
+
+
+def hold(runner: Runner, session: Attached, *, before_it_is_opened: bool) -> None:
+    """Have attempt `a` hold its standard output, so that whoever opens or reads it hangs."""
+    collectors = [runner.collector()]
+    if before_it_is_opened:
+        os.kill(collectors[0], signal.SIGSTOP)
+    session.start("a", sys.executable, "-c", HOLD)
+    if not before_it_is_opened:
+        session.until(lambda: session.log("a", "stderr") == b"up\n")
+        collectors += runner.takers("a")
+        for each in collectors:
+            os.kill(each, signal.SIGSTOP)
+    Path(runner.places.work, "a", "gate").touch()
+    wchan = Path(f"/proc/{runner.job('a')}/wchan")
+    eventually(lambda: "unix_stream" in wchan.read_text())
+    for each in collectors:
+        os.kill(each, signal.SIGCONT)
+
+
+def exit_at_once(session: Attached, attempt_id: str) -> Any:
+    """Return the exit of an attempt, which must come soon, with its log complete."""
+
+    def told() -> bool:
+        return any(each.get("attempt_id") == attempt_id for each in session.pushed)
+
+    session.until(told, 10.0)
+    return session.finish(attempt_id)["code"]
+
+
+@pytest.mark.parametrize("before_it_is_opened", [True, False], ids=["unopened", "open"])
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("KILL", 137)])
+def test_who_holds_its_own_pipe_holds_nobody_else_up(
+    runner: Runner, before_it_is_opened: bool, name: str, code: int
+) -> None:
+    session, _ = runner.attach()
+    session.start("z", "sh", "-c", "until [ -e gate ]; do sleep 0.01; done; echo said; exit 3")
+    collector = runner.collector()
+    hold(runner, session, before_it_is_opened=before_it_is_opened)
+    session.start("b", "echo", "said")
+    assert exit_at_once(session, "b") == 0
+    Path(runner.places.work, "z", "gate").touch()
+    assert exit_at_once(session, "z") == 3
+    assert session.log("b") == session.log("z") == b"said\n"
+    assert runner.collector() == collector
+
+    assert session.request("kill", attempt_id="a", signal=name)["signalled"]
+    assert exit_at_once(session, "a") == code
+    assert session.log("a") == b"held\n"
+    assert session.log("a", "stderr") == b"up\n"
+
+
+@pytest.mark.parametrize("hierarchy", [None, ""], ids=["group", "no group"])
+def test_who_is_left_holding_a_pipe_does_not_keep_the_end_from_being_told(
+    runner: Runner, hierarchy: str | None
+) -> None:
+    if hierarchy is not None:
+        settle_on(runner, hierarchy)
+    session, _ = runner.attach()
+    script = 'setsid "$0" -c "$HOLD" & echo $! >pid; until [ -e end ]; do sleep 0.02; done; exit 3'
+    session.start("a", "sh", "-c", script, sys.executable, env={"HOLD": HOLD})
+    session.until(lambda: session.log("a", "stderr") == b"up\n")
+    work = Path(runner.places.work, "a")
+    work.joinpath("gate").touch()
+    left = int(work.joinpath("pid").read_text())
+    eventually(lambda: "unix_stream" in Path(f"/proc/{left}/wchan").read_text())
+    work.joinpath("end").touch()
+    assert exit_at_once(session, "a") == 3
+    assert not alive(left)
+
+
+@pytest.mark.parametrize("which", ["the collector", "who takes it"])
+def test_whoever_is_killed_is_replaced(runner: Runner, which: str) -> None:
+    session, _ = runner.attach()
+    gate = start_counting(runner, session)
+    session.until(lambda: len(session.log("a")) == (LINES // 2 + 1) * 16)
+    (taker,) = runner.takers("a")
+    os.kill(taker if which == "who takes it" else runner.collector(), signal.SIGKILL)
+    eventually(lambda: not alive(taker))
+    gate.touch()
+    assert session.finish("a")["code"] == 0
+    assert session.log("a") == COUNTED
+
+
+def test_who_closes_its_pipes_to_all_has_an_end_all_the_same() -> None:
+    if os.geteuid() != 0:
+        not_tested("to be another user needs root")
+    with Runner(user=60_302) as runner:
+        session, _ = runner.attach()
+        session.start("z", "sleep", "600")
+        collector = runner.collector()
+        os.kill(collector, signal.SIGSTOP)
+        session.start("a", "sh", "-c", "chmod 0 /dev/stdout /dev/stderr; echo said; exit 3")
+        eventually(lambda: (runner.spool / "attempts" / "a" / "exit").read_text() != "")
+        os.kill(collector, signal.SIGCONT)
+        assert exit_at_once(session, "a") == 3
+        assert session.log("a") == b"said\n"
+
+
+def test_a_collector_that_comes_later_starts_no_second_one_beside_who_hangs(
+    runner: Runner,
+) -> None:
+    session, _ = runner.attach()
+    session.start("z", "sleep", "600")
+    hold(runner, session, before_it_is_opened=True)
+    eventually(lambda: len(runner.takers("a")) == 1)
+    hung = runner.takers("a")
+    for attempt_id in ("b", "c"):
+        before = runner.takers("z")
+        os.kill(runner.collector(), signal.SIGKILL)
+        eventually(lambda: not any(map(alive, before)))  # noqa: B023 - it is over in each pass
+        session.start(attempt_id, "echo", "said")
+        assert exit_at_once(session, attempt_id) == 0
+        eventually(lambda: len(runner.takers("z")) == 1)
+        assert runner.takers("a") == hung
+
+    session.request("kill", attempt_id="a", signal="KILL")
+    assert exit_at_once(session, "a") == 137
+    assert session.log("a") == b"held\n"
+    eventually(lambda: not alive(hung[0]))
 
 
 SAY = {"container_id": "c", "image": "", "command": ["echo", "said"], "env": {}}
@@ -174,6 +310,41 @@ def test_nobody_is_left_when_there_is_nothing_to_collect(runner: Runner) -> None
     assert stat_fields(collector)[3] == str(collector), "it leads a session of its own"
     eventually(lambda: not alive(collector), 20.0)
     assert session.run("b", "echo", "b")["stdout_bytes"] == 2
+
+
+# ---- a spool that vanishes ----------------------------------------------------------------------
+
+
+def test_a_supervisor_that_waits_ends_when_its_spool_vanishes(runner: Runner) -> None:
+    session, _ = runner.attach()
+    session.start("a", "sh", "-c", "until [ -e gate ]; do sleep 0.01; done")
+    supervisor, collector = runner.supervisor("a"), runner.collector()
+    eventually(lambda: bool(runner.takers("a")))
+    os.kill(collector, signal.SIGSTOP)  # so that nobody hears of the end
+    Path(runner.places.work, "a", "gate").touch()
+    wchan = Path(f"/proc/{supervisor}/wchan")
+    eventually(lambda: (runner.spool / "attempts" / "a" / "exit").read_text() != "")
+    eventually(lambda: "pipe_r" in wchan.read_text())
+    session.kill()
+    shutil.rmtree(runner.spool)
+    os.kill(collector, signal.SIGCONT)
+    eventually(lambda: not alive(supervisor), 20.0)
+    eventually(lambda: not runner.processes(), 20.0)
+
+
+def test_a_job_goes_on_and_ends_when_its_spool_vanishes(runner: Runner) -> None:
+    session, _ = runner.attach()
+    gate = start_counting(runner, session)
+    session.until(lambda: len(session.log("a")) == (LINES // 2 + 1) * 16)
+    job, supervisor = runner.job("a"), runner.supervisor("a")
+    collector = runner.collector()
+    session.kill()
+    shutil.rmtree(runner.spool)
+    eventually(lambda: not alive(collector), 20.0)
+    gate.touch()
+    eventually(lambda: not alive(job), 20.0)
+    eventually(lambda: not alive(supervisor), 20.0)
+    eventually(lambda: not runner.processes())
 
 
 # ---- a full disk --------------------------------------------------------------------------------

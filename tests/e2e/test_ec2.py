@@ -283,3 +283,59 @@ def test_a_spot_instance_that_has_notice_gets_no_new_work_and_what_it_takes_alon
         assert [outcome for _, outcome in told[0][1:]] == ["failed"]
         assert told[1] == [(other, "failed")]
         wait_for(lambda: not bed.billed(), "the idle instances to go", timeout_s=PATIENCE_S)
+
+
+# ---- a server that starts while listings lack what runs ------------------------------------------
+
+
+def runs_alone(server: DispatcherProcess, gate: Path) -> tuple[str, str]:
+    """Let a container run until `gate` is there; return its id and that of its instance."""
+    container = server.submit("sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    return container, server.wait_state(container, "running", timeout_s=PATIENCE_S)["instance"]
+
+
+@pytest.mark.real
+def test_what_runs_goes_on_when_the_listings_after_a_restart_lack_its_instance(
+    bed: Ec2Bed, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with DispatcherProcess(tmp_path, config(bed)) as server:
+        container, where = runs_alone(server, gate)
+        assert server.stop() == 0
+        by_id = refused(
+            "InvalidInstanceID.NotFound", action=LISTING, where=(("InstanceId.1", where),)
+        )
+        lacking = Fault(kind=Kind.LACKS_ALL, action=LISTING)
+        with bed.plan.standing(by_id, lacking):
+            server.start()
+            wait_for(lambda: bed.plan.happened[lacking.name] > 3, "listings that lack it")
+            found = server.container(container)
+            assert [(a["instance"], a["outcome"]) for a in found["attempts"]] == [(where, None)]
+            assert found["state"] == "running"
+            assert server.instances().keys() == {where}
+            wait_for(lambda: bed.plan.happened[by_id.name], "the question for it by its id")
+        gate.touch()
+        ended = server.wait_final(container, timeout_s=PATIENCE_S)
+        assert [(a["instance"], a["outcome"]) for a in ended["attempts"]] == [(where, "failed")]
+        assert ended["exit_code"] == 3
+        wait_for(lambda: not bed.billed(), "the idle instance to go", timeout_s=PATIENCE_S)
+    assert [each.id for each in bed.truth()] == [where], "nobody bought another beside it"
+
+
+@pytest.mark.real
+def test_what_ran_where_ec2_says_that_it_has_ended_runs_again_at_once(
+    bed: Ec2Bed, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with DispatcherProcess(tmp_path, config(bed)) as server:
+        container, where = runs_alone(server, gate)
+        assert server.stop() == 0
+        bed.take_back(where)
+        wait_for(lambda: where not in bed.machines.running(), "the machine to end")
+        server.start()
+        gate.touch()
+        # Without the word on its id it would count for `gone_after_s`, three minutes.
+        ended = server.wait_final(container, timeout_s=PATIENCE_S)
+        outcomes = [(a["instance"] == where, a["outcome"]) for a in ended["attempts"]]
+        assert outcomes == [(True, "lost"), (False, "failed")]
+        wait_for(lambda: not bed.billed(), "the idle instance to go", timeout_s=PATIENCE_S)

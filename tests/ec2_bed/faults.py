@@ -25,6 +25,8 @@ class Kind(Enum):
     """The connection ends without an answer, and nothing was done."""
     LACKS_NEW = "lacks new"
     """A listing does not know yet of an instance that runs."""
+    LACKS_ALL = "lacks all"
+    """A listing knows of no instance any more, as one of a stale endpoint does."""
     SHOWS_GONE = "shows gone"
     """A listing still shows, as running, an instance that has been terminated."""
     STALE_TAGS = "stale tags"
@@ -35,7 +37,16 @@ class Kind(Enum):
     """A listing has a further page, and that cannot be had."""
 
 
-IN_LISTINGS = frozenset({Kind.LACKS_NEW, Kind.SHOWS_GONE, Kind.STALE_TAGS, Kind.TWICE, Kind.CUT})
+IN_LISTINGS = frozenset(
+    {
+        Kind.LACKS_NEW,
+        Kind.LACKS_ALL,
+        Kind.SHOWS_GONE,
+        Kind.STALE_TAGS,
+        Kind.TWICE,
+        Kind.CUT,
+    }
+)
 ANY_ACTION = "*"
 
 

@@ -58,8 +58,8 @@ class Listings:
         """Return whether a listing can be behind the truth in this way."""
         with self._lock:
             match kind:
-                case Kind.LACKS_NEW:
-                    return bool(self._never_shown(listing))
+                case Kind.LACKS_NEW | Kind.LACKS_ALL:
+                    return bool(self._lacked(kind, listing, query))
                 case Kind.SHOWS_GONE:
                     return bool(self._gone(query))
                 case Kind.STALE_TAGS:
@@ -76,8 +76,8 @@ class Listings:
         group = answers.reservations(listing)
         with self._lock:
             match kind:
-                case Kind.LACKS_NEW:
-                    for reservation, _ in self._never_shown(listing):
+                case Kind.LACKS_NEW | Kind.LACKS_ALL:
+                    for reservation, _ in self._lacked(kind, listing, query):
                         group.remove(reservation)
                 case Kind.SHOWS_GONE:
                     group.extend(copy.deepcopy(self._gone(query)[:1]))
@@ -99,6 +99,15 @@ class Listings:
                     raise AssertionError(f"{kind} is nothing that a listing says")
                 case _:
                     assert_never(kind)
+
+    def _lacked(
+        self, kind: Kind, listing: Element, query: Mapping[str, str]
+    ) -> list[tuple[Element, Element]]:
+        """Return what a listing that is behind the truth does not tell of."""
+        if kind is Kind.LACKS_NEW:
+            return self._never_shown(listing)
+        # What is asked for by its id is no listing.
+        return [] if "InstanceId.1" in query else list(answers.instances(listing))
 
     def _never_shown(self, listing: Element) -> list[tuple[Element, Element]]:
         return [

@@ -38,6 +38,7 @@ from tests.sim.elastic_conduct import ElasticConduct
 from tests.sim.hosts import Host
 from tests.sim.job_conduct import JobConduct
 from tests.sim.kills import Kills
+from tests.sim.losses import lost_on_each
 from tests.sim.per_instance_conduct import PerInstanceConduct
 from tests.sim.precedence import has_own_placer, is_spared, place_in_line
 from tests.sim.presence import Presence
@@ -262,7 +263,8 @@ class Conduct:
         own = place_in_line(container)
         for other in engine.ledger.containers.values():
             if other.id in engine.ledger.queue and _is_alike(other, container, engine.settings):
-                overtaken = place_in_line(other) < own
+                kept_away = worker.id in lost_on_each(other.attempts)
+                overtaken = place_in_line(other) < own and not kept_away
                 expect(not overtaken, "no lower one starts before a higher", f"{own}: {other.id}")
 
     # ---- what is begun, and heard ----

@@ -28,7 +28,8 @@ class HostFaults:
     `foreign_strays` are processes that another store's dispatcher has started: an admin decides.
 
     Some starts are refused since the instance is `overloaded`. `lost_limits` go down with their
-    session. `swallowing` instances end at once what is started there, and run nothing.
+    session. `swallowing` instances end at once what is started there, and run nothing; `unpulling`
+    ones do so with what has an image, though their engine works.
     """
 
     drops_every_s: float = 0.0
@@ -62,6 +63,7 @@ class HostFaults:
     overloaded: float = 0.0
     lost_limits: float = 0.0
     swallowing: float = 0.0
+    unpulling: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,8 @@ class Demand:
 
     `alike` is the share of containers that ask for what the first one of their list does;
     `retrying` of them are tried again when they fail, `supervising` ones submit others, `cpuless`
-    ones ask for no cpus, `unnamed` ones leave what they need to the type.
+    ones ask for no cpus, `unnamed` ones leave what they need to the type, `imaged` ones have an
+    image.
 
     `jobs` are submitted, with arrays of up to `longest_array`; `narrow` of these have a limit of
     how many run at once. `depending` of containers and jobs wait for earlier ones, `limited` have a
@@ -126,6 +129,7 @@ class Demand:
     supervising: float = 0.0
     cpuless: float = 0.0
     unnamed: float = 0.0
+    imaged: float = 0.0
     jobs: int = 0
     longest_array: int = 4
     narrow: float = 0.0

@@ -34,11 +34,14 @@ PROMISES: dict[str, str] = {
     "journal before start": "a process starts only once its attempt is stored, and only there",
     "what is held back does not start": "nothing of priority 0 starts",
     "no lower one starts before a higher": "nothing starts while one of the same request class "
-    "waits with a higher priority",
+    "waits with a higher priority, but where that was lost",
     "what is cancelled does not start": "nothing starts that a user has cancelled",
     "what is to end is ended": "an attempt is being ended when its container is cancelled or held "
     "back",
-    "what is lost too often fails": "nothing starts that was lost max_lost_attempts times",
+    "what is lost too often fails": "nothing starts that was lost max_lost_attempts times; what an "
+    "instance loses that is there counts once for it, and may be 20",
+    "one instance fails nobody": "what was lost fails only when it was as often as it may be, once "
+    "for each instance that is there",
     "what is taken back too often runs on what is not": "nothing starts on a preemptible type that "
     "the cloud interrupted max_reclaimed_attempts times, if another type would do",
     "who has no preemptible instance for long gets another": "no class waits for preemptible types "
@@ -157,7 +160,10 @@ PROMISES: dict[str, str] = {
     "nothing starts before the boot probe has passed": "what a boot sets up is proven before "
     "anything starts in it, also when an instance has booted anew",
     "an instance that runs nothing takes few": "an instance that ends at once what starts there "
-    "is given three, and what is under way beside them, until its engine is tried",
+    "is given three, and what is under way beside them, and none more than three times, until its "
+    "engine is tried",
+    "what was lost is tried elsewhere first": "nothing starts on an instance that has lost it "
+    "while another could hold it or be created for it, unless that was 10 minutes ago",
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
     "broken",
     "what is taken back gets no work": "no start goes where the cloud has said that it takes the "
@@ -268,6 +274,9 @@ PROMISES: dict[str, str] = {
     "boot_timeout_s",
     "who is gone was missing for long": "and three listings in a row lacked it, over gone_after_s",
     "what listings lack gets no work": "nothing is planned onto what listings lack",
+    "who is reached serves its claims": (
+        "what has a session and may get work is ready, whether a listing has shown it or not"
+    ),
     "max_instances of what is there": "no more are created than max_instances, with all that is "
     "there by the truth and was created with an id",
     "no session with what is shut down": "no session stays with what is being destroyed",
@@ -330,6 +339,7 @@ FAULTS: dict[str, str] = {
     "lost_supervisors": "share of processes whose supervisor is gone without an exit",
     "late_exits": "share of exits that are recorded a while after the process is gone",
     "swallowing": "share of instances that end at once what is started there, and run nothing",
+    "unpulling": "share of instances that do so with what has an image, though their engine works",
     "sick_boots": "share of instances that never pass the boot probe",
     "broken_boots": "share of instances that say from the first that they are broken",
     "reboots_every_s": "mean time between reboots, after which an instance knows nothing",
@@ -371,6 +381,7 @@ FAULTS: dict[str, str] = {
     "supervising": "share of containers that submit others",
     "cpuless": "share of containers that ask for no cpus",
     "unnamed": "share of containers that leave what they need to the type",
+    "imaged": "share of containers that have an image",
     "jobs": "how many jobs are submitted: arrays, chains, diamonds, arrays element by element",
     "longest_array": "how many elements an array has at most",
     "narrow": "share of arrays with a limit of how many run at once",

@@ -118,6 +118,7 @@ class Host:
     sick: bool = False
     refuses: bool = False
     swallows: bool = False
+    pulls_nothing: bool = False
     clock_jump_s: float = 0.0
     dead: bool = False
     boots: int = 1
@@ -213,6 +214,8 @@ class Host:
             lost = self.dice.falls(0.5)
             kind, run_s = ExitKind.LOST if lost else ExitKind.ENGINE_FAILURE, SWALLOWED_S
             exit_ = AttemptExit(kind=kind, code=None if lost else 125)
+        elif self.pulls_nothing and order.image:
+            run_s, exit_ = SWALLOWED_S, AttemptExit(kind=ExitKind.ENGINE_FAILURE, code=125)
         elif self.dice.falls(self.faults.lost_supervisors):
             run_s, exit_ = run_s * self.dice.random(), AttemptExit(kind=ExitKind.LOST, code=None)
         began = self.timeline.now

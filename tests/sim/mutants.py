@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.sim.mutants_absence import ABSENCE_MUTANTS
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
+from tests.sim.mutants_avoiding import AVOIDING_MUTANTS
 from tests.sim.mutants_elastic import ELASTIC_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
@@ -49,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,
     *ATTEMPT_MUTANTS,
+    *AVOIDING_MUTANTS,
     *SCHEDULING_MUTANTS,
     *JOB_MUTANTS,
     *PER_INSTANCE_MUTANTS,

@@ -49,6 +49,14 @@ ABSENCE_MUTANTS = (
         new="",
     ),
     Mutant(
+        name="claims wait for a listing",
+        guard="an instance that no listing has shown yet serves its claims once it is reached",
+        fault=LAG,
+        where="pool.probing:is_ready",
+        old="not worker.unseen",
+        new="not worker.remembered",
+    ),
+    Mutant(
         name="questions during a hold",
         guard="a rate limit holds the questions for instances",
         fault="rate limits",

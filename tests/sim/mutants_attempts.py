@@ -216,8 +216,8 @@ ENDINGS = (
         guard="what is lost too often fails",
         fault="instances that end",
         where="dispatcher.restarts:may_try_again",
-        old="and lost < settings.max_lost_attempts",
-        new="",
+        old="tries.lost < most and on_one",
+        new="on_one",
     ),
     Mutant(
         name="lost and unwanted",

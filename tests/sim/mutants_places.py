@@ -225,7 +225,7 @@ CREATING = (
         name="a quota's types stay open",
         guard="nothing below the next in line is placed on the types of its quota",
         fault="quotas of groups",
-        where="dispatcher.planner.batch:_Pass.best",
+        where="dispatcher.planner.batch:_Pass._best_of_all",
         old="closed: Collection[str] = self.plan.closed",
         new="closed: Collection[str] = ()",
     ),

@@ -27,6 +27,13 @@ TRIAL_MUTANTS: tuple[Mutant, ...] = (
         "copied = self._keep(thing, thing)",
     ),
     _mutant(
+        "a trial fills the engine's mappings of values",
+        "a trial has mappings of its own, of values too",
+        "dispatcher.trial:_Copies._mapping",
+        "return self._keep(thing, thing.copy())",
+        "return self._keep(thing, thing)",
+    ),
+    _mutant(
         "a trial fills the engine's sets",
         "a trial has sets of its own",
         "dispatcher.trial:_Copies._copied",
@@ -64,9 +71,9 @@ TRIAL_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a trial orders the engine's containers",
         "a trial knows of its own who waits in a class",
-        "dispatcher.trial:_Copies._fill",
-        "getattr(thing, name).copy()",
-        "getattr(thing, name)",
+        "dispatcher.trial:_Copies._shallow",
+        "thing.copy()",
+        "thing",
     ),
     _mutant(
         "a trial uses up tokens",

@@ -66,7 +66,7 @@ STARTS = (
         guard="an instance on which nothing runs gets no more after three",
         fault="instances that swallow what is started there",
         where="pool.trials:note_end",
-        old="if len(worker.swallowed) >= ENDS_BEFORE_TRIAL:",
+        old="if max(len(worker.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:",
         new="if False:",
     ),
     Mutant(

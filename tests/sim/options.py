@@ -129,6 +129,8 @@ def options_of(seed: int) -> SimOptions:
     if (swallowing := Dice(seed, "swallowing options")).falls(0.1):
         share = swallowing.between(0.1, 0.5)
         options = replace(options, hosts=replace(options.hosts, swallowing=share))
+        options = _alone(options, Dice(seed, "lonely options"))
+    options = _unpulling(options, Dice(seed, "unpulling options"))
     right = options.restarts_in_calm or not options.dispatcher.clock_steps_s
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
@@ -232,6 +234,37 @@ def _refusing(options: SimOptions, dice: Dice) -> SimOptions:
         hanging_calls=0.0,
         left_over=0,
         old_flickers_every_s=0.0,
+    )
+
+
+def _alone(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, one container after the other has one instance."""
+    if not dice.falls(0.5):
+        return options
+    return replace(
+        options,
+        demand=replace(options.demand, containers=4, longest_list=1),
+        pool=msgspec.structs.replace(options.pool, idle_timeout_s=100.0),
+        scheduler=msgspec.structs.replace(options.scheduler, max_instances=1),
+        left_over=0,
+    )
+
+
+def _unpulling(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, some instances run nothing that has an image."""
+    if not dice.falls(0.15):
+        return options
+    few = dice.falls(0.3)
+    scheduler = msgspec.structs.replace(
+        options.scheduler,
+        max_instances=dice.whole(1, 2) if few else options.scheduler.max_instances,
+        max_lost_attempts=dice.whole(2, 4),
+    )
+    return replace(
+        options,
+        hosts=replace(options.hosts, unpulling=dice.between(0.1, 0.7)),
+        demand=replace(options.demand, imaged=dice.between(0.5, 1)),
+        scheduler=scheduler,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dispatcher.planner.room import SlotKind
 from drivers.interface import Existence
 from pool.messages import (
     AttemptExited,
@@ -16,7 +17,7 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import WorkerState
+from pool.model import Worker, WorkerState
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -140,14 +141,23 @@ class Presence:
                 if worker.remembered and worker.absence is not None:
                     sight.lacking.append(worker.absence.since)
                 self._sights[worker_id] = sight
-            if worker.unseen and worker_id not in self._pool.touched:
-                takes = worker_id in self._process.engine.placing.roster.fleet.slots
-                expect(not takes, "what listings lack gets no work", worker_id)
+            if worker_id not in self._pool.touched:
+                self._expect_its_place(worker)
             sight.state = worker.state
             sight.proven = sight.proven or bool(worker.host_key)
             sight.addressed = bool(worker.address)
             if worker.listed and sight.shown_at is None:
                 sight.shown_at = worker.listed_at
+
+    def _expect_its_place(self, worker: Worker) -> None:
+        """Expect that the planner sees what is missing not at all, and what is reached as ready."""
+        slot = self._process.engine.placing.roster.fleet.slots.get(worker.id)
+        if slot is None:
+            return
+        expect(not worker.unseen, "what listings lack gets no work", worker.id)
+        reached = worker.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+        ready = slot.kind is SlotKind.READY
+        expect(ready or not reached, "who is reached serves its claims", worker.id)
 
     def _expect_gone(self, worker_id: str, sight: _Sight) -> None:
         """Expect that the cloud said so, that it was asked to end it, or that all was tried."""

@@ -5,6 +5,7 @@ A check that fails raises `Violation`, which names the promise that was broken.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
@@ -13,6 +14,7 @@ from drivers.interface import Resources
 from pool.model import AttemptExit, AttemptOrder, ExitKind
 from pool.trials import ENDS_BEFORE_TRIAL
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
+from tests.sim.losses import is_lost_too_often, may_run_again
 from tests.sim.store import VirtualStore
 
 if TYPE_CHECKING:
@@ -52,13 +54,14 @@ class Truth:
         self.exits: dict[str, AttemptExit | None] = {}
         self.ran_on: dict[str, Host] = {}
         self.unknown: set[str] = set()
+        self.most_lost = 1
         self.powered_off: set[str] = set()
         self.longest_still_s = 0.0
         self._forward_at = 0.0
         self.busy_s = 0.0
         self._since: dict[str, float] = {}
         self.dispatchers = 0
-        self._swallowed: dict[str, set[str]] = {}
+        self._swallowed: dict[str, Counter[str]] = {}
         self._most_at_once: dict[str, int] = {}
 
     def came_forward(self, now: float) -> None:
@@ -123,13 +126,19 @@ class Truth:
         there = sum(where is host for where in self.live.values())
         most = max(self._most_at_once.get(host.machine.id, 0), there)
         self._most_at_once[host.machine.id] = most
-        swallowed = self._swallowed.setdefault(host.machine.id, set())
-        swallowed.add(attempt_id.rpartition("-")[0])
+        container_id = attempt_id.rpartition("-")[0]
+        swallowed = self._swallowed.setdefault(host.machine.id, Counter())
+        swallowed[container_id] += 1
         bound = (ENDS_BEFORE_TRIAL + most) * self.dispatchers
         expect(
             len(swallowed) <= bound,
             "an instance that runs nothing takes few",
             f"{host.machine.id} got {len(swallowed)}, of which {most} at once",
+        )
+        expect(
+            swallowed[container_id] <= ENDS_BEFORE_TRIAL * self.dispatchers,
+            "an instance that runs nothing takes few",
+            f"{host.machine.id} got {container_id} {swallowed[container_id]} times",
         )
 
     def _expect_alone(self, attempt_id: str, container: Container) -> None:
@@ -325,3 +334,8 @@ class Truth:
                 and (not retries.exit_codes or last.exit_code in retries.exit_codes)
             )
             expect(not again, "what may be restarted is", f"{container_id}: {retries}")
+        container = self.store.containers[container_id]
+        placed = not container.pinned_to and self.jobs.elastic.job_of(container) is None
+        if placed and last.outcome is AttemptOutcome.LOST and may_run_again(container, last):
+            often = is_lost_too_often(attempts, self.most_lost)
+            expect(often, "one instance fails nobody", container_id, attempts)

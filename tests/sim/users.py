@@ -95,6 +95,7 @@ class Users:
         self._timeline = timeline
         self._dice = Dice(seed, "users")
         self._asking = Dice(seed, "asking")
+        self._images = Dice(seed, "images")
         self._demand = demand
         self._store = store
         self._truth = truth
@@ -211,6 +212,8 @@ class Users:
         self.submitted += 1
         container = self._make(self.submitted, self._dice)
         spec = asked_for(container.spec, self._demand, self._asking)
+        if self._images.falls(self._demand.imaged):
+            spec = replace(spec, image="busybox")
         return replace(container, spec=spec, created_at=self._epoch_now())
 
     def _like(self, container: Container, first: Container) -> Container:

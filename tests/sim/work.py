@@ -33,7 +33,9 @@ from pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
 from pool.room import charge
 from pool.timers import TimerKind
 from pool.transitions import Trigger
+from tests.sim.elsewhere import expect_elsewhere
 from tests.sim.hosts import Host
+from tests.sim.losses import NEVER_RAN, is_lost_too_often, lost_on_each
 from tests.sim.precedence import has_own_placer, is_spared, place_in_line
 from tests.sim.prices import instead_of, is_within_price, may_be_bought
 from tests.sim.process import DispatcherProcess
@@ -48,7 +50,6 @@ LOGS_COME_S = 60.0
 LEASE_KNOWN_S = 10.0
 """How long a session is up until what was said of the lease has arrived for sure."""
 
-NEVER_RAN = ("never_started", "engine_failure")
 GENTLE = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value, Trigger.DRAINED.value)
 FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
 
@@ -120,6 +121,7 @@ class Work:
         if has_own_placer(self._ledger, container):
             return
         self._expect_spared(container, worker.type)
+        expect_elsewhere(self._engine, container, worker, self._process.now())
         key = replace(self._ledger.queue.key_of(container), lasting=self._is_spared(container))
         is_cheap = is_within_price(self._engine, key, worker.type, self._scarce())
         expect(is_cheap, "none runs on what is too dear", f"{container.id} on {worker.type.name}")
@@ -152,8 +154,10 @@ class Work:
         if has_own_placer(self._ledger, container):
             # A start that never came about is tried again as often as it takes.
             lost = [a for a in lost if a.reason is None or a.reason.code not in NEVER_RAN]
-        most = self._engine.settings.max_lost_attempts
-        expect(len(lost) < most, "what is lost too often fails", f"{container.id}: {len(lost)}")
+            few = len(lost) < self._engine.settings.max_lost_attempts
+        else:
+            few = not is_lost_too_often(lost, self._engine.settings.max_lost_attempts)
+        expect(few, "what is lost too often fails", f"{container.id}: {len(lost)}")
         truth = self._truth
         began = [a for a in lost if a.id in truth.ran_on and a.id not in truth.unknown]
         ran = [a.id for a in began if a.reason is None or a.reason.code not in NEVER_RAN]
@@ -189,6 +193,7 @@ class Work:
             room = worker.free.plus(given).minus(kept)
             wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
             fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
+            fits = fits and worker.id not in lost_on_each(other.attempts)
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
         closed = self._closed_by(request_class)
         overtaken = closed is not None and (not closed or worker.type.name in closed)

@@ -92,6 +92,7 @@ class World:
         self.store.faults = options.dispatcher
         self.truth.store = self.store
         self.truth.jobs = JobAccount(self.store, options.scheduler.max_lost_attempts)
+        self.truth.most_lost = options.scheduler.max_lost_attempts
         self.truth.hosts = self.hosts
         self.cloud = CloudModel(
             options.cloud,
@@ -267,6 +268,8 @@ class World:
         )
         if self._host_faults.swallowing:
             host.swallows = dice.falls(self._host_faults.swallowing)
+        pulls = Dice(self.options.seed, f"pulls of {machine.id}")
+        host.pulls_nothing = pulls.falls(self._host_faults.unpulling)
         if dice.falls(self._host_faults.wrong_clocks):
             host.clock_jump_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
         self.hosts[machine.id] = host

@@ -240,6 +240,29 @@ async def test_without_files_connections_are_turned_away_with_one_line(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
+async def test_a_server_that_ends_as_soon_as_it_has_turned_some_away_leaves_no_noise() -> None:
+    loop = asyncio.get_running_loop()
+    heard: list[str] = []
+    loop.set_exception_handler(lambda _loop, context: heard.append(context["message"]))
+    client = socket.socket()
+    client.setblocking(False)
+    async with server(ApiLimits()) as (port, _):
+        with no_files_left():
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            async with asyncio.timeout(60):
+                assert await received(client) == b""
+    client.close()
+    await until(lambda: not listening_later(loop))
+    assert heard == []
+    loop.set_exception_handler(None)
+
+
+def listening_later(loop: asyncio.AbstractEventLoop) -> list[asyncio.TimerHandle]:
+    """Return the timers of asyncio's that would listen again."""
+    timers: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]  # nobody else tells
+    return [each for each in timers if "_start_serving" in repr(each)]
+
+
 async def received(client: socket.socket) -> bytes:
     try:
         return await asyncio.get_running_loop().sock_recv(client, 100)

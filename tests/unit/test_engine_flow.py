@@ -11,7 +11,7 @@ from dispatcher.messages import (
     InstanceKillRequested,
     PublishContainer,
 )
-from dispatcher.model import Placement, SchedulerSettings
+from dispatcher.model import AttemptOutcome, Placement, SchedulerSettings
 from drivers.errors import AmbiguousResult, CapacityError, QuotaError
 from pool.messages import (
     AttemptStarted,
@@ -98,15 +98,16 @@ def test_a_repeated_exit_is_recorded_once() -> None:
 
 
 def test_a_supervisor_without_an_exit_record_is_lost_and_tried_again_up_to_the_limit() -> None:
-    rig = Rig(make_type(1), settings=SchedulerSettings(max_lost_attempts=3))
+    settings = SchedulerSettings(max_lost_attempts=3, max_instances=1)
+    rig = Rig(make_type(1), settings=settings, pool=PoolSettings(idle_timeout_s=10_000))
     rig.submit(make_container(1))
-    for number in (1, 2):
+    for number in range(1, 20):
         rig.exit(f"c-1-{number}", 0, ExitKind.LOST)
-        rig.advance(number)
+        rig.advance(60)
         assert rig.states() == {"c-1": "running"}
-    rig.exit("c-1-3", 0, ExitKind.LOST)
+    rig.exit("c-1-20", 0, ExitKind.LOST)
     assert rig.states() == {"c-1": "failed"}
-    assert [rig.attempts[f"c-1-{n}"].outcome.value for n in (1, 2, 3)] == ["lost"] * 3  # type: ignore[union-attr]  # all have ended
+    assert {each.outcome for each in rig.attempts.values()} == {AttemptOutcome.LOST}
 
 
 def test_lost_is_not_tried_again_where_the_user_says_so() -> None:

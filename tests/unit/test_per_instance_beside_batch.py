@@ -22,6 +22,7 @@ from dispatcher.model import (
     SchedulerSettings,
 )
 from drivers.interface import Resources
+from pool.messages import SignalAttempt
 from tests.elastic_jobs_rig import essential, running, submit
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
@@ -76,6 +77,16 @@ def test_who_is_99_points_below_is_never_evicted_and_100_below_may_be(gap: int, 
     rig.submit_daemon(daemon(priority=500))
     rig.advance(600)
     assert evicted(rig) == (["c-1"] if may else [])
+
+
+def test_who_makes_way_is_told_from_the_first_that_it_has_no_more_time_than_all_get() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG, settings=ONE)
+    rig.submit(make_container(1, priority=1, grace_period_s=86_400.0))
+    rig.advance(60)
+    rig.submit_daemon(daemon(priority=500))
+    rig.advance(10)
+    (term,) = (each for each in rig.sent if isinstance(each, SignalAttempt))
+    assert (term.attempt_id, term.signal, term.grace_s) == ("c-1-1", "TERM", LONG.term_timeout_s)
 
 
 def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:

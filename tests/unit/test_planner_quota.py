@@ -292,3 +292,13 @@ def test_who_waits_for_the_share_of_supervisors_is_told_so_only_while_others_hav
     assert codes(decided) == ["supervisors"], "the other one has the share"
     decided = decide(queue, limits=replace(free, max_instances=1))
     assert sorted(codes(decided)) == ["at_quota", "behind"], "nobody has it"
+
+
+def test_a_supervisor_whose_type_is_gone_waits_for_that_and_for_nobody() -> None:
+    queue = queue_of((9, 4, only("t4")))
+    for number, name in ((2, "t1"), (3, "t16")):
+        waiting = make_container(number, cpus=1, priority=5, constraints=only(name))
+        queue.add(replace(waiting, spec=replace(waiting.spec, supervisor=True)))
+    one = replace(limits(1, 2), containers_left=9, supervisors_left=1)
+    decided = decide(queue, slot("i", T2), limits=one)
+    assert sorted(codes(decided)) == ["at_quota", "no_type"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.model import SchedulerSettings
-from pool.messages import CreateInstance, Probe, SignalAttempt, StartAttempt
+from dispatcher.desk.views import leak_report
+from dispatcher.messages import InstanceKillRequested
+from dispatcher.model import Constraints, SchedulerSettings
+from pool.leaks import LeakKind
+from pool.messages import CreateInstance, DestroyInstance, Probe, SignalAttempt, StartAttempt
 from pool.model import InstanceSeen
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
@@ -14,7 +17,8 @@ def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> Rig:
 
     Something runs on the t1 if it is not `idle`.
     """
-    rig = Rig(make_type(1), make_type(4), settings=SchedulerSettings(max_instances=max_instances))
+    types = make_type(1), make_type(4), make_type(8)
+    rig = Rig(*types, settings=SchedulerSettings(max_instances=max_instances))
     rig.submit(make_container(1))
     if idle:
         rig.exit("c-1-1")
@@ -79,6 +83,48 @@ def test_one_that_is_listed_without_its_token_stands_for_its_launch() -> None:
     assert (worker.token, instances(rig)) == (token, 2), "the store knows what made it"
 
 
+def test_one_that_no_listing_ever_showed_serves_its_claim_as_soon_as_it_is_reached() -> None:
+    rig = crashed_while_one_boots(max_instances=2)
+    rig.unreachable.clear()
+    rig.advance(3)
+    assert rig.hidden == {"i-002"}
+    assert rig.started_on() == {"c-2": "i-002"}
+    assert rig.created_types() == []
+
+
+def test_one_that_was_shown_to_the_process_before_gets_no_work_until_it_is_shown() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.exit("c-1-1")
+    rig.hidden.add("i-001")
+    rig.crash()
+    assert rig.engine.pool.workers["i-001"].session_up
+    rig.submit(make_container(2))
+    assert rig.started_on() == {"c-2": "i-002"}, "the first may be held, for all that is known"
+
+
+def test_one_that_no_listing_shows_is_kept_though_nobody_needs_it() -> None:
+    rig = crashed_while_one_boots(max_instances=2)
+    rig.cancel("c-2")
+    rig.unreachable.clear()
+    rig.advance(100)
+    assert rig.worker_states() == {"i-002": "idle"}, "an earlier process may have let it be held"
+    show(rig)
+    rig.advance(11)
+    assert rig.worker_states() == {}
+
+
+def test_one_that_no_listing_ever_showed_stands_for_nobody_who_makes_way() -> None:
+    rig = crashed_while_one_boots(max_instances=2)
+    rig.cancel("c-2")
+    rig.unreachable.clear()
+    rig.advance(20)
+    assert rig.worker_states() == {"i-001": "idle", "i-002": "idle"}
+    rig.submit(make_container(3, cpus=1, constraints=Constraints(instance_types=("t8",))))
+    rig.advance(1)
+    assert [each.instance_id for each in last_commands(rig, DestroyInstance)] == ["i-001"]
+
+
 # ---- what runs there -----------------------------------------------------------------------------
 
 
@@ -136,3 +182,29 @@ def test_a_priority_of_0_holds_it_back_when_it_never_shows() -> None:
     assert rig.created_types() == []
     rig.set_priority("c-1", 5)
     assert rig.states() == {"c-1": "running"}
+
+
+# ---- what answers, and no listing shows ----------------------------------------------------------
+
+
+def test_what_answers_and_no_listing_shows_is_a_leak_and_can_be_killed() -> None:
+    rig = crashed_while_one_runs()
+    rig.unreachable.clear()
+    rig.advance(61)
+    assert rig.engine.pool.workers["i-001"].session_up
+    (leak,) = leak_report(rig.engine, rig.now).leaks
+    assert (leak.instance_id, leak.kind) == ("i-001", LeakKind.MISSING)
+    rig.silent.add(DestroyInstance)
+    rig.send(InstanceKillRequested(worker_id="i-001", reason="wrong region"))
+    assert rig.worker_states() == {"i-001": "shutdown"}
+    assert [each.instance_id for each in last_commands(rig, DestroyInstance)] == ["i-001"]
+
+
+def test_what_neither_answers_nor_is_listed_is_killed_when_a_listing_shows_it() -> None:
+    rig = crashed_while_one_runs()
+    rig.silent.add(DestroyInstance)
+    rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
+    assert last_commands(rig, DestroyInstance) == [], "the cloud would not know it"
+    rig.hidden.clear()
+    rig.advance(61)
+    assert rig.worker_states() == {"i-001": "shutdown"}

@@ -6,13 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.model import AttemptOutcome, Container, Retries
-from dispatcher.restarts import restart_due
+from dispatcher.model import (
+    ENGINE_FAILURE,
+    SUPERVISOR_LOST,
+    AttemptOutcome,
+    Container,
+    Retries,
+    SchedulerSettings,
+)
+from dispatcher.restarts import longest_delay_s, may_try_again, restart_due
 from pool.messages import StartAttempt, StartRefused
 from pool.model import ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
-from tests.samples import make_container, make_type
+from tests.samples import lost_on, make_container, make_type
 
 
 def retrying(most: int = 2, **more: object) -> Container:
@@ -363,3 +370,35 @@ def test_what_did_not_fail_has_no_restart() -> None:
     lost = replace(container.attempts[-1], outcome=AttemptOutcome.LOST)
     assert restart_due(replace(container, attempts=(*container.attempts[:-1], lost))) is None
     assert restart_due(replace(container, attempts=())) is None
+
+
+# ---- what an instance loses that is there --------------------------------------------------------
+
+C1 = make_container(1)
+
+
+@pytest.mark.parametrize("code", [ENGINE_FAILURE, SUPERVISOR_LOST])
+def test_what_one_instance_loses_uses_up_one_try_and_has_a_limit_of_its_own(code: str) -> None:
+    few = SchedulerSettings(max_lost_attempts=3)
+    assert may_try_again(lost_on(C1, *["i-1"] * 19, code=code), few)
+    assert not may_try_again(lost_on(C1, *["i-1"] * 20, code=code), few)
+    assert may_try_again(lost_on(C1, "i-1", "i-1", "i-1", "i-2", "i-1", code=code), few)
+    assert not may_try_again(lost_on(C1, "i-1", "i-1", "i-2", "i-3", code=code), few)
+    assert may_try_again(lost_on(C1, *["i-1"] * 99), SchedulerSettings(max_lost_attempts=100))
+
+
+def test_what_is_gone_with_its_instance_counts_each_time() -> None:
+    few = SchedulerSettings(max_lost_attempts=3)
+    assert may_try_again(lost_on(C1, "i-1", "i-1", code="lost"), few)
+    assert not may_try_again(lost_on(C1, "i-1", "i-1", "i-1", code="lost"), few)
+
+
+def test_what_is_lost_on_the_same_instance_again_waits_ever_longer() -> None:
+    def delays_s(*instances: str) -> list[float]:
+        tried = (
+            lost_on(C1, *instances[:n], code=SUPERVISOR_LOST) for n in range(1, len(instances) + 1)
+        )
+        return [longest_delay_s(container) for container in tried]
+
+    assert delays_s(*["i-1"] * 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert delays_s("i-1", "i-2", "i-3", "i-4", "i-3") == [1, 2, 2, 2, 16]

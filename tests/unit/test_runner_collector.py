@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
-from collections.abc import Iterator
+import select
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pool.runner import collector
 from pool.runner.backlog import END_OF_GAP, STEP_BYTES, TAKEN_BYTES, Backlog
-from pool.runner.collector import Collector
+from pool.runner.collector import Collector, Stream
 from pool.runner.kept import Gap, read_gap, write_gap
 from pool.runner.logs import LogPump
 from pool.runner.spool import Places, Spool, attempt_of
@@ -34,15 +38,17 @@ class Bed:
     """One attempt that writes to its standard output, and its collector, one turn at a time."""
 
     def __init__(self, base: str, logs: str) -> None:
+        self.base = base
         self.spool = Spool(
             Places(base, f"{base}/spool", logs, f"{base}/c/work", "longshore-t", f"{base}/apart")
         )
-        assert self.spool.claim(attempt_of("a", "c", "process", "boot", "")) is not None
+        assert self.spool.claim(attempt_of("a", "c", "podman", "boot", "")) is not None
         for path in (self.spool.collected("a"), *map(self.pipe, ("stdout", "stderr"))):
             os.mkfifo(path)
         self.job = os.open(self.pipe("stdout"), os.O_RDWR)
         self.supervisor = os.open(self.spool.collected("a"), os.O_RDWR | os.O_NONBLOCK)
         self.log = Path(self.spool.log("a", "stdout"))
+        self.trouble = Path(self.spool.places.runner, "collector.log")
         self.written = 0
         self.collector = self.begin()
 
@@ -154,6 +160,49 @@ def test_an_end_is_told_also_by_the_next_collector(bed: Bed, removed: str) -> No
     assert os.read(bed.supervisor, 9) == b"\n"
 
 
+def test_where_the_spool_vanishes_nobody_waits_and_what_comes_goes_nowhere(bed: Bed) -> None:
+    bed.write(10)
+    os.close(os.open(bed.pipe("stderr"), os.O_WRONLY))  # or nobody is known to have left it
+    shutil.rmtree(bed.spool.places.spool)
+    bed.collector.look_at_all()
+    assert os.read(bed.supervisor, 9) == b"\n"
+    for _ in range(40):
+        assert os.write(bed.job, bytes(PIECE)) == PIECE, "more than a pipe holds"
+        bed.collector.turn(0)
+    bed.collector.look_at_all()
+    with pytest.raises(BlockingIOError):
+        os.read(bed.supervisor, 9)
+    assert bed.log.read_bytes() == content(10)
+    os.close(bed.job)
+    bed.job = os.open(os.devnull, os.O_WRONLY)
+    bed.collector.turn(0)
+    assert not bed.collector._takings.names
+
+
+def test_a_spool_that_is_made_anew_has_a_collector_of_its_own(bed: Bed) -> None:
+    bed.write(10)
+    before = bed.collector
+    os.close(os.open(bed.pipe("stderr"), os.O_WRONLY))
+    shutil.rmtree(bed.spool.places.spool)
+    os.close(bed.job)
+    os.close(bed.supervisor)
+    before.turn(0)
+    before.look_at_all()
+    assert not before._takings.names
+    again = Bed(bed.base, bed.spool.places.logs)
+    with closing(again):
+        before.look_at_all()
+        os.write(again.job, b"said\n")
+        before.turn(0)
+        before.look_at_all()
+        assert select.select([again.job], [], [], 0)[0], "it is not for the one before to take"
+        with pytest.raises(BlockingIOError):
+            os.read(again.supervisor, 9)
+    before.close()
+    bed.job, bed.supervisor = (os.open(os.devnull, os.O_RDWR) for _ in range(2))
+    bed.collector = Collector(Spool(bed.spool.places), (HEAD, TAIL))
+
+
 def test_who_goes_on_writing_is_heard_for_one_pipe_full(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +278,89 @@ def test_where_a_gap_cannot_be_written_down_nothing_is_given_up_for_the_bound(
     bed.write(2 * STEP_BYTES)
     assert bed.on_disk() <= HEAD + 3 * TAIL + STEP_BYTES
     assert all_told(bed, bed.read())
+
+
+# ---- what fails ---------------------------------------------------------------------------------
+
+
+def fail_with(number: int) -> Callable[..., Any]:
+    def fails(*_: object, **__: object) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fails
+
+
+@pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "ENOENT"])
+def test_what_a_log_cannot_take_is_lost(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Stream, "_move", fail_with(getattr(errno, name)))
+        bed.write(PIECE)
+    bed.write(PIECE)
+    assert bed.read() == [(PIECE, content(PIECE, PIECE))]
+    assert not bed.trouble.exists()
+
+
+@pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOMEM", "EACCES"])
+def test_the_pipe_keeps_what_fails_for_another_cause(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    number = getattr(errno, name)
+    monkeypatch.setattr(collector, "TROUBLE_REST_S", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Stream, "_move", fail_with(number))
+        bed.write(PIECE)
+        assert bed.read() == []
+    assert os.strerror(number) in bed.trouble.read_text()
+    bed.collector.turn(0)
+    assert bed.read() == [(0, content(PIECE))]
+
+
+def test_what_fails_for_one_attempt_ends_the_collecting_of_no_other(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "TROUBLE_REST_S", 0.0)
+    recorded = bed.spool.recorded
+
+    def cannot(attempt_id: str) -> Any:
+        return fail_with(errno.EIO)() if attempt_id == "0" else recorded(attempt_id)
+
+    monkeypatch.setattr(bed.spool, "recorded", cannot)
+    lock = bed.spool.claim(attempt_of("0", "c", "podman", "boot", ""))
+    assert lock is not None
+    os.close(lock)
+    for path in (bed.spool.collected("0"), bed.spool.pipe("0", "stdout")):
+        os.mkfifo(path)
+    bed.collector.look_at_all()
+    assert os.strerror(errno.EIO) in bed.trouble.read_text()
+    bed.spool.tell(bed.spool.words, "0")
+    bed.write(10)
+    bed.end()
+    assert bed.spool.ended("a") is not None
+    assert bed.read() == [(0, content(10))]
+
+
+@pytest.mark.parametrize(("user", "asked"), [(0, True), (1000, False)])
+def test_only_root_makes_pipes_larger(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, user: int, asked: bool
+) -> None:
+    bed.collector.close()
+    done: list[int] = []
+
+    def control(descriptor: int, command: int, *argument: int) -> int:
+        done.append(command)
+        return fcntl.fcntl(descriptor, command, *argument)
+
+    monkeypatch.setattr(collector, "fcntl", SimpleNamespace(fcntl=control, flock=fcntl.flock))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    bed.collector = bed.begin()
+    assert (collector.F_SETPIPE_SZ in done) is asked
+    bed.write(PIECE)
+    assert bed.read() == [(0, content(PIECE))]
+
+
+# ---- gaps ---------------------------------------------------------------------------------------
 
 
 def test_why_an_engine_failed_is_told_without_the_gap_at_the_end(

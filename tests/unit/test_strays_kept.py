@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.api.backend import NotFound
-from dispatcher.messages import PublishStray, StrayDeed, StraysDecided
+from dispatcher.messages import BehaviorRequested, PublishStray, StrayDeed, StraysDecided
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG
 from pool.leaks import LeakKind, find_leaks
 from pool.messages import (
@@ -207,6 +207,22 @@ def test_one_that_nobody_can_reach_is_held_where_another_store_may_have_known_it
         assert rig.engine.pool.workers["i-old"].behavior is IdleBehavior.HOLD
     else:
         assert any(isinstance(each, DestroyInstance) for each in rig.sent)
+
+
+@pytest.mark.parametrize("word", [IdleBehavior.RUN, IdleBehavior.DRAIN])
+def test_an_admins_word_stands_on_one_that_was_held_since_nobody_can_reach_it(
+    word: IdleBehavior,
+) -> None:
+    rig = Rig(make_type(4), pool=PoolSettings(boot_timeout_s=60), store=OURS)
+    rig.store_accepted = True
+    rig.silent.add(Probe)
+    rig.crash(listed=False)
+    appear(rig, expected="unknown")
+    rig.advance(61)
+    assert rig.engine.pool.workers["i-old"].behavior is IdleBehavior.HOLD
+    rig.send(BehaviorRequested(worker_id="i-old", behavior=word))
+    rig.advance(rig.pool_settings.probe_timeout_s)
+    assert [each.instance_id for each in rig.sent if isinstance(each, DestroyInstance)] == ["i-old"]
 
 
 async def test_the_backend_tells_of_them_and_decides(tmp_path: Path) -> None:

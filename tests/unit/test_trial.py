@@ -6,10 +6,11 @@ import itertools
 import re
 import types
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
+from dispatcher import trial as trial_module
 from dispatcher.messages import Event, Submitted, Woken
 from dispatcher.trial import trial_of
 from drivers.errors import BugError
@@ -92,6 +93,25 @@ def test_whoever_shared_something_shares_its_copy(rig: Rig) -> None:
     assert trial.ledger.containers.keys() == rig.engine.ledger.containers.keys()
     for container_id, container in trial.ledger.containers.items():
         assert container is rig.engine.ledger.containers[container_id], "values are shared"
+
+
+def test_no_copy_looks_at_each_container_that_waits(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it holds the engine up for longer than a pass does, which goes by classes."""
+    rig.submit(*(make_container(number, cpus=4) for number in range(100, 1100)))
+    looked_at: list[int] = []
+    genuine = trial_module._are_values
+
+    def counting(things: Collection[object]) -> bool:
+        looked_at.append(len(things))
+        return genuine(things)
+
+    monkeypatch.setattr(trial_module, "_are_values", counting)
+    trial = trial_of(rig.engine)
+    assert max(looked_at) < 1000
+    assert len(trial.ledger.queue) > 1000
+    assert shared_by(rig.engine, trial) == []
 
 
 class Odd:

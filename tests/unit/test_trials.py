@@ -6,6 +6,7 @@ import pytest
 
 from dispatcher.messages import PublishInstance
 from dispatcher.model import SchedulerSettings
+from dispatcher.moments import moment
 from pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
 from pool.model import ExitKind, Fault, PoolSettings
 from pool.trials import ACQUITTED_S
@@ -17,9 +18,9 @@ HOLE = "i-001"
 ENDS = pytest.mark.parametrize("kind", [ExitKind.ENGINE_FAILURE, ExitKind.LOST])
 
 
-def fleet_of(instances: int) -> Rig:
-    """Return a rig with so many idle instances of one cpu, and no room for more."""
-    rig = Rig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=instances))
+def fleet_of(instances: int, *, more: int = 0) -> Rig:
+    """Return a rig with so many idle instances of one cpu; so many `more` may be created."""
+    rig = Rig(make_type(1), pool=LONG, settings=SchedulerSettings(max_instances=instances + more))
     for number in range(1, instances + 1):
         rig.submit(make_container(number, image="busybox"))
     for number in range(1, instances + 1):
@@ -135,15 +136,40 @@ def test_a_hundred_of_an_unknown_image_drain_nothing_and_fail_by_themselves() ->
     assert all(len(rig.containers[f"c-{n}"].attempts) == 1 for n in range(11, 111))
 
 
-def test_one_container_alone_is_no_proof_and_who_ran_ends_the_count_of_its_kind() -> None:
+def test_one_container_alone_is_swallowed_three_times_until_the_engine_is_tried() -> None:
+    rig = fleet_of(1)
+    rig.trial_error = "podman: no space left on device"
+    rig.submit(make_container(11, image="busybox"))
+    for number in (1, 2):
+        rig.exit(f"c-11-{number}", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+        rig.advance(10)
+        assert not any(each.trial for each in last_commands(rig, Probe))
+    rig.exit("c-11-3", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    assert last_commands(rig, Probe)[-1].trial
+    assert [each.instance_id for each in last_commands(rig, DestroyInstance)] == [HOLE]
+    told = [each.reason for each in rig.published if isinstance(each, PublishInstance)]
+    assert any("a container could not run there: podman" in reason for reason in told)
+    rig.advance(20)
+    assert rig.attempts["c-11-4"].instance_id == "i-002"
+
+
+def test_one_whose_fault_it_may_be_puts_the_engine_on_trial_once_in_a_while() -> None:
     rig = fleet_of(1)
     rig.submit(make_container(11, image="busybox"))
-    for number in (1, 2, 3, 4):
-        rig.exit(f"c-11-{number}", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
-        rig.advance(70)
+    lose_at_the_hole(rig, ACQUITTED_S)
+    assert len(where(rig, "c-11")) > 10
+    assert [probe.trial for probe in last_commands(rig, Probe)].count(True) == 1
+    assert rig.engine.pool.workers[HOLE].swallowed == {}
+
+
+def test_who_ran_ends_the_count_of_its_kind() -> None:
+    rig = fleet_of(1)
     worker = rig.engine.pool.workers[HOLE]
-    assert (list(worker.swallowed), worker.on_trial) == (["c-11"], False)
-    rig.exit("c-11-5", 0)
+    rig.submit(make_container(11, image="busybox"))
+    rig.exit("c-11-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    assert list(worker.swallowed) == ["c-11"]
+    rig.advance(2)
+    rig.exit("c-11-2", 0)
     assert worker.swallowed == {}
     rig.submit(make_container(12, image="busybox"))
     rig.exit("c-12-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
@@ -161,3 +187,103 @@ def test_what_was_told_to_end_counts_for_nothing() -> None:
     assert rig.engine.pool.workers[HOLE].swallowed == {}
     assert not any(each.trial for each in last_commands(rig, Probe))
     assert last_commands(rig, StartAttempt)
+
+
+# ---- what its trial does not show ----------------------------------------------------------------
+
+
+def busy_but_for_the_hole(instances: int) -> Rig:
+    """Return a rig in which all instances run something of a day's length, but the hole."""
+    rig = fleet_of(instances)
+    for number in range(101, 101 + instances):
+        rig.submit(make_container(number, image="busybox"))
+    (there,) = (a for a in rig.attempts.values() if a.outcome is None and a.instance_id == HOLE)
+    rig.exit(there.id)
+    return rig
+
+
+def where(rig: Rig, container_id: str) -> list[str]:
+    """Return the instances on which a container was tried, in order."""
+    tried = [a for a in rig.attempts.values() if a.container_id == container_id]
+    return [a.instance_id for a in sorted(tried, key=lambda each: each.number)]
+
+
+def lose_at_the_hole(rig: Rig, seconds: float) -> None:
+    """Let time pass while pulls fail there, and its trials pass."""
+    for _ in range(int(seconds)):
+        swallow(rig, ExitKind.ENGINE_FAILURE)
+        rig.advance(1)
+
+
+def test_who_could_not_run_waits_for_the_others_while_they_are_only_busy() -> None:
+    rig = busy_but_for_the_hole(3)
+    rig.submit(make_container(11, image="busybox"), make_container(12, image="busybox"))
+    lose_at_the_hole(rig, 60)
+    assert where(rig, "c-11") == [HOLE]
+    reason = rig.engine.why_waiting("c-11")
+    assert reason is not None
+    assert reason.code == "elsewhere"
+    assert reason.message == (
+        "it waits for room elsewhere than on i-001, where it was lost or could not run; there again"
+        f" at {moment(1600.0)}; no other instance has room, and for a new one: at quota:"
+        " max_instances is 3"
+    )
+    rig.exit("c-102-1")
+    assert where(rig, "c-11") == [HOLE, "i-002"], "it has kept its place in the queue"
+
+
+def test_who_waits_for_the_others_keeps_nobody_from_the_room_that_there_is() -> None:
+    rig = busy_but_for_the_hole(2)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 5)
+    rig.submit(make_container(12, image="busybox"))
+    assert where(rig, "c-12") == [HOLE], "it is of the same kind, and was lost nowhere"
+    rig.exit("c-12-1")
+    assert where(rig, "c-11") == [HOLE]
+
+
+def test_where_the_others_are_busy_for_days_it_goes_back_in_the_end() -> None:
+    rig = busy_but_for_the_hole(2)
+    rig.submit(make_container(11, image="busybox"))
+    swallow(rig, ExitKind.ENGINE_FAILURE)
+    rig.advance(599)
+    assert where(rig, "c-11") == [HOLE]
+    rig.advance(10)
+    assert where(rig, "c-11") == [HOLE, HOLE]
+
+
+def test_where_no_other_could_hold_it_a_new_instance_is_created() -> None:
+    rig = fleet_of(1, more=1)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 10)
+    assert where(rig, "c-11") == [HOLE, "i-002"]
+    assert rig.states()["c-11"] == "running"
+
+
+def test_no_container_fails_by_one_instance_whose_trials_pass() -> None:
+    rig = busy_but_for_the_hole(2)
+    for number in range(11, 21):
+        rig.submit(make_container(number, image="busybox"))
+    lose_at_the_hole(rig, 100)
+    rig.exit("c-102-1")
+    for _ in range(40):
+        swallow(rig, ExitKind.ENGINE_FAILURE)
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.instance_id != HOLE and attempt.outcome is None:
+                rig.exit(attempt_id)
+        rig.advance(1)
+    assert {rig.states()[f"c-{n}"] for n in range(11, 21)} == {"succeeded"}
+    assert not last_commands(rig, DestroyInstance)
+
+
+def test_where_nothing_else_is_to_be_had_it_is_tried_there_ever_later_and_not_for_ever() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    lose_at_the_hole(rig, 65)
+    assert len(where(rig, "c-11")) == 7, "after 1, 2, 4, 8, 16 and 32 s"
+    reason = rig.engine.why_waiting("c-11")
+    assert reason is not None
+    assert "elsewhere if it can be" in reason.message
+    lose_at_the_hole(rig, 1200)
+    assert len(where(rig, "c-11")) == 20
+    assert rig.states()["c-11"] == "failed"

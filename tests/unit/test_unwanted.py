@@ -7,17 +7,20 @@ from dataclasses import replace
 from decimal import Decimal
 
 from dispatcher.accounts import SpendLimits
-from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
+from dispatcher.messages import BehaviorRequested
+from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings, WaitReason
+from dispatcher.planner import reasons, unwanted
 from dispatcher.planner.batch import plan
+from dispatcher.planner.buying import Outlook
 from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Plan
+from dispatcher.planner.limits import Limits, Line, Plan
 from dispatcher.planner.room import Rules, Slot, SlotKind
 from dispatcher.queueing.queue import Queue
 from dispatcher.scheduling.spend import PassBudget
 from drivers.interface import InstanceType
 from pool.holds import HindranceKind
-from pool.messages import DestroyInstance
-from pool.model import PoolSettings
+from pool.messages import DestroyInstance, SessionLost
+from pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
@@ -105,6 +108,27 @@ def test_one_who_fits_beside_what_runs_needs_no_new_instance() -> None:
     assert decide([A_T4, (8, "t8")], *FIVE, busy).unwanted == ["a"]
 
 
+def test_one_whom_no_type_has_room_for_keeps_nothing_idle_from_the_others() -> None:
+    queue = Queue(lambda k: eligible_types((T4,), k.resources, k.constraints, max_price_factor=10))
+    for number in (1, 2, 3):
+        only = Constraints(instance_types=("t8" if number == 2 else "t4",))
+        queue.add(make_container(number, cpus=4, priority=9 - number, constraints=only))
+    slots = (idle("a", T1), idle("b", T1), idle("c", T1))
+    full = make_limits(instances=3, max_instances=3)
+    view = make_view(queue, slots, full, RULES)
+    lines = [Line(number=n, request_class=each) for n, each in enumerate(view.classes)]
+    first = WaitReason(code="at_quota", message="full")
+    after = reasons.behind("c-1", first)
+    decided = Plan(
+        lines=lines,
+        waiting={line.key: after for line in lines},
+        next_in_line=["c-1"],
+        stopped=True,
+    )
+    unwanted.make_way(view, decided, Outlook(full))
+    assert decided.unwanted == ["a", "b"]
+
+
 # ---- money ---------------------------------------------------------------------------------------
 
 
@@ -160,18 +184,19 @@ def test_then_the_least_recently_busy_then_the_dearest_then_the_first_id() -> No
 # ---- the engine ----------------------------------------------------------------------------------
 
 
-def rig_with_five_idle() -> Rig:
+def rig_with_idle(count: int) -> Rig:
+    """Return a rig with so many idle instances, and no room for more."""
     rig = Rig(
         make_type(1),
         make_type(8),
-        settings=SchedulerSettings(max_instances=5),
+        settings=SchedulerSettings(max_instances=count),
         pool=PoolSettings(idle_timeout_s=600),
     )
-    rig.submit(*(make_container(number) for number in range(1, 6)))
+    rig.submit(*(make_container(number) for number in range(1, count + 1)))
     rig.advance(61)
-    for number in range(1, 6):
+    for number in range(1, count + 1):
         rig.exit(f"c-{number}-1")
-    assert list(rig.worker_states().values()) == ["idle"] * 5
+    assert list(rig.worker_states().values()) == ["idle"] * count
     return rig
 
 
@@ -180,7 +205,7 @@ def destroyed(rig: Rig) -> list[str]:
 
 
 def test_the_other_idle_instances_live_on_and_are_used_again() -> None:
-    rig = rig_with_five_idle()
+    rig = rig_with_idle(5)
     rig.submit(make_container(6, cpus=8, priority=900), make_container(7))
     rig.advance(20)
     assert destroyed(rig) == ["i-001"]
@@ -189,10 +214,37 @@ def test_the_other_idle_instances_live_on_and_are_used_again() -> None:
 
 
 def test_an_instance_that_does_not_go_keeps_nobody_waiting_for_ever() -> None:
-    rig = rig_with_five_idle()
+    rig = rig_with_idle(5)
     rig.silent.add(DestroyInstance)
     rig.submit(make_container(6, cpus=8, priority=900))
     rig.advance(110)
     assert destroyed(rig) == ["i-001"]
     rig.advance(20)
     assert destroyed(rig) == ["i-001", "i-002"]
+
+
+def silence(rig: Rig, worker_id: str) -> None:
+    """Let an instance not be heard of for so long that it gets no work."""
+    rig.unreachable.add(worker_id)
+    rig.send(SessionLost(worker_id=worker_id, last_contact=rig.now, reason="reset"))
+    rig.advance(rig.pool_settings.offline_timeout_s + 1)
+
+
+def test_a_held_one_that_is_silent_stands_for_nobody_who_makes_way() -> None:
+    rig = rig_with_idle(2)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    silence(rig, "i-001")
+    rig.submit(make_container(6, cpus=8, priority=900))
+    rig.advance(1)
+    assert destroyed(rig) == ["i-002"]
+
+
+def test_one_that_no_listing_shows_after_a_restart_stands_for_nobody_either() -> None:
+    rig = rig_with_idle(2)
+    rig.hidden.add("i-001")
+    rig.crash()
+    silence(rig, "i-001")
+    assert rig.engine.pool.workers["i-001"].remembered
+    rig.submit(make_container(6, cpus=8, priority=900))
+    rig.advance(1)
+    assert destroyed(rig) == ["i-002"]

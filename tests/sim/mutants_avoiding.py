@@ -1,0 +1,50 @@
+"""Planted defects of what instances lose that are there: how often, and where it is tried next."""
+
+from __future__ import annotations
+
+from tests.sim.planting import Mutant
+
+_UNPULLING = "instances on which pulls fail, though their engine works"
+
+AVOIDING_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="one instance uses up all tries",
+        guard="what an instance loses that is there counts once for it",
+        fault=_UNPULLING,
+        where="dispatcher.restarts:Tries._take_in_loss",
+        old="self.lost += not self.losses_on[attempt.instance_id]",
+        new="self.lost += 1",
+    ),
+    Mutant(
+        name="lost there and placed there again",
+        guard="where a container was lost it is not placed while another instance has room",
+        fault=_UNPULLING,
+        where="dispatcher.planner.batch:_Pass.best",
+        old="if not avoided:",
+        new="if True:",
+    ),
+    Mutant(
+        name="busy instances are no others",
+        guard="who was lost waits for other instances while these are only busy",
+        fault=_UNPULLING,
+        where="dispatcher.planner.batch:_Pass._elsewhere",
+        old="not has_others(line.key, slots, (t.name for t in self.outlook.with_room(line)))",
+        new="True",
+    ),
+    Mutant(
+        name="nothing is bought for who was lost",
+        guard="who has room only where it was lost has another instance, if one may be created",
+        fault=_UNPULLING,
+        where="dispatcher.planner.batch:_Pass._elsewhere",
+        old="if why is None:",
+        new="if False:",
+    ),
+    Mutant(
+        name="a container is swallowed alone without end",
+        guard="one container that is swallowed three times puts the engine on trial",
+        fault="instances that swallow what is started there",
+        where="pool.trials:note_end",
+        old="max(len(worker.swallowed), swallowed.times)",
+        new="len(worker.swallowed)",
+    ),
+)
