@@ -283,7 +283,8 @@ def _taking_back(options: SimOptions, dice: Dice) -> SimOptions:
         demand=Demand(containers=30, longest_run_s=250.0),
         dispatcher=DispatcherFaults(),
         cloud=SimulatedParameters(seed=options.cloud.seed, boot_time_s=5.0, faults=faults),
-        scheduler=SchedulerSettings(max_instances=8),
+        # It stays on what is taken back, so that its waits grow long.
+        scheduler=SchedulerSettings(max_instances=8, max_reclaimed_attempts=20),
         limits_change_every_s=0.0,
         hanging_calls=0.0,
         left_over=0,
