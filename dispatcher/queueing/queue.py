@@ -17,6 +17,8 @@ from dispatcher.queueing.ordering import Order, OrderedEntries
 from dispatcher.restarts import avoided
 from drivers.interface import InstanceType, Resources
 
+SET_APART_MOST = 200
+"""How many classes there may be of containers that avoid instances; more avoid none."""
 _EVICTED_FIRST = 2**62
 """More than there ever are sequence numbers."""
 
@@ -154,6 +156,10 @@ def all_of(_key: ClassKey, fitting: tuple[InstanceType, ...]) -> tuple[InstanceT
     return fitting
 
 
+def _kind_of(key: ClassKey) -> ClassKey:
+    return replace(key, avoided=()) if key.avoided else key
+
+
 def _rank(container: Container) -> int:
     """Return a container's place among those of its priority: who was evicted goes first again."""
     return container.sequence - (_EVICTED_FIRST if _was_evicted(container) else 0)
@@ -189,6 +195,8 @@ class Queue:
         self._classes: dict[ClassKey, RequestClass] = {}
         # Not the classes: a copy for a trial would have to look at each (see `dispatcher.trial`).
         self._key_of: dict[str, ClassKey] = {}
+        self._kinds: dict[ClassKey, int] = {}  # classes by what users say of them
+        self._set_apart = 0  # classes that avoid instances
         self._all = OrderedEntries()
         self._versions = Versions()
 
@@ -204,6 +212,7 @@ class Queue:
         request_class = self._classes.get(key)
         if request_class is None:
             request_class = self._classes[key] = self._new_class(key)
+            self._count(key, 1)
         if container.id in self._key_of:
             self._all.remove(request_class.order_of(container.id), container.id)
         request_class.add(container)
@@ -231,8 +240,18 @@ class Queue:
             supervisor=spec.supervisor,
             account=self._account_of(container),
             lasting=self._is_lasting(container),
-            avoided=avoided(container),
+            avoided=self._avoided(container),
         )
+
+    def _avoided(self, container: Container) -> tuple[str, ...]:
+        """Return what sets a container apart: where it was lost, unless too many are apart.
+
+        Where a registry is away or a fleet dies, thousands are lost in as many places. None of the
+        others is better then, and a pass would go through as many classes.
+        """
+        if (known := self._key_of.get(container.id)) is not None:
+            return known.avoided  # of who waits it stays: it is lost nowhere meanwhile
+        return avoided(container) if self._set_apart < SET_APART_MOST else ()
 
     def discard(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
@@ -244,6 +263,14 @@ class Queue:
         request_class.discard(container_id)
         if not request_class:
             del self._classes[key]
+            self._count(key, -1)
+
+    def _count(self, key: ClassKey, number: int) -> None:
+        kind = _kind_of(key)
+        self._kinds[kind] = self._kinds.get(kind, 0) + number
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+        self._set_apart += number if key.avoided else 0
 
     def class_of(self, container_id: str) -> RequestClass | None:
         """Return the class in which a container waits, None when it does not."""
@@ -274,5 +301,4 @@ class Queue:
 
         Those that differ by where they were lost alone count once: users have no say in that.
         """
-        asked_for = {replace(k, avoided=()) if k.avoided else k for k in self._classes}
-        return len(asked_for | keys)
+        return len(self._kinds) + len({_kind_of(key) for key in keys} - self._kinds.keys())

@@ -32,6 +32,7 @@ from dispatcher.planner.preemption import (
 )
 from dispatcher.planner.room import Slot, SlotKind
 from dispatcher.queueing.ordering import Order
+from dispatcher.restarts import returns_at
 from dispatcher.scheduling.tenants import kind_of, tenants_on
 from pool import attempts
 from pool.core import PoolCore
@@ -113,7 +114,7 @@ class Evictions:
         container, line = head
         if self._in_vain[0] == container.id and now < self._in_vain[1]:
             return False
-        eviction = choose(self._evictions(container, line, slots, budget), now)
+        eviction = choose(self._evictions(container, line, slots, budget, now), now)
         if eviction is None or not eviction.victims:
             self._in_vain = (container.id, now + _LOOKS_AGAIN_S)
             return False
@@ -146,17 +147,25 @@ class Evictions:
         return head
 
     def _evictions(
-        self, container: Container, line: Line, slots: Mapping[str, Slot], budget: Budget | None
+        self,
+        container: Container,
+        line: Line,
+        slots: Mapping[str, Slot],
+        budget: Budget | None,
+        now: float,
     ) -> list[Eviction]:
+        """Return what could be done for a container: where it was lost only if nowhere else."""
         names = {type_.name for type_ in line.request_class.types}
-        others = has_others(line.key, slots, names)
-        found = []
+        patient = returns_at(container, now) > now and has_others(line.key, slots, names)
+        found: list[Eviction] = []
+        where_lost: list[Eviction] = []
         for slot_id in sorted(slots):
             slot = slots[slot_id]
             worker = self._pool.workers.get(slot_id)
             if slot.kind is not SlotKind.READY or slot.type.name not in names or worker is None:
                 continue
-            if others and slot_id in line.key.avoided:
+            avoids = slot_id in line.key.avoided
+            if avoids and patient:
                 # It would not go there, and others would be evicted for it again and again.
                 continue
             asked = line.request_class.need(slot.type)
@@ -168,8 +177,8 @@ class Evictions:
             # Where there is room already, and it got no place, evicting nobody would not help.
             of_use = isinstance(answer, Eviction) and answer.victims
             if isinstance(answer, Eviction) and (of_use or any(t.is_ending for t in tenants)):
-                found.append(answer)
-        return found
+                (where_lost if avoids else found).append(answer)
+        return found or where_lost
 
     def _begin(self, container: Container, eviction: Eviction, now: float) -> None:
         self._ways[eviction.slot_id] = _Way(

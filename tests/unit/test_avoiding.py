@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from dispatcher.planner.fit import eligible_types
 from dispatcher.planner.limits import Limits, Plan
 from dispatcher.planner.reasons import elsewhere
 from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import Queue
+from dispatcher.queueing.queue import SET_APART_MOST, Queue
 from dispatcher.restarts import avoided, returns_at
 from drivers.interface import InstanceType, Resources
 from pool.holds import HindranceKind
@@ -209,3 +210,49 @@ def test_it_is_told_which_instances_it_goes_to_last() -> None:
     assert waiting is not None
     assert waiting.instances.count("avoided") == 1
     assert waiting.instances.count("exhausted") == 1
+
+
+def test_who_may_evict_does_so_where_it_was_lost_once_it_has_been_patient() -> None:
+    """Else one loss of an important one held up all below it for as long as others were busy."""
+    settings = SchedulerSettings(max_instances=2, preempt_from_priority=800)
+    rig = Rig(make_type(1), settings=settings, pool=PoolSettings(idle_timeout_s=1_000_000))
+    rig.submit(make_container(1, priority=100), make_container(2, priority=950))
+    rig.submit(make_container(9, priority=900))
+    rig.exit("c-1-1", 143)
+    rig.exit("c-9-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    rig.advance(300)
+    assert rig.states() == {"c-1": "running", "c-2": "running", "c-9": "queued"}
+    for _ in range(6):
+        rig.advance(60)
+    assert "c-1-2" in {command.attempt_id for command in last_commands(rig, SignalAttempt)}
+    rig.exit("c-1-2", 143)
+    assert rig.states()["c-9"] == "running"
+
+
+def test_so_many_may_avoid_instances_and_more_avoid_none() -> None:
+    """A registry that is away for all made a class of each set of instances, for every pass."""
+    queue = Queue(lambda _: (T1,))
+    for number in range(SET_APART_MOST + 50):
+        queue.add(wanting(number, f"i-{number}"))
+    apart = [each.key.avoided for each in queue.classes() if each.key.avoided]
+    assert (len(apart), len(queue.classes())) == (SET_APART_MOST, SET_APART_MOST + 1)
+    # Who waits stays where it is, whatever becomes of the others and of its priority.
+    late = wanting(SET_APART_MOST + 10, f"i-{SET_APART_MOST + 10}")
+    queue.discard("c-0")
+    queue.add(replace(late, priority=900))
+    assert queue.class_of(late.id) is not None
+    assert queue.key_of(late).avoided == ()
+    queue.add(wanting(999, "i-x"))
+    assert queue.key_of(wanting(999, "i-x")).avoided == ("i-x",)
+
+
+def test_kinds_of_requests_are_counted_without_a_look_at_each_class() -> None:
+    queue = Queue(lambda _: (T1,))
+    for number in range(30):
+        queue.add(wanting(number, f"i-{number % 10}"))
+    one, other = queue.key_of(wanting(50)), queue.key_of(wanting(50, cpus=2))
+    assert (queue.classes_with(set()), queue.classes_with({one})) == (1, 1)
+    assert queue.classes_with({one, other, queue.key_of(wanting(51, "i-1", cpus=2))}) == 2
+    for number in range(30):
+        queue.discard(wanting(number).id)
+    assert queue.classes_with(set()) == 0
