@@ -6,10 +6,12 @@ writes it anew.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,19 +78,39 @@ def _caught_by(options: SimOptions) -> str | None:
     return None
 
 
-def main() -> int:
-    """Look for the first seed of every defect and write them down; return the exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Look for a seed of every defect whose known one does not catch it; return the exit status."""
     # Imported here, since this module serves the defects' own tests.
     from tests.sim.mutants import MUTANTS
 
-    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
-        caught = dict(zip([m.name for m in MUTANTS], pool.map(catch, MUTANTS), strict=True))
-    for name, how in caught.items():
-        sys.stdout.write(f"{'NOT CAUGHT' if how is None else how.seed:>10} {name}\n")
-    seeds = {name: how.seed for name, how in sorted(caught.items()) if how is not None}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--lost", action="store_true", help="only those without a known seed")
+    options = parser.parse_args(arguments)
+    known = known_seeds()
+    sought = [each for each in MUTANTS if not (options.lost and each.name in known)]
+    missed = 0
+    with ProcessPoolExecutor(options.jobs) as pool:
+        tries = {pool.submit(catch, each, known.get(each.name)): each.name for each in sought}
+        for done in as_completed(tries):
+            name, how = tries[done], done.result()
+            sys.stdout.write(f"{'NOT CAUGHT' if how is None else how.seed:>10} {name}\n")
+            sys.stdout.flush()
+            known.pop(name, None)
+            if how is None:
+                missed += 1
+            else:
+                known[name] = how.seed
+            _note(known, [each.name for each in MUTANTS])
+    return 1 if missed else 0
+
+
+def _note(known: dict[str, int], names: list[str]) -> None:
+    """Write down what is known by now: a search may be stopped and go on with `--lost`."""
+    seeds = {name: known[name] for name in sorted(names) if name in known}
     KNOWN.write_text(json.dumps(seeds, indent=1) + "\n", encoding="utf-8")
-    LOST.write_text("[]\n", encoding="utf-8")
-    return 0 if len(seeds) == len(caught) else 1
+    lost = sorted(set(names) - seeds.keys())
+    LOST.write_text(json.dumps(lost, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
