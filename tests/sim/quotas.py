@@ -6,6 +6,7 @@ many instances, with so many cpus, are known to be allowed. Beyond that one at a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -87,10 +88,21 @@ class Quotas:
         )
 
     def _coming(self, scope: Scope, under_way: Collection[InstanceType]) -> list[InstanceType]:
-        """Return what is under way, and what may yet come of creates in doubt."""
+        """Return what is under way, and what may yet come of creates in doubt.
+
+        What is under way though a listing shows its instance, with its token or not yet, is there.
+        """
         pool = self._engine.pool
-        doubts = [p.launch.type_name for p in pool.hoped_for() if not p.in_flight]
-        types = [*under_way, *(pool.types[name] for name in doubts if name in pool.types)]
+        hoped = pool.hoped_for()
+        tokens = {pending.launch.token for pending in hoped}
+        shown = Counter(
+            pending.launch.type_name
+            for token, pending in pool.launches.items()
+            if pending.in_flight and pending.counted and token not in tokens
+        )
+        left = Counter(type_.name for type_ in under_way) - shown
+        left.update(p.launch.type_name for p in hoped if not p.in_flight)
+        types = [pool.types[name] for name in sorted(left.elements()) if name in pool.types]
         return [type_ for type_ in types if self._covers(scope, type_)]
 
     def _known(self, now: float) -> dict[Scope, _Refused]:

@@ -132,6 +132,10 @@ class Scheduling:
             placed = [c for c in self._ledger.containers.values() if c.has_open_attempt]
             here = [c for c in placed if c.attempts[-1].instance_id in ids and not c.pinned_to]
             rest = [c.id for c in here if not c.is_supervisor]
+            taken = {c.attempts[-1].instance_id for c in here}
+            # What is too small for a supervisor may be what those need that it submits.
+            standing = [w for w in there if w.state is not WorkerState.SHUTDOWN]
+            rest += [w.id for w in standing if w.id not in taken]
             few = len(here) < 2 or bool(rest or spec.unnamed) or self._packs_more(there, beside)
             expect(few, "supervisors leave room at a quota", [c.id for c in here], quota)
 

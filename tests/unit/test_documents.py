@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
+from dispatcher.api.wire import ContainerRequest
 from dispatcher.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,3 +183,26 @@ def test_shell_blocks_are_read() -> None:
         "head",
         "make test",
     ]
+
+
+def test_every_key_of_a_container_is_told_with_its_default() -> None:
+    text = ROOT.joinpath("docs/jobs.md").read_text()
+    table = text.partition("## What a container may say")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE)
+    fields = {each.encode_name for each in msgspec.structs.fields(ContainerRequest)}
+    assert {name for name, _ in rows} == fields
+    defaults = dict(rows)
+    for each in msgspec.structs.fields(ContainerRequest):
+        simple = isinstance(each.default, bool)
+        assert not simple or defaults[each.name] == f"`{str(each.default).lower()}`"
+
+
+def test_every_variable_that_an_attempt_finds_is_told() -> None:
+    text = ROOT.joinpath("docs/jobs.md").read_text()
+    section = text.partition("## What a container finds")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`(LONGSHORE_\w+)`", section))
+    sources = [ROOT / "pool/runner/invocation.py", *ROOT.glob("dispatcher/**/*.py")]
+    words = {w for each in sources for w in re.findall(r"LONGSHORE_[A-Z_]+[A-Z]", each.read_text())}
+    of_commands = {"URL", "TOKEN", "DEBUG", "RUNNER_DIR", "PARAMETER"}
+    ours = words - {f"LONGSHORE_{name}" for name in of_commands}
+    assert ours == told
