@@ -356,7 +356,10 @@ class Scheduling:
             len(each) - sum(fleet.claims.get(each.key, {}).values())
             for each in self._ledger.queue.classes()
         )
-        over = max(0, len(engine.pool.workers) - engine.settings.max_instances)
+        # Creates in doubt may have made instances, and count as such.
+        hoped = engine.pool.hoped_for()
+        there = len(engine.pool.workers) + len(hoped) + len(engine.pool.missing_beside(hoped))
+        over = max(0, there - engine.settings.max_instances)
         few = len(made_way) <= max(0, waiting + over - len(going))
         expect(few, "no more make way than are needed", f"{made_way} for {waiting}, {len(going)}")
 
