@@ -157,12 +157,13 @@ def told_quotas(core: PoolCore, now: float) -> tuple[QuotaBound, ...]:
 def known_quotas(core: PoolCore, now: float) -> list[tuple[frozenset[str], int]]:
     """Return the types of each quota that errors told of, with how many more are known to be had.
 
-    None of those that were told alone: there is nothing that could be used up.
+    Less than 0 while one more is tried. None of those that were told alone: there is nothing that
+    could be used up.
     """
     found = []
     for known in core.holds.quotas.known(now):
         counted = tally_of(core, known.scope)
-        left = max(0, max(known.most, counted.standing) - counted.taken)
+        left = max(known.most, counted.standing) - counted.taken
         covers = {
             name for name, type_ in core.types.items() if core.holds.covers(known.scope, type_)
         }

@@ -83,7 +83,10 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """A limit of instances: so many more may be `left` of the types it covers, None for all."""
+    """A limit of instances: so many more may be `left` of the types it covers, None for all.
+
+    Less than 0 where more are asked for than are known to be allowed.
+    """
 
     covers: frozenset[str] | None
     left: int

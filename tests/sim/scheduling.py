@@ -383,6 +383,7 @@ class Scheduling:
             and probing.is_ready(worker)
             and not worker.attempts
             and not worker.unreleased
+            and not worker.remembered
             and worker.id not in pool.awaited
             and worker.id not in self._engine.placing.evictions.reserved
             and probing.takes_work(pool, worker, now)
