@@ -192,7 +192,10 @@ class Session:
         """Find the exits whose word did not reach us, and the attempts that nobody watches."""
         if self._live:
             collector.ensure(self._spool)
-        self._look_after([each for each in attempt_ids if each in self._live], self._bury_one)
+        mine = [each for each in attempt_ids if each in self._live]
+        with self._tolerating("what holds pipes"):
+            self._launcher.free_pipes([self._live[each] for each in mine])
+        self._look_after(mine, self._bury_one)
 
     def _bury_one(self, attempt_id: str) -> None:
         self._launcher.bury(self._live[attempt_id])
@@ -201,16 +204,16 @@ class Session:
     def _look_after(self, attempt_ids: list[str], look: Callable[[str], None]) -> None:
         """Look at attempts; what cannot be done for one is tried again in a second, with all."""
         for attempt_id in attempt_ids:
-            with self._tolerating(attempt_id):
+            with self._tolerating(f"attempt {attempt_id}"):
                 look(attempt_id)
 
     @contextlib.contextmanager
-    def _tolerating(self, attempt_id: str) -> Iterator[None]:
+    def _tolerating(self, what: str) -> Iterator[None]:
         """Say on standard error what fails here, each thing once; it does not end the session."""
         try:
             yield
         except OSError as error:
-            problem = f"runner: attempt {attempt_id}: {error}\n"
+            problem = f"runner: {what}: {error}\n"
             if problem not in self._complaints and len(self._complaints) < MAX_COMPLAINTS:
                 self._complaints.add(problem)
                 sys.stderr.write(problem)

@@ -60,6 +60,7 @@ LOOK_SOON_S = 0.5  # where one was killed: who takes an attempt ends, or is to b
 LINGER_S = 2.0
 SETTLE_S = 2.0
 SETTLE_POLL_S = 0.005
+HANG_S = 0.2  # without progress, of who takes what has ended
 FEW_BYTES = 16_384
 REST_S = 0.005  # after few bytes: a chatty job wakes us no more often
 WORDS_BYTES = 65_536
@@ -454,7 +455,7 @@ class Collector:
 
         The pipes of a job without a container are its user's, who can hold them: whoever opens,
         reads or closes one then hangs in the kernel, and no signal helps. Its `collected` is in
-        nobody's reach, so the lock on that says whether somebody is still at it.
+        nobody else's reach, so the lock on that says whether somebody is still at it.
         """
         attempt = self._spool.read(attempt_id)
         collected = os.open(self._spool.collected(attempt_id), os.O_RDWR | os.O_NONBLOCK)
@@ -571,20 +572,39 @@ def ensure(spool: Spool) -> None:
 def settle(spool: Spool) -> None:
     """Leave a collector behind if it has work, and wait for it, but not for long.
 
-    Until then, what has an exit record already has not ended for want of its whole log.
+    Until then, what has an exit record already has not ended for want of its whole log. When all
+    that is left is taken by who makes no progress, they hang, and nobody waits for them.
     """
-    deadline = time.monotonic() + SETTLE_S
     names = [each for each in sorted(os.listdir(spool.attempts_dir)) if spool.is_collected(each)]
     if names:
         ensure(spool)
-    while time.monotonic() < deadline:
+    moved_at = tell_at = began = time.monotonic()
+    before: dict[str, list[int]] = {}
+    while (now := time.monotonic()) < began + SETTLE_S:
         names = [each for each in names if spool.is_collected(each) and spool.recorded(each)]
-        if not names:
+        taken = {each: [_size(spool.log(each, stream)) for stream in STREAMS] for each in names}
+        if taken != before:
+            before, moved_at = taken, now
+        if not names or (now >= moved_at + HANG_S and all(_is_taken(spool, n) for n in names)):
             return
-        ensure(spool)
-        for each in names:
-            spool.tell(spool.words, each)
+        if now >= tell_at:
+            tell_at = now + max(SETTLE_POLL_S, now - began)  # twice as long each time
+            ensure(spool)
+            for each in names:
+                spool.tell(spool.words, each)
         time.sleep(SETTLE_POLL_S)
+
+
+def _is_taken(spool: Spool, attempt_id: str) -> bool:
+    """Return whether somebody takes the output of an attempt without a container."""
+    try:
+        collected = os.open(spool.collected(attempt_id), os.O_RDWR | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False  # it was released
+    try:
+        return _is_locked(collected)
+    finally:
+        os.close(collected)
 
 
 def _become(spool: Spool, lock: int) -> None:

@@ -8,8 +8,9 @@ import fcntl
 import os
 import signal
 import time
+from typing import Iterable
 
-from pool.runner import cgroups, containment, machine, scripts
+from pool.runner import cgroups, containment, holders, machine, scripts
 from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from pool.runner.podman_secrets import secret_name, secrets_of
@@ -234,12 +235,19 @@ class Launcher:
         if attempt.cgroup:
             found = containment.members(attempt.cgroup)
         else:
-            found = marked(self._spool.places.name, attempt.attempt_id)
-        own = "_ls_spool=" + self._spool.path(attempt.attempt_id).rstrip("/")
+            found = holders.found(self._spool, [attempt.attempt_id])[attempt.attempt_id]
+        self._signal_each(attempt.attempt_id, found, number, reached=pid if alive else 0)
+
+    def _signal_each(
+        self, attempt_id: str, found: Iterable[int], number: int, *, reached: int = 0
+    ) -> None:
+        """Signal processes of an attempt, but for ours and the group that was `reached` before."""
+        own = holders.own_files(self._spool, attempt_id)
         for each in found:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
-                reached = alive and os.getpgid(each) == pid
-                if not reached and own not in machine.environment(each):
+                if reached and os.getpgid(each) == reached:
+                    continue
+                if own.isdisjoint(holders.open_files(each)):
                     os.kill(each, number)
 
     # ---- the end ----
@@ -249,7 +257,6 @@ class Launcher:
 
         A container engine needs time for that: a helper takes the place of the supervisor.
         """
-        self._free_pipes(attempt)
         lock = self._spool.seize(attempt.attempt_id)
         if lock is None:
             return
@@ -268,17 +275,25 @@ class Launcher:
         finally:
             os.close(lock)
 
-    def _free_pipes(self, attempt: Attempt) -> None:
-        """End what may hold the pipes of an attempt whose end is recorded, and would never be told.
+    def free_pipes(self, attempts: Iterable[Attempt]) -> None:
+        """End what may hold the pipes of attempts whose end is recorded, and would never be told.
 
-        Not its supervisor: with that, what is in the pipes would be gone.
+        Not their supervisors: with these, what is in the pipes would be gone. It takes a look at
+        every process of the machine, one for all of the attempts.
         """
+        held = {each.attempt_id: each for each in attempts if self._may_be_held(each)}
+        found = holders.found(self._spool, held) if held else {}
+        for attempt_id, pids in found.items():
+            group = held[attempt_id].cgroup
+            grouped = containment.members(group) if group else []
+            self._signal_each(attempt_id, [*grouped, *pids], signal.SIGKILL)
+
+    def _may_be_held(self, attempt: Attempt) -> bool:
         name = attempt.attempt_id
-        if attempt.engine != "process" or not self._spool.is_collected(name):
-            return
-        pid, ticks = self._spool.job(attempt)
-        if pid and self._spool.recorded(name) is not None:
-            self._signal_all(attempt, pid, ticks, signal.SIGKILL)
+        if attempt.engine == "process" and self._spool.is_collected(name):
+            with contextlib.suppress(FileNotFoundError):  # another session has just released it
+                return self._spool.recorded(name) is not None
+        return False
 
     def end_rest(self, attempt: Attempt) -> None:
         """End what an attempt that has ended left running; a container's ends with its first."""
@@ -456,21 +471,12 @@ def signal_group(pid: int, ticks: int, number: int) -> bool:
     return True
 
 
-def marked(spool_name: str, attempt_id: str) -> list[int]:
-    """Return whatever carries an attempt's mark in its environment, wherever it has moved to.
-
-    The mark names the spool too: another on this machine may know an attempt by the same id.
-    """
-    marks = {f"LONGSHORE_SPOOL={spool_name}", f"LONGSHORE_ATTEMPT_ID={attempt_id}"}
-    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    return [pid for pid in pids if marks.issubset(machine.environment(pid))]
-
-
 def kill_marked(spool_name: str, attempt_id: str) -> None:
-    """Kill whatever carries an attempt's mark in its environment: see `marked`."""
-    for pid in marked(spool_name, attempt_id):
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.kill(pid, signal.SIGKILL)
+    """Kill whatever carries an attempt's mark in its environment, wherever it has moved to."""
+    for pid in machine.processes():
+        if attempt_id in holders.marks(spool_name, pid):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
 
 
 def reserve_low_descriptors() -> None:

@@ -30,6 +30,11 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if len(fields) > 19 else 0
 
 
+def processes() -> list[int]:
+    """Return the pids of all processes that there are."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
 def environment(pid: int) -> list[str]:
     """Return what a process was started with as `NAME=value`; nothing when we may not know."""
     return read_text(f"/proc/{pid}/environ").split("\0")

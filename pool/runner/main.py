@@ -88,7 +88,10 @@ def _tidy(spool: Spool, launcher: Launcher, *, sweep: bool) -> None:
     if sweep:
         with _tolerating():
             launcher.sweep()
-    for attempt in spool.attempts():
+    attempts = spool.attempts()
+    with _tolerating():
+        launcher.free_pipes(attempts)
+    for attempt in attempts:
         with _tolerating():
             launcher.bury(attempt)
     with _tolerating():

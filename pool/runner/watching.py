@@ -65,6 +65,8 @@ def _watch(
         if poll.poll(timeout_ms) and signal.SIGTERM in os.read(wakeup, 4096):
             return
         launcher.reap()
+        with contextlib.suppress(OSError):  # what it needs is not to be had now: in a second again
+            launcher.free_pipes(live)
         live = [attempt for attempt in live if _lives(spool, launcher, attempt)]
 
 

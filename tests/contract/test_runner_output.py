@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pool.runner import machine
 from tests.conftest import not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually, settle_on, stat_fields
 from tests.small_disk import fill, small_disk
@@ -216,23 +219,71 @@ def test_who_holds_its_own_pipe_holds_nobody_else_up(
     assert session.log("a", "stderr") == b"up\n"
 
 
+LEFT = {
+    "marked": 'setsid "$0" -c "$HOLD"',
+    "without a mark": 'setsid env -i "$0" -c "$HOLD"',
+    "as a supervisor": 'p=$(readlink /proc/$$/fd/1); _ls_spool=${p%/*} setsid "$0" -c "$HOLD"',
+}
+
+
+def start_who_leaves(session: Attached, command: str, python: str = sys.executable) -> None:
+    """Start attempt `a`, which waits with somebody who will be left: see `left_holding`."""
+    script = command + " & echo $! >pid; until [ -e end ]; do sleep 0.02; done; exit 3"
+    session.start("a", "sh", "-c", script, python, env={"HOLD": HOLD})
+    session.until(lambda: session.log("a", "stderr") == b"up\n")
+
+
+@contextlib.contextmanager
+def left_holding(runner: Runner) -> Iterator[int]:
+    """Have attempt `a` exit with 3 and leave somebody, whose pid it is, who holds its output."""
+    work = Path(f"/proc/{runner.job('a')}/cwd").readlink()
+    left = int(work.joinpath("pid").read_text())
+    (taker,) = runner.takers("a")
+    os.kill(taker, signal.SIGSTOP)  # or what it has read by then keeps it from hanging
+    try:
+        work.joinpath("gate").touch()
+        eventually(lambda: "unix_stream" in Path(f"/proc/{left}/wchan").read_text())
+        work.joinpath("end").touch()
+        os.kill(taker, signal.SIGCONT)
+        yield left
+    finally:
+        if alive(left):
+            os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", LEFT)
 @pytest.mark.parametrize("hierarchy", [None, ""], ids=["group", "no group"])
 def test_who_is_left_holding_a_pipe_does_not_keep_the_end_from_being_told(
-    runner: Runner, hierarchy: str | None
+    runner: Runner, hierarchy: str | None, how: str
 ) -> None:
     if hierarchy is not None:
         settle_on(runner, hierarchy)
     session, _ = runner.attach()
-    script = 'setsid "$0" -c "$HOLD" & echo $! >pid; until [ -e end ]; do sleep 0.02; done; exit 3'
-    session.start("a", "sh", "-c", script, sys.executable, env={"HOLD": HOLD})
-    session.until(lambda: session.log("a", "stderr") == b"up\n")
-    work = Path(runner.places.work, "a")
-    work.joinpath("gate").touch()
-    left = int(work.joinpath("pid").read_text())
-    eventually(lambda: "unix_stream" in Path(f"/proc/{left}/wchan").read_text())
-    work.joinpath("end").touch()
-    assert exit_at_once(session, "a") == 3
-    assert not alive(left)
+    start_who_leaves(session, LEFT[how])
+    with left_holding(runner) as left:
+        assert exit_at_once(session, "a") == 3
+        eventually(lambda: not alive(left), 10.0)  # its pipe is free a moment before
+
+
+def test_who_has_a_pipe_of_another_users_open_is_not_ended() -> None:
+    if os.geteuid() != 0:
+        not_tested("run_as needs root")
+    with Runner(engine={"name": "process", "run_as": "nobody"}) as runner:
+        settle_on(runner, "")
+        session, _ = runner.attach()
+        # Ours may lie where only we can read.
+        start_who_leaves(session, LEFT["without a mark"], machine.find_program("python3"))
+        with (runner.spool / "attempts" / "a" / "stdout.pipe").open("r+b", 0) as pipe:
+            # As root's services do to whom a job hands a descriptor.
+            service = subprocess.Popen(["sleep", "600"], stdout=pipe)
+        try:
+            with left_holding(runner) as left:
+                assert exit_at_once(session, "a") == 3
+                eventually(lambda: not alive(left), 10.0)
+            assert service.poll() is None
+        finally:
+            service.kill()
+            service.wait()
 
 
 @pytest.mark.parametrize("which", ["the collector", "who takes it"])

@@ -8,6 +8,8 @@ import fcntl
 import os
 import select
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -288,6 +290,65 @@ def fail_with(number: int) -> Callable[..., Any]:
         raise OSError(number, os.strerror(number))
 
     return fails
+
+
+# ---- the wait for what has ended ----------------------------------------------------------------
+
+
+@pytest.fixture
+def ended(bed: Bed) -> Iterator[Bed]:
+    """A bed whose attempt has an exit record, beside a collector (us) that does nothing."""
+    Path(bed.spool.path("a", "exit")).write_text("0 0 ran\n")
+    words = os.open(bed.spool.words, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.flock(words, fcntl.LOCK_EX)
+    yield bed
+    os.close(words)
+
+
+def settle(bed: Bed) -> tuple[float, int]:
+    """Return for how long somebody waited for what has ended, in seconds, and the words he said."""
+    began = time.monotonic()
+    collector.settle(bed.spool)
+    waited_s = time.monotonic() - began
+    words = os.open(bed.spool.words, os.O_RDWR | os.O_NONBLOCK)
+    said = os.read(words, 65_536).split()
+    os.close(words)
+    return waited_s, len(said)
+
+
+def test_nobody_waits_long_for_who_takes_what_has_ended_and_hangs(ended: Bed) -> None:
+    taker = os.open(ended.spool.collected("a"), os.O_RDWR)
+    fcntl.flock(taker, fcntl.LOCK_EX)
+    waited_s, said = settle(ended)
+    assert collector.HANG_S <= waited_s < collector.SETTLE_S / 2
+    assert 1 <= said <= 10
+    os.close(taker)
+
+
+def test_who_is_at_it_is_waited_for_while_the_log_grows(ended: Bed) -> None:
+    taker = os.open(ended.spool.collected("a"), os.O_RDWR)
+    fcntl.flock(taker, fcntl.LOCK_EX)
+    growing = threading.Event()
+
+    def grow() -> None:
+        with ended.log.open("ab", 0) as log:
+            while not growing.wait(collector.HANG_S / 10):
+                log.write(b"more")
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        assert settle(ended)[0] >= collector.SETTLE_S
+    finally:
+        growing.set()
+        thread.join()
+        os.close(taker)
+
+
+def test_what_nobody_takes_yet_is_waited_for(ended: Bed) -> None:
+    waited_s, said = settle(ended)
+    assert waited_s >= collector.SETTLE_S
+    assert 1 <= said <= 12
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "ENOENT"])
