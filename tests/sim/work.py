@@ -445,6 +445,18 @@ class Work:
         covered = any(holds.covers(each.scope, slot.type) for each in known)
         return covered and slot.kind is SlotKind.LAUNCHING
 
+    def _is_certain(self, slot: Slot | None, container_id: str) -> bool:
+        """Return whether a claim is on no instance that a quota may refuse.
+
+        Which of a class has which claim is nobody's concern, so that holds for all of theirs.
+        """
+        request_class = self._ledger.queue.class_of(container_id)
+        if slot is None or request_class is None:
+            return False
+        fleet = self._engine.placing.roster.fleet
+        theirs = fleet.claims.get(request_class.key, {})
+        return not any(self._may_be_refused(fleet.slots[slot_id]) for slot_id in sorted(theirs))
+
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""
         placing = self._engine.placing
@@ -455,8 +467,7 @@ class Work:
             if container.has_open_attempt:
                 continue
             locked = container.state is ContainerState.LOCKED
-            slot = placing.claimed_slot(container.id)
-            claimed = slot is not None and not self._may_be_refused(slot)
+            claimed = self._is_certain(placing.claimed_slot(container.id), container.id)
             expect(locked or not claimed, "claims are journalled", f"{container.id}")
             known = container.id in held
             expect(known or not locked, "claims are given up", f"{container.id} is locked")
