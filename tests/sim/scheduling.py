@@ -341,7 +341,12 @@ class Scheduling:
             if worker.state is WorkerState.SHUTDOWN
         }
         new = [ending[worker_id] for worker_id in sorted(ending.keys() - self._ended)]
-        going = [w for i, w in ending.items() if i in self._ended and now < w.state_since + GOES_S]
+        # Of a type that is not configured nobody knows which quota it leaves room in.
+        going = [
+            w
+            for i, w in ending.items()
+            if i in self._ended and now < w.state_since + GOES_S and w.type.name in engine.types
+        ]
         self._ended = set(ending)
         made_way = [w.id for w in new if w.end_reason.startswith(Trigger.UNWANTED.value)]
         unused = [w for w in new if w.id in made_way and not w.last_busy]

@@ -226,9 +226,12 @@ class Truth:
     # ---- what is committed ----
 
     def _on_launch_forgotten(self, token: str) -> None:
-        """Look at a launch that is forgotten: without its secret no key can be proven."""
+        """Look at a launch that is forgotten: without its secret no key can be proven.
+
+        Nobody need prove that of one that was destroyed, and only takes its time to end.
+        """
         for host in self.hosts.values():
-            if host.machine.token != token or host.machine.ended:
+            if host.machine.token != token or host.machine.ended or host.machine.ending:
                 continue
             stored = self.store.instances.get(host.machine.id)
             proven = stored is not None and stored.host_key
