@@ -214,11 +214,16 @@ class Work:
         )
 
     def _may_be_one_too_many(self, other: Container) -> bool:
-        """Return whether a supervisor waits for its share, which `scheduling` looks at."""
+        """Return whether a supervisor waits for its share, which `scheduling` looks at.
+
+        One before it may have had that for a create which could not begin in the end: for a pass.
+        """
         request_class = self._ledger.queue.class_of(other.id)
         assert request_class is not None
         reason = self._engine.placing.waiting.get(request_class.key)
-        return other.spec.supervisor and reason is not None and reason.code == "supervisors"
+        if reason is None or not other.spec.supervisor:
+            return False
+        return reason.code == "supervisors" or reason.limit == "max_concurrent_creates"
 
     def _closed_by(self, request_class: RequestClass) -> set[str] | None:
         """Return the types whose quota keeps a class waiting: () for all, None for no quota."""
