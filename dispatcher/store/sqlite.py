@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,31 @@ class StoreLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def expect_own_log(path: Path) -> None:
+    """Raise `StoreUnusable` where the write-ahead log beside a file is not its own.
+
+    A file that was put in the place of another one would get what the log left behind holds of
+    that: a mixture of both, the newest marker included. Nothing in the two says that they belong
+    together, so the whole is looked through, once after each crash. That connection only reads:
+    another would write the mixture into the file when it is closed.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists() or not log.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            verdict = str(error)
+    if verdict != "ok":
+        raise StoreUnusable(
+            f"the store {path} and the log beside it ({log.name}) do not belong together, or are"
+            f" damaged: {' '.join(verdict.split())}. If {path.name} was put back from a backup,"
+            f" move {log.name} and {path.name}-shm away and start with --accept-new-store; else"
+            " restore a backup so"
+        )
 
 
 def make_file(path: Path) -> None:

@@ -62,6 +62,11 @@ class Store:
         _expect_file(path, known)
         sqlite.make_file(path)
         self._lock = sqlite.StoreLock(path)
+        try:
+            sqlite.expect_own_log(path)
+        except BaseException:
+            self._lock.release()
+            raise
         files = StoreFiles(path)
         self._files = files
         self._writing = sqlite.writing_engine(path, files.check)

@@ -276,3 +276,38 @@ def test_a_store_without_a_marker_in_the_directory_is_taken(tmp_path: Path) -> N
     (tmp_path / MARKER_NAME).write_text("{")
     with pytest.raises(StoreUnusable, match="look whether the store is the right one"):
         open_in(tmp_path)
+
+
+def test_an_older_file_beside_the_log_of_a_newer_is_refused_and_nothing_is_changed(
+    tmp_path: Path,
+) -> None:
+    """`kill -9` leaves the log. Over a backup it made a mixture, with the newest marker in it."""
+    live, crashed, mixed = (tmp_path / name for name in ("live", "crashed", "mixed"))
+    made = open_in(live)
+    for sequence in range(1, 400):
+        insert(made, container(sequence))
+    assert made.close()
+    shutil.copy(live / "longshore.db", tmp_path / "backup.db")
+    made = open_in(live)
+    for sequence in range(400, 1200):
+        insert(made, container(sequence))
+    # What a crash leaves: the files as they are while the server has them open.
+    shutil.copytree(live, crashed)
+    assert made.close()
+    shutil.copytree(crashed, mixed)
+    again = open_in(crashed)
+    assert stored(again)[-1] == 1199, "the log is its own"
+    assert again.close()
+
+    shutil.copy(tmp_path / "backup.db", mixed / "longshore.db")
+    before = {each.name: each.read_bytes() for each in mixed.iterdir() if each.suffix != ".db-shm"}
+    with pytest.raises(StoreUnusable, match="do not belong together") as caught:
+        open_in(mixed)
+    assert "longshore.db-wal" in str(caught.value)
+    after = {name: (mixed / name).read_bytes() for name in before if not name.endswith("-shm")}
+    assert after == {name: data for name, data in before.items() if not name.endswith("-shm")}
+    for ending in ("-wal", "-shm"):
+        (mixed / f"longshore.db{ending}").unlink()
+    with pytest.raises(StoreIsAnother):
+        open_in(mixed)
+    assert open_in(mixed, accept_new=True).close()
