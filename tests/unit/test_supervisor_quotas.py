@@ -154,3 +154,22 @@ def test_where_there_is_room_for_more_than_instances_more_of_them_run() -> None:
     flows.run(200)
     assert flows.unfinished == []
     assert flows.most_at_once == 9, "0.3 of what fits on two"
+
+
+def test_a_create_that_tries_a_quota_is_no_room_beside_supervisors() -> None:
+    """Seed 1672: while a third was tried at a quota of two, two supervisors took both."""
+    rig = with_quota(2, make_type(1), supervisor_fraction=0.7)
+    rig.submit(*(make_container(number, priority=100) for number in range(1, 4)))
+    rig.advance(1)
+    assert rig.engine.pool.holds.quotas.known(rig.now), "the quota is known"
+    supervisors = [make_container(number, priority=900) for number in (10, 11)]
+    rig.submit(*(replace(c, spec=replace(c.spec, supervisor=True)) for c in supervisors))
+    rig.silent.add(CreateInstance)
+    rig.exit("c-1-1")
+    # The hold is over: one more than is known is tried, and not answered.
+    rig.advance(900)
+    assert rig.engine.pool.launches
+    rig.exit("c-2-1")
+    rig.advance(5)
+    running = [n for n, state in rig.states().items() if state == "running"]
+    assert sorted(running) == ["c-10", "c-3"]
