@@ -98,7 +98,7 @@ class Quotas:
         shown = Counter(
             pending.launch.type_name
             for token, pending in pool.launches.items()
-            if pending.in_flight and pending.counted and token not in tokens
+            if pending.in_flight and token not in tokens
         )
         left = Counter(type_.name for type_ in under_way) - shown
         left.update(p.launch.type_name for p in hoped if not p.in_flight)

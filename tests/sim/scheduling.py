@@ -407,7 +407,11 @@ class Scheduling:
         reasons = {key: reason.code for key, reason in placing.waiting.items()}
         if "max_containers" in reasons.values() or "supervisors" in reasons.values():
             return []
-        claims = placing.roster.fleet.claims
+        claims, limit = placing.roster.fleet.claims, self._most()
+        claimed = sum(number for by_slot in claims.values() for number in by_slot.values())
+        if limit is not None and self._count() + claimed >= limit:
+            # Whom the limit of containers leaves a place lost it to one before, whatever is told.
+            return []
         return [
             each
             for each in queue.classes()
