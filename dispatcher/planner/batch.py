@@ -450,6 +450,32 @@ class _Pass:
         budget = self.view.limits.budget
         return budget is None or budget.refuses_place(line.key.account, slot, need) is None
 
+    def take_up_again(self, before: Sequence[Sequence[tuple[Slot, int]]]) -> None:
+        """Let classes claim once more what they had claimed `before` and gave up for nothing.
+
+        That for which they gave it up, a start or room that was to be created, went to others, or
+        to nobody, when the pass found that instances are short.
+        """
+        fleet = self.view.fleet
+        for line, kept in zip(self.plan.lines, before, strict=True):
+            for slot, number in kept:
+                lacking = number - sum(n for each, n in line.claims if each is slot)
+                waiting = len(line.request_class) - line.position
+                usable = min([waiting, lacking, *self._most(line)])
+                while (
+                    usable > 0
+                    and slot.kind is not SlotKind.READY
+                    and self._would_do(line, slot, ())
+                ):
+                    fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
+                    self._spend(line, slot, 1)
+                    line.claims.append((slot, 1))
+                    line.position += 1
+                    self.count(line, -1)
+                    usable -= 1
+            if line.position == len(line.request_class):
+                self.plan.waiting.pop(line.key, None)
+
     def tell_the_rest(self) -> None:
         """Note of all behind the one at which the pass stopped why they wait."""
         waiting = self.plan.waiting
@@ -521,6 +547,7 @@ def plan(view: View) -> Plan:
     The fleet is filled with what the plan says: starts and claims are in it afterwards.
     """
     this = _begin(view)
+    before = [list(line.kept) for line in this.plan.lines]
     for line in this.plan.lines:
         this.give_surplus_up(line)
         this.push_head(line)
@@ -539,6 +566,8 @@ def plan(view: View) -> Plan:
             this.push_head(line)
     this.give_up_the_rest()
     _buy(this)
+    if this.plan.stopped:
+        this.take_up_again(before)
     this.tell_the_rest()
     make_way(view, this.plan, this.outlook)
     if this.plan.stopped or this.plan.closed:

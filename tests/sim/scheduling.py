@@ -372,7 +372,7 @@ class Scheduling:
         """Return until when each instance that has run nothing is not to make way."""
         pool, now = self._engine.pool, self._process.now()
         return {
-            worker.id: 2 * worker.state_since - worker.appeared_at
+            worker.id: 2 * worker.state_since - worker.boots_since
             for worker in pool.workers.values()
             if worker.state is WorkerState.IDLE and not worker.last_busy
             if not probing.is_offline(pool, worker, now)
