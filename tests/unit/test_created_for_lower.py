@@ -137,6 +137,27 @@ def test_each_has_the_nearest_of_what_comes_for_lower_ones_and_the_last_waits() 
     assert decided.next_in_line == ["c-3"]
 
 
+def test_a_start_that_is_taken_back_leaves_its_class_what_it_had() -> None:
+    """Seed 787: it gave its claim up for a start, and that was undone for who is next in line."""
+    limits = make_limits(instances=2, max_instances=3)
+    slots = (ready("r", T1), coming("a", T1))
+    decided = decide([A_T4, A_T4, A_T1], *slots, limits=limits, claims=[(3, "a")])
+    assert decided.next_in_line == ["c-2"]
+    assert placed(decided).keys() == {"c-1", "c-3"}
+    assert placed(decided)["c-3"] == "a"
+
+
+def test_what_many_hoped_for_in_vain_leaves_lower_ones_what_comes_for_them() -> None:
+    """Seed 1155: a create for three was thought of, and no more than that many may have a place."""
+    limits = replace(make_limits(instances=2, max_instances=3), containers_left=3)
+    slots = (coming("a", T1), coming("b", T1))
+    wanted = [A_T4, A_T4, A_T4, A_T4, A_T1, A_T1]
+    decided = decide(wanted, *slots, limits=limits, claims=[(5, "a"), (6, "b")])
+    assert decided.next_in_line[-1] == "c-2"
+    kept = {name: slot for name, slot in placed(decided).items() if name != "c-1"}
+    assert (kept.keys(), set(kept.values())) == ({"c-5", "c-6"}, {"a", "b"})
+
+
 def test_where_too_many_run_the_claims_of_lower_ones_are_given_up() -> None:
     limits = replace(at_max_instances(1), containers_left=0)
     decided = decide([A_T4, A_T1], coming("a", T1), limits=limits, claims=[(2, "a")])
