@@ -415,6 +415,14 @@ CREATED_FOR_LOWER = (
             where="dispatcher.planner.batch:_Pass.take_back",
             old="if number and not (deed.is_kept and self.plan.stopped):",
             new="if number:",
+            also=Mutant(
+                name="nor taken up again",
+                guard="",
+                fault="",
+                where="dispatcher.planner.batch:plan",
+                old="this.take_up_again(before)",
+                new="pass",
+            ),
         ),
     ),
 )
