@@ -25,7 +25,6 @@ from pool.model import (
     PoolAttempt,
     Worker,
     WorkerState,
-    stray_id,
 )
 from pool.notices import (
     AttemptEnded,
@@ -34,7 +33,6 @@ from pool.notices import (
     AttemptMissing,
     AttemptRunning,
     RunnerOverloaded,
-    StrayFound,
 )
 from pool.timers import TimerKind
 from pool.transitions import Trigger
@@ -226,23 +224,7 @@ def observe(
 
 def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
     """A process that no container wants is ended."""
-    attempt = PoolAttempt(
-        id=stray_id(worker.id, report.attempt_id),
-        remote_id=report.attempt_id,
-        worker_id=worker.id,
-        resources=Resources(),
-        phase=AttemptPhase.RUNNING,
-        stray=True,
-        container_id=report.container_id,
-    )
-    core.add_attempt(attempt)
-    core.hold_resources(worker, attempt)
-    core.notices.append(
-        StrayFound(
-            attempt_id=report.attempt_id, worker_id=worker.id, container_id=report.container_id
-        )
-    )
-    stillborn.prove(core, worker, now)
+    attempt = strays.take_in(core, worker, report, now)
     kill(core, attempt.id, now)
 
 

@@ -23,6 +23,16 @@ def is_anothers(core: PoolCore, report: AttemptReport) -> bool:
 
 def keep(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> None:
     """Take a stray that another store may know into the records, and leave it alone."""
+    take_in(core, worker, report, now, kept_for=report.store)
+
+
+def take_in(
+    core: PoolCore, worker: Worker, report: AttemptReport, now: float, *, kept_for: str = ""
+) -> PoolAttempt:
+    """Take an attempt that no container wants into the records, and return it.
+
+    `kept_for` is the other store that may know it, "" for one that is to be ended.
+    """
     attempt = PoolAttempt(
         id=stray_id(worker.id, report.attempt_id),
         remote_id=report.attempt_id,
@@ -30,9 +40,9 @@ def keep(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> N
         resources=Resources(),
         phase=AttemptPhase.RUNNING,
         stray=True,
-        store=report.store,
+        store=kept_for,
         container_id=report.container_id,
-        found_at=now,
+        found_at=now if kept_for else 0.0,
     )
     core.add_attempt(attempt)
     core.hold_resources(worker, attempt)
@@ -41,10 +51,11 @@ def keep(core: PoolCore, worker: Worker, report: AttemptReport, now: float) -> N
             attempt_id=report.attempt_id,
             worker_id=worker.id,
             container_id=report.container_id,
-            kept_for=report.store,
+            kept_for=kept_for,
         )
     )
     stillborn.prove(core, worker, now)
+    return attempt
 
 
 def kept(core: PoolCore) -> list[PoolAttempt]:
