@@ -125,6 +125,8 @@ class ToldQuotas:
             return
         known.heard_at = now
         if known.is_tried and began_at < known.since:
+            # It says nothing of what is tried, but beside what is there one more was too much.
+            known.most, known.most_cpu_millis, known.reason = instances, cpu_millis, reason
             return
         if known.is_tried or instances < known.most:
             known.again_at = max(known.again_at, now + self._delay_s(known.trials))

@@ -279,6 +279,7 @@ class Work:
         scarce = self._scarce()
         cheap = (may_be_bought(self._engine, c.key, command.instance_type, scarce) for c in classes)
         expect(elastic > 0 or any(cheap), "nothing is bought that is too dear", name)
+        naming = [c for c in classes if name in {t.name for t in c.types}]
         coming = sum(1 for p in self._pool.hoped_for() if p.launch.type_name == name)
         coming += sum(
             1
@@ -290,8 +291,9 @@ class Work:
             and not w.broken
             and not w.interruption
             and not w.unseen
+            and (elastic or any(w.id not in c.key.avoided for c in naming))
         )
-        wanted = elastic + sum(len(c) for c in classes if name in {t.name for t in c.types})
+        wanted = elastic + sum(len(c) for c in naming)
         what = f"{coming} of {name} for {wanted}"
         expect(coming <= wanted, "no more is created than is waited for", what)
 

@@ -252,6 +252,18 @@ def test_more_than_were_known_are_known_once_they_are_there_and_one_more_is_trie
     assert cloud.number("t1", now=93) == (2, False)
 
 
+def test_one_that_was_refused_beside_what_came_meanwhile_is_not_tried_at_once() -> None:
+    cloud = Cloud(grouped=False)
+    cloud.instances, cloud.cpu_millis = 2, 8000
+    cloud.fail(QuotaError("2"), at=0, began=0)
+    cloud.instances, cloud.cpu_millis = 3, 5000
+    cloud.holds.quotas.made(T1, cloud.tally, began_at=90, now=100)
+    cloud.fail(QuotaError("3"), at=101, began=95, type_name="t2")
+    assert cloud.number("t2", now=102) == (0, True), "three, with five cpus, were too many"
+    cloud.cpu_millis = 4000
+    assert cloud.number("t1", now=102) == (1, True), "one more, with no more cpus, may be allowed"
+
+
 def test_nobody_knows_if_a_quota_counts_instances_or_cpus() -> None:
     """What both would allow is known to be allowed; what one of them would is tried at once."""
     cloud = Cloud(grouped=False)
