@@ -139,14 +139,16 @@ class Retries:
     """When a program's own failure is tried again.
 
     At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" is
-    every one), and, unless `exit_codes` is (), only with one of these; the first time at once, then
-    no sooner than `delay_s`, and a second at least, after the one before.
+    every one). Where a program exited by itself, and unless `exit_codes` is (), only with one of
+    these. The first time `first_delay_s` after its end, then no sooner than `delay_s`, and a second
+    at least, after the one before.
     """
 
     most: int = 0
     on: tuple[str, ...] = ("failed",)
     exit_codes: tuple[int, ...] = ()
     delay_s: float = 15.0
+    first_delay_s: float = 0.0
 
 
 class DependencyOn(Enum):

@@ -105,7 +105,7 @@ class Tries:
         if not self._is_tried_again(last):
             return None
         failed_at = last.finished_at or last.created_at
-        return due_after(failed_at, self._restarted_at, self._retries.delay_s)
+        return due_after(failed_at, self._restarted_at, self._retries)
 
     def longest_delay_s(self) -> float:
         """Return for how many seconds it is held back at most after its latest attempt."""
@@ -117,7 +117,7 @@ class Tries:
             return doubled_s(_LOSS_FIRST_S, self.losses - 1, most_s)
         if self._last is not None and _is_overload(self._last):
             return doubled_s(_OVERLOAD_FIRST_S, self.overloads - 1, _OVERLOAD_MOST_S)
-        return _restart_delay_s(self._retries.delay_s)
+        return max(self._retries.first_delay_s, _restart_delay_s(self._retries.delay_s))
 
     def reason(self, due: float) -> WaitReason:
         """Return why it waits until `due`; see `restart_reason`."""
@@ -141,16 +141,24 @@ class Tries:
         else:
             what = f"failed: {why.message}" if why is not None else "failed"
         tries = f"attempt {self.failures} of {self._retries.most + 1}"
-        message = f"it is started again at {moment(due)}: {tries} {what}"
+        message = f"it is started again at {moment(due)}: {tries} {what}; {self._delay_told()}"
         return WaitReason(code="restart_delay", message=message, until=due)
+
+    def _delay_told(self) -> str:
+        """Return which delay it is that a restart waits for."""
+        retries = self._retries
+        if self._restarted_at is None:
+            return f"the first restart waits for {retries.first_delay_s:g} s"
+        return f"restarts are at least {_restart_delay_s(retries.delay_s):g} s apart"
 
     def _is_tried_again(self, last: Attempt) -> bool:
         retries = self._retries
         if self.failures > retries.most:
             return False
-        if retries.exit_codes and last.exit_code not in retries.exit_codes:
-            return False
         code = last.reason.code if last.reason is not None else ""
+        exited = code == "exit_code"
+        if exited and retries.exit_codes and last.exit_code not in retries.exit_codes:
+            return False
         return "failed" in retries.on or code in retries.on
 
 
@@ -164,8 +172,9 @@ def restart_due(container: Container) -> float | None:
     One that an overloaded instance refused, or whose instances the cloud takes back one after the
     other, waits longer each time, without a word from the user.
 
-    In seconds since the epoch: at once (when it failed) for the first time, else `delay_s`, and a
-    second at least, after the restart before at the earliest. None when it is not tried again, or
+    In seconds since the epoch: for the first time `first_delay_s` after it failed (at once, when
+    the user wants no pause), else `delay_s`, and a second at least, after the restart before at the
+    earliest. None when it is not tried again, or
     did not fail. It follows from the attempts alone, so that it is known after a crash too.
     """
     return _tries(container).due()
@@ -196,14 +205,15 @@ def _is_reclaimed(attempt: Attempt) -> bool:
     return attempt.reason is not None and attempt.reason.code == INTERRUPTED
 
 
-def due_after(ended_at: float, restarted_at: float | None, delay_s: float) -> float:
+def due_after(ended_at: float, restarted_at: float | None, retries: Retries) -> float:
     """Return when what ended may be started again, in seconds since the epoch.
 
-    At once for the first time, then the delay after the restart before at the earliest.
+    `first_delay_s` after its end for the first time, then `delay_s` after the restart before at the
+    earliest.
     """
     if restarted_at is None:
-        return ended_at
-    return max(ended_at, restarted_at + _restart_delay_s(delay_s))
+        return ended_at + retries.first_delay_s
+    return max(ended_at, restarted_at + _restart_delay_s(retries.delay_s))
 
 
 def _restart_delay_s(delay_s: float) -> float:

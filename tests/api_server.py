@@ -47,6 +47,7 @@ FULL: dict[str, Any] = {
         "on": ["out_of_memory", "exit_code", "out_of_memory"],
         "exit_codes": [75, 3, 3],
         "delay_s": 2.5,
+        "first_delay_s": 30.0,
         "lost": False,
     },
     "not_before": "2023-11-15T00:13:20.5+02:00",

@@ -277,6 +277,7 @@ def _retries(spec: ContainerSpec) -> RetriesAnswer:
         on=wanted.on,
         exit_codes=wanted.exit_codes,
         delay_s=wanted.delay_s,
+        first_delay_s=wanted.first_delay_s,
         lost=spec.retry_lost,
     )
 

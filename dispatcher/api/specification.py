@@ -7,7 +7,7 @@ from decimal import Decimal
 from dispatcher.api.dependency_requests import dependencies
 from dispatcher.api.limits import Defaults
 from dispatcher.api.moment_text import parse_moment
-from dispatcher.api.wire import GpusRequest, RetriesRequest, RunRequest
+from dispatcher.api.wire import GpusRequest, RetriesRequest, RetryOn, RunRequest
 from dispatcher.model import Constraints, ContainerSpec, Retries
 from drivers.interface import Resources
 
@@ -86,11 +86,16 @@ def _retries(wanted: RetriesRequest) -> Retries:
     # Nearly all want none, and a million of them may wait.
     if wanted == _NO_RETRIES:
         return _NEVER
+    on = set(wanted.on or ())
+    if wanted.exit_codes and RetryOn.FAILED not in on:
+        # Who names exit codes means that these are tried again.
+        on.add(RetryOn.EXIT_CODE)
     return Retries(
         most=wanted.max,
-        on=tuple(sorted({each.value for each in wanted.on})),
+        on=tuple(sorted(each.value for each in on or {RetryOn.FAILED})),
         exit_codes=tuple(sorted(set(wanted.exit_codes))),
         delay_s=wanted.delay_s,
+        first_delay_s=wanted.first_delay_s,
     )
 
 

@@ -68,16 +68,18 @@ class RetryOn(Enum):
 class RetriesRequest(Request, frozen=True, kw_only=True):
     """Which failures are tried again: the program's, at most `max` times, and lost attempts.
 
-    `exit_codes` are those that count, [] for all; after the first retry the next comes no sooner
-    than `delay_s`, and a second at least, after the one before.
+    `on` is which failures (null: `failed`, every one; or only `exit_code` where `exit_codes` are
+    named). `exit_codes` are which of kind `exit_code`, [] for all of them, and say nothing of
+    others; to name some puts that kind into `on`, where `failed` is not. The first retry comes
+    `first_delay_s` after the failure, at once by default; from one restart to the next it takes at
+    least `delay_s`, and a second.
     """
 
     max: Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)] = 0
-    on: Annotated[tuple[RetryOn, ...], msgspec.Meta(min_length=1, max_length=32)] = (
-        RetryOn.FAILED,
-    )
+    on: Annotated[tuple[RetryOn, ...], msgspec.Meta(min_length=1, max_length=32)] | None = None
     exit_codes: Annotated[tuple[ExitCode, ...], msgspec.Meta(max_length=255)] = ()
     delay_s: Annotated[float, msgspec.Meta(ge=0, le=RETRY_DELAY_MAX_S)] = 15.0
+    first_delay_s: Annotated[float, msgspec.Meta(ge=0, le=RETRY_DELAY_MAX_S)] = 0.0
     lost: bool = True
 
 
@@ -203,6 +205,7 @@ class RetriesAnswer(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[str, ...]
     exit_codes: tuple[int, ...]
     delay_s: float
+    first_delay_s: float
     lost: bool
 
 

@@ -221,7 +221,10 @@ def _constraints(wanted: ConstraintsView) -> str:
 
 
 def _retries(retries: RetriesView) -> str:
-    tried_again = [f"{retries.max} ({', '.join(retries.on)})"] if retries.max else []
+    codes = f" {'/'.join(map(str, retries.exit_codes))}" if retries.exit_codes else ""
+    first = f", first after {retries.first_delay_s:g} s" if retries.first_delay_s else ""
+    told = f"{retries.max} ({', '.join(retries.on)}{codes}{first}, {retries.delay_s:g} s apart)"
+    tried_again = [told] if retries.max else []
     return ", ".join(tried_again + ([] if retries.lost else ["not if it is lost"]))
 
 

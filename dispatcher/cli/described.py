@@ -43,7 +43,8 @@ CONTAINER_OPTIONS = (
         "--retries",
         type=WholeNumber(0),
         metavar="N",
-        help="Try again up to N times when the program fails.",
+        help="Try again up to N times when the program fails: the first time at once, then 15 s at "
+        "least from one restart to the next.",
     ),
     click.option(
         "--array",

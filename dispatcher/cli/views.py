@@ -79,6 +79,9 @@ class RetriesView(msgspec.Struct, frozen=True, kw_only=True):
 
     max: int = 0
     on: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    delay_s: float = 15.0
+    first_delay_s: float = 0.0
     lost: bool = True
 
 

@@ -137,7 +137,8 @@ def _no_type(spec: ContainerSpec, types: Collection[InstanceType]) -> Reason | N
 
 def latest_ends(container: Container, now: float) -> list[Attempt]:
     """Return the latest attempts that ended by themselves, none where that is not often."""
-    within_s = max(WITHIN_S, (ENDS + 1) * container.spec.retries.delay_s)
+    retries = container.spec.retries
+    within_s = max(WITHIN_S, retries.first_delay_s + (ENDS + 1) * retries.delay_s)
     # The latest may not have ended yet.
     latest = container.attempts[-ENDS - 1 :]
     found = [

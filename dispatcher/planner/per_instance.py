@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from dispatcher.model import AttemptOutcome
+from dispatcher.model import AttemptOutcome, Retries
 from dispatcher.planner import per_instance_steps as steps
 from dispatcher.planner.fit import need
 from dispatcher.planner.per_instance_diff import MustRestart, Verdict, ignored, judge, unwanted
@@ -67,7 +67,7 @@ def plan(snapshot: Snapshot, preempt: Preempt = nobody) -> Plan:
     return work.plan()
 
 
-def again_at(past: PastAttempt, delay_s: float) -> float:
+def again_at(past: PastAttempt, retries: Retries) -> float:
     """Return when an ended attempt may be followed by another, in seconds since the epoch.
 
     It is what `dispatcher.restarts` says of containers, for whatever end; but who was told to end
@@ -77,7 +77,7 @@ def again_at(past: PastAttempt, delay_s: float) -> float:
         case AttemptOutcome.PREEMPTED | AttemptOutcome.CANCELLED:
             return past.ended_at
         case AttemptOutcome.SUCCEEDED | AttemptOutcome.FAILED | AttemptOutcome.LOST:
-            return due_after(past.ended_at, past.restarted_at, delay_s)
+            return due_after(past.ended_at, past.restarted_at, retries)
         case _:
             assert_never(past.outcome)
 
@@ -257,7 +257,7 @@ class _Turn:
         if past is not None and of_revision:
             if past.settled and self.job.kind is PerInstanceKind.SYSBATCH:
                 return
-            due = again_at(past, self.job.spec.retries.delay_s)
+            due = again_at(past, self.job.spec.retries)
             if due > self.work.snapshot.now:
                 self._promise(host, self._need(host))
                 self._add(steps.restart_delayed(self.job, host, due))

@@ -172,7 +172,7 @@ RESTARTS = (
         guard="from the second restart on the delay passes",
         fault=RETRIES,
         where="dispatcher.restarts:due_after",
-        old="return max(ended_at, restarted_at + _restart_delay_s(delay_s))",
+        old="return max(ended_at, restarted_at + _restart_delay_s(retries.delay_s))",
         new="return ended_at",
     ),
     Mutant(
@@ -180,8 +180,8 @@ RESTARTS = (
         guard="the first restart comes at once",
         fault=RETRIES,
         where="dispatcher.restarts:due_after",
-        old="return ended_at\n    return max",
-        new="return ended_at + delay_s\n    return max",
+        old="return ended_at + retries.first_delay_s",
+        new="return ended_at + retries.delay_s",
     ),
     Mutant(
         name="restarts without end",

@@ -43,7 +43,14 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
             "max_price_per_hour": None,
         },
         "supervisor": False,
-        "retries": {"max": 0, "on": ["failed"], "exit_codes": [], "delay_s": 15.0, "lost": True},
+        "retries": {
+            "max": 0,
+            "on": ["failed"],
+            "exit_codes": [],
+            "delay_s": 15.0,
+            "first_delay_s": 0.0,
+            "lost": True,
+        },
         "after": [],
         "not_before": None,
         "time_limit_s": None,
@@ -87,6 +94,22 @@ async def test_a_full_container_comes_back_as_it_was_meant(client: Client) -> No
     }
     asked["not_before"] = "2023-11-14T22:13:20.500Z"
     assert {key: answer[key] for key in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on"),
+    [
+        ({}, ["failed"]),
+        ({"exit_codes": [75]}, ["exit_code"]),
+        ({"exit_codes": [75], "on": ["out_of_memory"]}, ["exit_code", "out_of_memory"]),
+        ({"exit_codes": [75], "on": ["failed"]}, ["failed"]),
+    ],
+)
+async def test_who_names_exit_codes_means_what_exits_with_them(
+    wanted: dict[str, object], on: list[str], client: Client
+) -> None:
+    answered = await client.post("/v1/containers", {**MINIMAL, "retries": {"max": 1, **wanted}})
+    assert answered[1]["retries"]["on"] == on
 
 
 async def test_what_a_container_waits_for_comes_back_in_full(client: Client) -> None:

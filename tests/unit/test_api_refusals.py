@@ -106,6 +106,7 @@ FAR = "2024-11-15T22:13:21Z"
         ({"retries": {"exit_codes": [0]}}, "retries.exit_codes[0]", "at least 1"),
         ({"retries": {"exit_codes": [1, 256]}}, "retries.exit_codes[1]", "at most 255"),
         ({"retries": {"delay_s": -1}}, "retries.delay_s", "at least 0"),
+        ({"retries": {"first_delay_s": -1}}, "retries.first_delay_s", "at least 0"),
         ({"retries": {"delay_s": 86_401}}, "retries.delay_s", "at most 86400"),
         ({"retries": {"tries": 1}}, "retries.tries", "is not known"),
         ({"supervisor": 1}, "supervisor", "true or false"),

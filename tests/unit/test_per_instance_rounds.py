@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec
+from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
 from dispatcher.planner.per_instance import again_at
 from dispatcher.planner.per_instance_diff import IN_PLACE, changes
 from dispatcher.planner.per_instance_model import (
@@ -93,7 +93,7 @@ def test_when_an_attempt_is_followed_by_another(
         ended_at=100.0,
         restarted_at=restarted_at,
     )
-    assert again_at(past, delay_s) == due
+    assert again_at(past, Retries(delay_s=delay_s)) == due
 
 
 def test_another_revision_waits_for_no_delay_of_the_one_before() -> None:

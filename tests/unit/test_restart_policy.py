@@ -21,6 +21,8 @@ from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
 from tests.samples import lost_on, make_container, make_type
 
+OOM_OR_EXIT = ("exit_code", "out_of_memory")
+
 
 def retrying(most: int = 2, **more: object) -> Container:
     retries = Retries(most=most, **more)  # type: ignore[arg-type]  # the few other fields
@@ -96,6 +98,21 @@ def test_what_fails_at_once_and_has_no_delay_is_started_once_a_second() -> None:
         assert len(started(rig)) == number + 1
 
 
+def test_the_first_restart_waits_for_its_own_delay_and_says_so() -> None:
+    rig = rig_with(retrying(first_delay_s=60.0))
+    rig.exit("c-1-1", 1)
+    assert why(rig).endswith("attempt 1 of 3 exited with 1; the first restart waits for 60 s")
+    rig.advance(59.99)
+    assert len(started(rig)) == 1
+    rig.advance(0.01)
+    assert len(started(rig)) == 2
+    rig.exit("c-1-2", 1)
+    rig.advance(14.99)
+    assert len(started(rig)) == 2
+    rig.advance(0.01)
+    assert len(started(rig)) == 3, "15 s after the first restart"
+
+
 def test_what_fails_after_the_delay_is_restarted_at_once() -> None:
     rig = rig_with(retrying())
     rig.exit("c-1-1", 1)
@@ -150,6 +167,11 @@ def test_after_the_last_restart_it_fails_and_the_reason_names_the_count() -> Non
         (Retries(most=1, on=()), ExitKind.EXITED, 1, False),
         (Retries(most=1, exit_codes=(4, 5)), ExitKind.EXITED, 5, True),
         (Retries(most=1, exit_codes=(4, 5)), ExitKind.EXITED, 6, False),
+        (Retries(most=1, exit_codes=(75,)), ExitKind.OUT_OF_MEMORY, 137, True),
+        (Retries(most=1, on=OOM_OR_EXIT, exit_codes=(75,)), ExitKind.OUT_OF_MEMORY, 137, True),
+        (Retries(most=1, on=OOM_OR_EXIT, exit_codes=(75,)), ExitKind.EXITED, 75, True),
+        (Retries(most=1, on=OOM_OR_EXIT, exit_codes=(75,)), ExitKind.EXITED, 1, False),
+        (Retries(most=1, on=("exit_code",), exit_codes=(75,)), ExitKind.OUT_OF_MEMORY, 137, False),
         (Retries(most=0), ExitKind.EXITED, 1, False),
     ],
 )
@@ -237,7 +259,8 @@ def test_its_reason_names_the_time_and_the_count() -> None:
     rig = waiting_for_its_second_restart()
     assert rig.now == 1005.0
     assert why(rig) == (
-        "restart_delay: it is started again at 1970-01-01T00:16:55Z: attempt 2 of 3 exited with 1"
+        "restart_delay: it is started again at 1970-01-01T00:16:55Z: attempt 2 of 3 exited with 1; "
+        "restarts are at least 15 s apart"
     )
     rig.advance(10)
     assert why(rig) == ""
