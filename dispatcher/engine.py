@@ -69,6 +69,7 @@ from drivers.interface import InstanceType
 from pool import attempts, core_check, reactor
 from pool.core import PoolCore
 from pool.messages import (
+    CreateFailed,
     Destroyed,
     DestroyFailed,
     FindFailed,
@@ -269,6 +270,8 @@ class Engine:
                     self._confirms.append(Confirm(asked=event.asked))
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
+                if isinstance(event, CreateFailed):
+                    self.placing.create_failed(event.token, str(event.error), now)
                 reactor.on_event(self.pool, event, now)
         self._take_notices(now)
         return self._commands(now)

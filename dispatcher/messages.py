@@ -191,9 +191,14 @@ class StrayDeed(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContainer:
-    """Tell the API's subscribers what a container is now."""
+    """Tell the API's subscribers what a container is now.
+
+    `released` says that what held it back has just ended: others that it waited for, or its turn in
+    its array.
+    """
 
     container: Container
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,13 @@ from aiohttp import web
 from dispatcher.api.app import make_app
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.server import ApiRunner
-from dispatcher.config.loading import Config, driver_parameters, instance_types, listen_address
+from dispatcher.config.loading import (
+    Config,
+    driver_parameters,
+    instance_types,
+    listen_address,
+    scheduler_settings,
+)
 from dispatcher.desk.backend import DispatcherBackend
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.publishing import log_restored, publish_event
@@ -220,7 +226,7 @@ class Server:
             cluster=self._config.cluster,
             types=types,
             pool_settings=self._config.pool,
-            settings=self._config.scheduler,
+            settings=scheduler_settings(self._config),
             recovered=recovered,
             new_token=lambda: secrets.token_hex(16),
             new_secret=lambda: secrets.token_hex(32),

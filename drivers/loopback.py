@@ -258,4 +258,5 @@ DRIVER = DriverInfo(
         }
     ),
     fault_of_type=_fault_of_type,
+    most_instances=1,
 )

@@ -96,7 +96,8 @@ class DriverInfo:
     the driver cannot create a configured type, None when it can; nor by `image_of`, which returns
     the image that a type boots where `pool.image` is "", "" for none: one of the two must be named
     then. Drivers without it need no image. `offers` asks the cloud for the instance types that the
-    account can have, sorted by name; it raises as `make` does.
+    account can have, sorted by name; it raises as `make` does. `most_instances` is how many there
+    can ever be, None where only the cloud knows: more are never asked for.
     """
 
     name: str
@@ -108,6 +109,7 @@ class DriverInfo:
     fault_of_type: Callable[[Any, InstanceType], str | None] | None = None
     image_of: Callable[[Any, InstanceType], str] | None = None
     offers: Callable[[Any, OfferQuery], Sequence[InstanceType]] | None = None
+    most_instances: int | None = None
 
 
 def driver_names() -> list[str]:

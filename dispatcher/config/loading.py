@@ -18,6 +18,7 @@ from dispatcher.config.types import as_instance_type
 from dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, member
 from dispatcher.input.quantities import CpuMillis
 from dispatcher.input.validation import decode_all
+from dispatcher.model import SchedulerSettings
 from dispatcher.store.sqlite import store_path
 from drivers.errors import ConfigError, InvalidRequest
 from drivers.interface import InstanceType
@@ -51,6 +52,18 @@ def load_config(path: str | Path | None) -> Config:
 def default_config() -> Config:
     """Return the configuration of an empty file; raises `ConfigError` as `load_config` does."""
     return _configured({}, Path.cwd())
+
+
+def scheduler_settings(config: Config) -> SchedulerSettings:
+    """Return the scheduler's settings, with no more instances than the driver can ever have.
+
+    A machine of one's own that is full is no quota of a cloud, which may be raised meanwhile: no
+    other is asked for.
+    """
+    most = driver(config.driver.name).most_instances
+    if most is None or config.scheduler.max_instances <= most:
+        return config.scheduler
+    return replace(config.scheduler, max_instances=most)
 
 
 def instance_types(config: Config) -> tuple[InstanceType, ...]:

@@ -63,7 +63,8 @@ class Situation:
     where it has none; `due_in_s` when its restart is due, `held_for_s` for how long holds keep all
     types that would do from being created. `may_free_up` says that some instance that would do is
     only full, `is_kept` that what room there is on one is kept for others. `boots` is None where
-    none was measured.
+    none was measured. `cannot_start` says in a sentence who has to go first and never can, "" for
+    nobody; `none_could_leave` that the cloud refuses all types though no instance of them is there.
     """
 
     reason: WaitReason | None
@@ -73,6 +74,8 @@ class Situation:
     held_for_s: float | None = None
     may_free_up: bool = False
     is_kept: bool = False
+    cannot_start: str = ""
+    none_could_leave: bool = False
 
 
 def spread(times: Histogram) -> Spread | None:
@@ -90,6 +93,11 @@ def spread(times: Histogram) -> Spread | None:
     )
 
 
+def never(reason: WaitReason) -> bool:
+    """Return whether what waits for a reason never starts while things are what they are."""
+    return reason.is_final or reason.code in _NEVER
+
+
 def estimate(now_is: Situation) -> Estimate:
     """Return when a waiting container may start."""
     code = now_is.reason.code if now_is.reason is not None else ""
@@ -97,6 +105,9 @@ def estimate(now_is: Situation) -> Estimate:
         return Estimate(earliest_s=None, latest_s=None, basis=_NEVER[code])
     if now_is.reason is not None and now_is.reason.is_final:
         basis = "never, while the limit is what it is"
+        return Estimate(earliest_s=None, latest_s=None, basis=basis)
+    if now_is.cannot_start:
+        basis = f"never, as things are: {now_is.cannot_start}"
         return Estimate(earliest_s=None, latest_s=None, basis=basis)
     if now_is.elapsed_s is not None:
         return _on_what_comes(now_is.boots, now_is.elapsed_s)
@@ -109,7 +120,7 @@ def estimate(now_is: Situation) -> Estimate:
 
 def _without_a_place(now_is: Situation, code: str) -> Estimate:
     """Return when one that has no place may start; nobody knows at the latest when."""
-    if code in _FIRST:
+    if code in _FIRST and not (code == "at_quota" and now_is.none_could_leave):
         why = f"{_FIRST[code]}, and {_ENDING}"
     elif now_is.held_for_s is not None or code == "creating":
         found = _after_holds(now_is.boots, now_is.held_for_s or 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatcher.engine import Engine
-from dispatcher.explaining.estimate import Estimate, Situation, estimate, spread
+from dispatcher.explaining.estimate import Estimate, Situation, estimate, never, spread
 from dispatcher.explaining.limits_left import LimitView, limits_left
 from dispatcher.jobs.chains import chain_before
 from dispatcher.ledger.history import Happening
@@ -21,7 +21,7 @@ from dispatcher.scheduling.create_limits import hindrances
 from dispatcher.scheduling.placers import NOTHING
 from drivers.interface import InstanceType, Resources
 from pool import probing, signals
-from pool.holds import Hindrance, Hold
+from pool.holds import Hindrance, HindranceKind, Hold
 from pool.model import Worker
 from pool.room import clamped
 
@@ -151,7 +151,8 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
     """
     key = engine.ledger.queue.key_of(container)
     type_ = engine.ledger.jobs.type_of(container.job_id)
-    if type_ is not None and type_.has_own_placer:
+    own_placer = type_ is not None and type_.has_own_placer
+    if own_placer:
         key = replace(key, avoided=())  # these jobs go by no class, and avoid none
     known = engine.ledger.containers.get(container.id)
     waits = known is not None and not known.has_open_attempt and not container.state.final
@@ -163,7 +164,13 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
         waiting=waiting,
         history=[
             each
-            for each in engine.placing.history.of(container, key, began_at=began_at, now=now)
+            for each in engine.placing.history.of(
+                container,
+                None if own_placer else key,
+                began_at=began_at,
+                now=now,
+                held=engine.workflow.reason(container) if waits else None,
+            )
             if _concerns(engine, container.id, each)
         ],
         recorded_since=began_at,
@@ -206,10 +213,12 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
 def _first_of_chain(engine: Engine, container: Container) -> str:
     """Return who comes first of those that a container waits for, "" where its reason says that."""
     chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
-    if chain.before < 2:
-        return ""
     whose = "first" if chain.is_whole else "first that was looked at"
     first = engine.ledger.containers.get(chain.first)
+    if chain.before < 2:
+        # That it waits for this one, its own reason says.
+        reason = engine.why_waiting(chain.first) if chain.before else None
+        return "" if reason is None else f"; {chain.first} waits: {reason.message}"
     if first is None:
         return f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
     reason = engine.why_waiting(first.id) if first.state in _WAITING else None
@@ -279,6 +288,8 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         estimate=estimate(
             Situation(
                 reason=reason,
+                cannot_start=_cannot_start(engine, container, key, reason),
+                none_could_leave=_none_could_leave([hindrance(type_) for type_ in created]),
                 boots=spread(pool.statistics.time_to_ready_s),
                 elapsed_s=_elapsed_s(slot, claim, now),
                 due_in_s=None if due is None else due - now,
@@ -288,6 +299,33 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
             )
         ),
     )
+
+
+def _cannot_start(
+    engine: Engine, container: Container, key: ClassKey, reason: WaitReason | None
+) -> str:
+    """Return who has to go before a container and can never start, and why; "" for nobody."""
+    if reason is not None and reason.code == "max_running":
+        why = engine.placing.waiting.get(key)
+        if why is None or not never(why):
+            return ""
+        return f"the others of its array cannot start either: {why.message}"
+    chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    first = engine.ledger.containers.get(chain.first) if chain.before else None
+    if first is None:
+        return ""
+    why = engine.why_waiting(first.id)
+    if why is not None and why.code == "max_running":
+        why = engine.placing.waiting.get(engine.ledger.queue.key_of(first))
+    if why is None or not never(why):
+        return ""
+    return f"{first.id} must end first, and cannot start: {why.message}"
+
+
+def _none_could_leave(hindrances: Sequence[Hindrance | None]) -> bool:
+    """Return whether the cloud refuses all types that would do though none of them is there."""
+    short_of = (HindranceKind.NONE_ALLOWED, HindranceKind.CAPACITY)
+    return bool(hindrances) and all(h is not None and h.kind in short_of for h in hindrances)
 
 
 def _given_up(engine: Engine, key: ClassKey) -> frozenset[str]:

@@ -205,7 +205,7 @@ class Workflow:
     def _wait(self, container: Container, now: float) -> bool:
         """Let a container wait for room if nothing else holds it; tell of it either way."""
         self._ledger.wait(container, now)
-        self._ledger.published.append(PublishContainer(container=container))
+        self._ledger.published.append(PublishContainer(container=container, released=True))
         return container.id in self._ledger.queue
 
     def _doom(self, container_id: str, node: str, now: float) -> None:

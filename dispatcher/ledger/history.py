@@ -27,6 +27,7 @@ from dispatcher.messages import (
     UserEvent,
 )
 from dispatcher.model import Attempt, Container, ContainerState, WaitReason
+from dispatcher.moments import moment
 from dispatcher.queueing.queue import ClassKey
 from dispatcher.restarts import Tries
 
@@ -42,7 +43,9 @@ MOST_BYTES = 16 * 2**20
 """How much memory each takes at most: why classes waited, events of containers, and of jobs."""
 
 _ENTRY_BYTES = 500
+_AFTER_TOLD = 5
 _HELD = "held"
+_RELEASED = "released"
 _JOB_HELD = "job_held"
 _JOB_RELEASED = "job_released"
 _Span = tuple[float, float]
@@ -82,13 +85,15 @@ class History:
             entry_bytes=lambda wait: _ENTRY_BYTES + len(wait.reason.message if wait.reason else ""),
         )
         self._waiting: set[ClassKey] = set()
+        self._refusals = _events_of_classes()
         self._events = _events_of(MOST_CONTAINERS)
         self._of_jobs = _events_of(MOST_JOBS)
 
     @property
     def size_bytes(self) -> int:
         """Return about how much memory all of it takes."""
-        return self._waits.size_bytes + self._events.size_bytes + self._of_jobs.size_bytes
+        kept = (self._waits, self._refusals, self._events, self._of_jobs)
+        return sum(each.size_bytes for each in kept)
 
     # ---- what is told ------------------------------------------------------------------------
 
@@ -110,6 +115,12 @@ class History:
                 self._waits.add(key, _Wait(at=now, reason=reason, kind=kind))
         self._waiting = set(waiting)
 
+    def refused(self, keys: Iterable[ClassKey], type_name: str, error: str, now: float) -> None:
+        """Note that the instance on which some classes had claims could not be created."""
+        message = f"the create of a {type_name} for it, or for others like it, failed: {error}"
+        for key in keys:
+            self._refusals.add(key, Happening(at=now, kind="create_failed", message=message))
+
     def began(self, locked: Collection[str], now: float) -> None:
         """Note which containers were locked when this process began."""
         for container_id in sorted(locked):
@@ -123,6 +134,9 @@ class History:
                 container = publication.container
                 if not container.has_open_attempt:
                     self._note_state(container, now)
+                if publication.released:
+                    message = "what it waited for, beside room, has ended"
+                    self._note(container.id, _RELEASED, message, now)
 
     def asked(self, event: UserEvent, now: float) -> None:
         """Note what a user asked for of a container or a job; a submission stands in them."""
@@ -153,10 +167,18 @@ class History:
     # ---- what is answered --------------------------------------------------------------------
 
     def of(
-        self, container: Container, key: ClassKey, *, began_at: float, now: float
+        self,
+        container: Container,
+        key: ClassKey | None,
+        *,
+        began_at: float,
+        now: float,
+        held: WaitReason | None = None,
     ) -> list[Happening]:
-        """Return what has happened to a container, the earliest first; `key` is that of its class.
+        """Return what has happened to a container, the earliest first.
 
+        `key` is that of its class, None where what a class waits for is not what it does. `held` is
+        what it waits for now beside room, None for nothing.
         Times are in seconds since the epoch. `began_at` is when this process began: of what was
         before, only attempts are known, and one entry says so. Another says how many attempts there
         were before those that are told.
@@ -172,13 +194,23 @@ class History:
         found += _earlier(container.attempts[: -len(latest)] if latest else ())
         found += [one for attempt in latest for one in _of_attempt(attempt)]
         found += [delay for delay, _ in delays]
-        waited = _without(_waited(container, latest, now), (span for _, span in delays))
-        waited = _without(waited, _locked(latest, events))
-        waited = _without(waited, _held_back(container, events))
-        found += self._reasons(key, _without(waited, _held_with_job(events)))
+        waits = _without(_waited(container, latest, now), (span for _, span in delays))
+        waits = _without(waits, _held_back(container, events))
+        spans = list(_without(waits, _held_with_job(events)))
+        kept = list(_kept_back(container, spans, events, held))
+        found += [why for why, _ in kept]
+        if key is not None:
+            spans = list(_without(spans, [span for _, span in kept]))
+            found += self._refused(key, spans)
+            found += self._reasons(key, _without(spans, _locked(latest, events)))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
+
+    def _refused(self, key: ClassKey, spans: Sequence[_Span]) -> Iterator[Happening]:
+        for each in self._refusals.of(key):
+            if any(start <= each.at <= end for start, end in spans):
+                yield each
 
     def _reasons(self, key: ClassKey, spans: Iterable[_Span]) -> Iterator[Happening]:
         waits = self._waits.of(key)
@@ -220,6 +252,16 @@ class History:
 
     def _note_job(self, job_id: str, kind: str, message: str, now: float) -> None:
         self._of_jobs.add(job_id, Happening(at=now, kind=kind, message=message))
+
+
+def _events_of_classes() -> Recent[ClassKey, Happening]:
+    return Recent(
+        most_of_a_key=MOST_EVENTS,
+        most_keys=MOST_CLASSES,
+        most_bytes=MOST_BYTES,
+        key_bytes=lambda key: _ENTRY_BYTES + len(repr(key)),
+        entry_bytes=lambda event: _ENTRY_BYTES + len(event.message),
+    )
 
 
 def _events_of(most_keys: int) -> Recent[str, Happening]:
@@ -303,6 +345,46 @@ def _while_held(moves: Sequence[tuple[float, bool]]) -> Iterator[_Span]:
     for (at, is_held), end in zip(moves, ends, strict=False):
         if is_held:
             yield at, end
+
+
+def _kept_back(
+    container: Container,
+    waited: Sequence[_Span],
+    events: Iterable[Happening],
+    held: WaitReason | None,
+) -> Iterator[tuple[Happening, _Span]]:
+    """Return from when to when a container waited for something beside room, and for what.
+
+    What it waits for now is `held`. Of what it waited for before, the end is an event.
+    """
+    ends = [each.at for each in events if each.kind == _RELEASED]
+    for start, end in waited:
+        start_at = max(start, _not_before(container))
+        if start < start_at:
+            until = min(start_at, end)
+            message = f"it was not to start before {moment(start_at)}"
+            yield Happening(at=start, kind="not_before", message=message), (start, until)
+        released_at = max((at for at in ends if start <= at <= end), default=None)
+        if held is not None and (start, end) == waited[-1]:
+            yield Happening(at=start, kind=held.code, message=held.message), (start, end)
+        elif released_at is not None and start < released_at:
+            code, message = _was_kept(container, start)
+            yield Happening(at=start, kind=code, message=message), (start, released_at)
+
+
+def _was_kept(container: Container, start: float) -> tuple[str, str]:
+    """Return what a container waited for, from `start` on, that has ended since."""
+    after = container.spec.after
+    if not after or start > container.created_at:
+        return "max_running", "as many of its array were under way as may be at once"
+    names = ", ".join(each.of for each in after[:_AFTER_TOLD])
+    more = f" and {len(after) - _AFTER_TOLD} more" if len(after) > _AFTER_TOLD else ""
+    return "after", f"it waited for the end of {names}{more}"
+
+
+def _not_before(container: Container) -> float:
+    """Return when a container was to start at the earliest, in seconds since the epoch."""
+    return container.spec.not_before or 0.0 if not container.attempts else 0.0
 
 
 def _delays(container: Container, latest: Sequence[Attempt]) -> Iterator[tuple[Happening, _Span]]:

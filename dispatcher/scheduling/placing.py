@@ -412,6 +412,15 @@ class Placing:
         """Return who is locked and has no place: the first to get one, at a quota or a shortage."""
         return {each for each in self._loose if each in self.ledger.queue}
 
+    def create_failed(self, token: str, error: str, now: float) -> None:
+        """Note for whom the instance was that could not be created, before that is forgotten."""
+        pending = self.pool.launches.get(token)
+        if pending is None:
+            return
+        claims = self.roster.fleet.claims
+        keys = [key for key, by_slot in claims.items() if token in by_slot]
+        self.history.refused(keys, pending.launch.type_name, error, now)
+
     def claimed_slot(self, container_id: str) -> Slot | None:
         """Return where a waiting container has a claim, None when it has none."""
         request_class = self.ledger.queue.class_of(container_id)

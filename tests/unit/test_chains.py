@@ -83,3 +83,31 @@ def test_a_job_that_is_too_large_is_not_looked_through(monkeypatch: pytest.Monke
     made.submit(make_container(1, after=(Dependency(of="j-1/a"),)))
     made.submit(make_container(2, after=(Dependency(of="c-1"),)))
     assert sentence(made, "c-2").endswith("the first of its chain is j-1/a (2 before it)")
+
+
+def estimate(made: Rig, container_id: str) -> str:
+    found = explain(made.engine, made.containers[container_id], made.now).waiting
+    assert found is not None
+    return found.estimate.basis
+
+
+def test_who_waits_for_one_that_can_never_start_never_starts_either_and_is_told_why() -> None:
+    made = rig()
+    made.submit(make_container(1, cpus=1000))
+    made.submit(make_container(2, after=(Dependency(of="c-1"),)))
+    made.submit(make_container(3, after=(Dependency(of="c-2"),)))
+    why = "no configured instance type would do"
+    assert sentence(made, "c-2") == f"c-2 waits: it waits for c-1 to succeed; c-1 waits: {why}"
+    for each in ("c-2", "c-3"):
+        assert estimate(made, each) == (
+            f"never, as things are: c-1 must end first, and cannot start: {why}"
+        )
+
+
+def test_an_element_whose_array_can_never_start_is_told_so() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task("a", size=2, max_running=1, cpus=1000)))
+    assert estimate(made, "c-1001") == (
+        "never, as things are: the others of its array cannot start either: "
+        "no configured instance type would do"
+    )

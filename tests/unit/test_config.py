@@ -21,8 +21,10 @@ from dispatcher.config.loading import (
     listen_address,
     load_config,
     plain,
+    scheduler_settings,
 )
-from dispatcher.config.model import TypeConfig
+from dispatcher.config.model import DriverConfig, TypeConfig
+from dispatcher.model import SchedulerSettings
 from drivers.errors import ConfigError
 from drivers.interface import Resources
 from pool.ssh_keys import load_or_create_private_key
@@ -178,6 +180,14 @@ def test_paths_start_at_the_file(tmp_path: Path) -> None:
     plainer = load_config(write(tmp_path, {"data_dir": "data"}))
     assert plainer.store == f"sqlite:///{tmp_path}/data/longshore.db"
     assert plainer.ssh.private_key == str(tmp_path / "data" / "ssh_key")
+
+
+def test_no_more_instances_are_asked_for_than_a_driver_can_ever_have() -> None:
+    """A machine of one's own that is full is not told as a cloud's quota, tried each minute."""
+    machine = Config(driver=DriverConfig(name="loopback"), scheduler=SchedulerSettings())
+    assert scheduler_settings(machine).max_instances == 1
+    cloud = Config(driver=DriverConfig(name="ec2"), scheduler=SchedulerSettings(max_instances=7))
+    assert scheduler_settings(cloud).max_instances == 7
 
 
 def test_the_loopback_driver_takes_this_machine() -> None:

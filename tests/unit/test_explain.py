@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
 from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
-from drivers.errors import CapacityError, ErrorScope
+from drivers.errors import CapacityError, ErrorScope, QuotaError
 from pool.messages import CreateInstance, Probe, SignalAttempt
 from pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig
@@ -395,3 +395,31 @@ def _reason(rig: Rig, container_id: str) -> str:
     reason = rig.containers[container_id].reason
     assert reason is not None
     return reason.message
+
+
+def test_a_create_that_failed_is_in_the_history_of_those_it_was_for() -> None:
+    rig = Rig(make_type(1), make_type(2), pool=PoolSettings(capacity_hold_s=60))
+    short = CapacityError("none left in eu-1", scope=ErrorScope.ALL)
+    rig.create_error = lambda _command: short
+    rig.submit(replace(make_container(1), created_at=rig.now))
+    failed = [each for each in told(rig, "c-1").history if each.kind == "create_failed"]
+    assert [(each.at, each.message) for each in failed] == [
+        (rig.now, "the create of a t1 for it, or for others like it, failed: none left in eu-1")
+    ]
+    rig.submit(replace(make_container(2, cpus=2), created_at=rig.now))
+    assert "create_failed" not in kinds(rig, "c-2"), "it is of another class"
+
+
+def test_a_quota_that_refuses_one_where_none_is_has_no_end_to_wait_for() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(quota_hold_s=90))
+    none = QuotaError("you may have 0", scope=ErrorScope.ALL)
+    rig.create_error = lambda _command: none
+    rig.submit(make_container(1))
+    found = waiting(rig, "c-1")
+    assert found.reason is not None
+    assert found.reason.code == "at_quota"
+    assert "must end" not in found.estimate.basis
+    assert "a new instance must be created, which is not tried for another 90 s" in (
+        found.estimate.basis
+    )
+    assert found.estimate.earliest_s == 90.0
