@@ -85,11 +85,15 @@ class LimitAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The place it has on what is not ready; `instance` is null while that is being created."""
+    """The place it has on what is not ready; `instance` is null while that is being created.
+
+    `last_error` is what went wrong on it last, null for nothing.
+    """
 
     instance: str | None
     instance_type: str
     since: str | None
+    last_error: str | None
 
 
 class EstimateAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,6 +250,7 @@ def _claim(claim: Claim) -> ClaimAnswer:
         instance=claim.instance_id or None,
         instance_type=claim.type_name,
         since=rfc3339(claim.since),
+        last_error=claim.last_error or None,
     )
 
 

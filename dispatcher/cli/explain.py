@@ -73,6 +73,7 @@ class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
     instance_type: str
     instance: str | None = None
     since: datetime | None = None
+    last_error: str | None = None
 
 
 class EstimateView(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,7 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
     if claim is not None:
         what = claim.instance or f"a new {claim.instance_type} that is being created"
         has_place = f"on {what}, {output.age(claim.since)} so far"
+        has_place += f"; last error there: {claim.last_error}" if claim.last_error else ""
     reached = [_limit(limit) for limit in waiting.limits if limit.blocking or limit.reached]
     return [
         ("starts", start(waiting.estimate)),

@@ -45,12 +45,13 @@ class Claim:
     """The place that a container has on what is not ready yet.
 
     `instance_id` is "" while the cloud has named none; `since` is when it appeared or was asked
-    for, in seconds since the epoch.
+    for, in seconds since the epoch. `last_error` is what went wrong there last, "" for nothing.
     """
 
     instance_id: str
     type_name: str
     since: float
+    last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +393,12 @@ def _position(engine: Engine, container_id: str) -> Position | None:
 def _claim(engine: Engine, slot: Slot) -> Claim:
     worker = engine.pool.workers.get(slot.id)
     if worker is not None:
-        return Claim(instance_id=slot.id, type_name=slot.type.name, since=worker.appeared_at)
+        return Claim(
+            instance_id=slot.id,
+            type_name=slot.type.name,
+            since=worker.appeared_at,
+            last_error=worker.last_error,
+        )
     pending = engine.pool.launches.get(slot.id)
     since = pending.launch.created_at if pending is not None else 0.0
     return Claim(instance_id="", type_name=slot.type.name, since=since)

@@ -10,9 +10,9 @@ import pytest
 from dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
 from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
 from drivers.errors import CapacityError, ErrorScope, QuotaError
-from pool.messages import CreateInstance, Probe, SignalAttempt
+from pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
 from pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig
+from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
 TOO_DEAR = (
@@ -423,3 +423,23 @@ def test_a_quota_that_refuses_one_where_none_is_has_no_end_to_wait_for() -> None
         found.estimate.basis
     )
     assert found.estimate.earliest_s == 90.0
+
+
+def test_what_goes_wrong_on_the_instance_that_it_waits_for_is_told_with_its_place() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    probe = last_commands(rig, Probe)[-1]
+    assert isinstance(probe, Probe)
+    rig.send(
+        ProbeFailed(
+            op_id=probe.op_id,
+            worker_id="i-001",
+            revision=probe.revision,
+            stage="connect",
+            message="refused on port 22",
+        )
+    )
+    claim = waiting(rig, "c-1").claim
+    assert claim is not None
+    assert "refused on port 22" in claim.last_error
