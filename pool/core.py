@@ -377,7 +377,7 @@ class PoolCore:
         self.commands.append(CloseSession(worker_id=worker.id))
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
-            self.lose_attempt(attempt, why, interrupted=bool(worker.interruption))
+            self._lose_attempt(worker, attempt, why)
         self._let_go(worker, now)
         if worker.state is WorkerState.SHUTDOWN:
             self.ended[worker.id] = worker.end_reason
@@ -396,7 +396,7 @@ class PoolCore:
         """
         self.timers.set(TimerKind.KEY, instance_id, now + _KEY_KEPT_S)
 
-    def lose_attempt(self, attempt: PoolAttempt, why: str, *, interrupted: bool = False) -> None:
+    def _lose_attempt(self, worker: Worker, attempt: PoolAttempt, why: str) -> None:
         """Give up an attempt whose instance is gone; see `AttemptLost`."""
         self.forget_attempt(attempt.id)
         if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
@@ -404,7 +404,9 @@ class PoolCore:
                 attempt_id=attempt.id,
                 worker_id=attempt.worker_id,
                 message=why,
-                interrupted=interrupted,
+                # Of one from before a restart it is not known any more.
+                seen_at=max(worker.last_contact, worker.listed_at) or worker.appeared_at,
+                interrupted=bool(worker.interruption),
             )
             self.notices.append(lost)
 

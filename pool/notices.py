@@ -86,11 +86,15 @@ class AttemptMissing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLost:
-    """The attempt's instance is gone; `interrupted` when its cloud had said that it takes it."""
+    """The attempt's instance is gone; `interrupted` when its cloud had said that it takes it.
+
+    `seen_at` is when it was heard of last, by a session or a listing, in seconds since the epoch.
+    """
 
     attempt_id: str
     worker_id: str
     message: str
+    seen_at: float
     interrupted: bool = False
 
 

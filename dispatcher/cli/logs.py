@@ -112,6 +112,9 @@ def logs(
         ) from None
     if missing := shortage(seen, received):
         raise Failure(missing)
+    if not any(received.values()) and (why := never_started(seen)):
+        # Nothing of the container's is on stderr, which would be its own byte for byte.
+        say(why)
     return 0
 
 
@@ -185,6 +188,19 @@ def shortage(seen: ContainerView, received: Mapping[str, int]) -> str:
         f"{' and '.join(short)} are here: the rest was cut off at the server's limit, "
         "or was lost with its instance"
     )
+
+
+def never_started(seen: ContainerView) -> str:
+    """Return why there is no output of a container of which nothing ran, "" where some did."""
+    if any(each.started_at is not None for each in seen.attempts):
+        return ""
+    if seen.earlier_attempts:
+        return ""
+    if seen.final:
+        why = f": {seen.reason.message}" if seen.reason is not None else ""
+        return f"{seen.id} has no output: it never started ({seen.state}{why})"
+    why = f": {seen.waiting}" if seen.waiting else ""
+    return f"{seen.id} has no output yet: it has not started ({seen.state}{why})"
 
 
 def copy_logs(

@@ -114,6 +114,7 @@ class DispatcherBackend:
         self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
+        self._intake.expect_kinds(item.spec for item in items)
         sequences = self._store.next_sequences(len(items))
         now = self._now()
         containers = tuple(

@@ -113,13 +113,27 @@ class Intake:
     # ---- what may come in ---------------------------------------------------------------------
 
     def expect_room(self, *, containers: int, size_bytes: int) -> None:
-        """Raise `Unavailable` when so many containers of this size in all are too many."""
+        """Raise `Unavailable` when so many containers of this size in all are too many.
+
+        What would be too much for an empty queue raises `InvalidRequest`: no wait makes it fit.
+        """
         ledger, limits = self._engine.ledger, self._limits
+        self.expect_fitting(containers=containers, size_bytes=size_bytes)
         if len(ledger.containers) + containers > limits.queued_containers:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
         taken_bytes = ledger.memory.total_bytes + ledger.jobs.templates_bytes
         if taken_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
+
+    def expect_fitting(self, *, containers: int, size_bytes: int) -> None:
+        """Raise `InvalidRequest` when so many containers would never fit into the queue."""
+        limits = self._limits
+        for number, what, most, name in (
+            (containers, "containers", limits.queued_containers, "queued_containers"),
+            (size_bytes, "bytes", int(limits.queued_bytes), "queued_bytes"),
+        ):
+            if number > most:
+                raise InvalidRequest([("", _never_fits(f"{number} {what}", most, name))])
 
     def expect_room_for_lasting_job(self) -> None:
         """Raise `Unavailable` when too many jobs are there that do not end by themselves."""
@@ -156,6 +170,9 @@ class Intake:
                 " that nobody needs any more, or let one do the work of several"
             )
         there = book.elastic_containers() + arriving
+        if kind is JobType.ELASTIC and number > ELASTIC_CONTAINERS_MOST:
+            why = f"has {number} containers, and elastic jobs may have {ELASTIC_CONTAINERS_MOST}"
+            raise InvalidRequest([("tasks", f"{why} in all: submit fewer, or a batch job")])
         if kind is JobType.ELASTIC and there + number > ELASTIC_CONTAINERS_MOST:
             raise Unavailable(
                 f"elastic jobs have {there} containers, and {ELASTIC_CONTAINERS_MOST} are the"
@@ -179,14 +196,13 @@ class Intake:
             raise InvalidRequest(problems)
 
     def expect_kinds(self, specs: Iterable[ContainerSpec]) -> None:
-        """Raise `Unavailable` where there are more kinds among some than may ever wait."""
+        """Raise `InvalidRequest` where there are more kinds among some than may ever wait."""
         kinds = {(spec.resources, spec.constraints, spec.unnamed) for spec in specs}
         most = self._limits.queued_classes
         if len(kinds) > most:
-            raise Unavailable(
-                f"these are {len(kinds)} kinds of requests, and {most} may wait in all: let more"
-                " tasks ask for the same resources and constraints"
-            )
+            why = _never_fits(f"{len(kinds)} kinds of requests", most, "queued_classes")
+            remedy = "let more tasks ask for the same resources and constraints"
+            raise InvalidRequest([("", f"{why}; or {remedy}")])
 
     @contextmanager
     def kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
@@ -423,6 +439,14 @@ def _in_doubt(change: Change, why: str) -> InDoubt:
         case _:
             remedy = "ask again, or look; asking twice does no harm"
     return InDoubt(f"{why}: this was being written, and may be done or not; {remedy}")
+
+
+def _never_fits(what: str, most: int, limit: str) -> str:
+    """Return what is wrong with so much of something that an empty queue would not hold it."""
+    return (
+        f"has {what}, and {most} may be in the queue at once (limits.{limit}), so that it never"
+        " fits: send it in parts, or have an admin raise the limit"
+    )
 
 
 def _unfit(wanted: Wanted, known: Awaited | None) -> str:

@@ -158,6 +158,9 @@ class JobDesk:
         """Raise `Unavailable` where a new job with its containers would be too much."""
         if job.is_template or job.type.is_per_instance:
             self._intake.expect_room_for_lasting_job()
+        # What a run of a template would have must fit, or none will ever be launched.
+        containers = sum(task.size for task in job.tasks)
+        self._intake.expect_fitting(containers=containers, size_bytes=0)
         self._intake.expect_room(containers=containers_in(job), size_bytes=_bytes_of(job))
 
     async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:

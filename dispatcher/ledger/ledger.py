@@ -318,7 +318,7 @@ class Ledger:
                 attempt=found[1],
                 outcome=outcome,
                 reason=reason,
-                instance_gone=isinstance(of, AttemptLost),
+                gone_since=of.seen_at if isinstance(of, AttemptLost) else None,
                 refused=refused,
                 never_ran=bool(never) and found[1].started_at is None,
             )
@@ -334,11 +334,14 @@ class Ledger:
         self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
         self.outcomes[outcome.value] += 1
+        # Nobody pays for the time that it took until an instance was known to be gone.
+        ended_at = now if end.gone_since is None else min(now, end.gone_since)
         attempt = replace(
             attempt,
             outcome=outcome,
             reason=reason,
-            finished_at=attempt.finished_at or max(now, attempt.started_at or attempt.created_at),
+            finished_at=attempt.finished_at
+            or max(ended_at, attempt.started_at or attempt.created_at),
         )
         if not container.pinned_to:
             self.ran(attempt, now)

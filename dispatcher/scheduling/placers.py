@@ -27,17 +27,23 @@ ATTEMPTS_MOST = 1000
 class AttemptEnd:
     """How an attempt ended, which is the latest of `container`; that is in the state as before.
 
-    `instance_gone` says that its instance is; `refused` that the runner never will start it;
-    `never_ran` that it is not where it was placed, and was never seen to run.
+    `gone_since` is when its instance, which is gone, was heard of last, in seconds since the epoch,
+    None where it is there; `refused` says that the runner never will start it; `never_ran` that it
+    is not where it was placed, and was never seen to run.
     """
 
     container: Container
     attempt: Attempt
     outcome: AttemptOutcome
     reason: Reason | None
-    instance_gone: bool = False
+    gone_since: float | None = None
     refused: bool = False
     never_ran: bool = False
+
+    @property
+    def instance_gone(self) -> bool:
+        """Return whether its instance is gone."""
+        return self.gone_since is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="attempts outlive their instance",
         guard="an attempt whose instance is gone is lost",
         fault="instances that vanish",
-        where="pool.core:PoolCore.lose_attempt",
+        where="pool.core:PoolCore._lose_attempt",
         old="if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:",
         new="if False:",
     ),

@@ -277,3 +277,25 @@ def test_follow_survives_a_restart_of_the_server(
     assert capsys.readouterr().out == "two\n"
     if output_at_once:
         assert of_follow.failed == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_who_never_started_has_no_output_and_that_is_said(capsys: Capture) -> None:
+    assert main(["submit", "--", "x"]) == 0
+    container_id = capsys.readouterr().out.strip()
+    assert main(["logs", container_id]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{container_id} has no output yet: it has not started (queued" in told.err
+    assert main(["cancel", container_id]) == 0
+    capsys.readouterr()
+    assert main(["logs", container_id]) == 0
+    assert f"{container_id} has no output: it never started (cancelled" in capsys.readouterr().err
+
+
+def test_who_runs_and_has_written_nothing_is_left_alone(server: CliServer, capsys: Capture) -> None:
+    assert main(["submit", "--", "x"]) == 0
+    container_id = capsys.readouterr().out.strip()
+    server.do(lambda backend: backend.start(container_id, INSTANCE))
+    assert main(["logs", container_id]) == 0
+    assert capsys.readouterr().err == ""

@@ -20,6 +20,7 @@ from pool.messages import (
     Probe,
     ProbeSucceeded,
     ReleaseAttempt,
+    SessionLost,
     SignalAttempt,
     StartAttempt,
     StartRefused,
@@ -277,6 +278,20 @@ def test_killing_an_instance_loses_its_attempts_when_the_cloud_says_so() -> None
     rig.advance(11)
     assert rig.attempts["c-1-1"].outcome.value == "lost"  # type: ignore[union-attr]  # it has ended
     assert rig.started_on()["c-1"] == "i-002"
+
+
+def test_nobody_pays_for_the_time_until_a_loss_is_noticed() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.advance(30)
+    last_shown = rig.now
+    del rig.cloud["i-001"]
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
+    rig.advance(400)
+    attempt = rig.attempts["c-1-1"]
+    assert attempt.outcome is AttemptOutcome.LOST
+    assert attempt.finished_at is not None
+    assert attempt.finished_at <= last_shown
 
 
 def test_destroy_is_repeated_until_the_instance_is_gone() -> None:

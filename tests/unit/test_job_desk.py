@@ -301,6 +301,11 @@ async def test_a_run_on_each_instance_is_at_its_first_revision(
     assert (run.type, run.tally, await total(backend)) == (JobType.SYSBATCH, Tally(), 0)
 
 
+async def test_a_template_whose_runs_can_never_fit_is_refused(backend: DispatcherBackend) -> None:
+    with pytest.raises(InvalidRequest, match="has 11 containers, and 10 may be in the queue"):
+        await submit(backend, wanted(JobType.BATCH, NIGHTLY, make_task(size=11)))
+
+
 async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
     for _ in range(2):
@@ -315,9 +320,9 @@ async def test_only_runs_take_the_memory_of_their_containers(
     limits = LimitsConfig(queued_bytes=Size(50_000))
     async with backend_over(rig, store, tmp_path, limits=limits) as backend:
         template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=100)))
-        with pytest.raises(Unavailable, match=r"the queue is full \(50000 bytes\)"):
+        with pytest.raises(InvalidRequest, match="and 50000 may be in the queue at once"):
             await dispatch(backend, template, input="x")
-        with pytest.raises(Unavailable, match=r"the queue is full \(50000 bytes\)"):
+        with pytest.raises(InvalidRequest, match="and 50000 may be in the queue at once"):
             await submit(
                 backend, wanted(JobType.BATCH, NIGHTLY, *(make_task(f"t{n}") for n in range(50)))
             )
@@ -392,7 +397,7 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
     many = wanted(JobType.BATCH, Terms(), make_task(size=11))
     task = make_task("b", after=("j-9/a",))
     for new, error, why in (
-        (many, Unavailable, "the queue is full"),
+        (many, InvalidRequest, "has 11 containers, and 10 may be in the queue at once"),
         (wanted(JobType.BATCH, Terms(), task), InvalidRequest, "there is no j-9/a"),
     ):
         before = digest_of(rig.engine)

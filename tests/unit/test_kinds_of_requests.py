@@ -13,6 +13,7 @@ from dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.backend import DispatcherBackend
 from dispatcher.store.store import Store
+from drivers.errors import InvalidRequest
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
@@ -47,7 +48,7 @@ async def submit(backend: DispatcherBackend, *kinds: int) -> None:
 
 
 async def test_a_list_of_too_many_kinds_is_refused(backend: DispatcherBackend) -> None:
-    with pytest.raises(Unavailable, match=r"the queue is full \(2 kinds of requests\)"):
+    with pytest.raises(InvalidRequest, match="has 3 kinds of requests, and 2 may be in the queue"):
         await submit(backend, 1, 2, 3)
     await submit(backend, 1, 2, 1)
 
@@ -81,5 +82,5 @@ async def test_no_plan_is_made_of_more_kinds_than_may_wait(backend: DispatcherBa
     tasks = tuple(make_task(str(number), cpus=cpus) for number, cpus in enumerate((1, 2, 1, 3)))
     new = NewJob(name="n", priority=500, project="p", labels=(), tasks=tasks[:3])
     assert (await backend.plan_job(new, job_id="", user="u")).counts.place == 3
-    with pytest.raises(Unavailable, match=r"^these are 3 kinds of requests, and 2 may wait in all"):
+    with pytest.raises(InvalidRequest, match="has 3 kinds of requests, and 2 may be in the queue"):
         await backend.plan_job(replace(new, tasks=tasks), job_id="", user="u")
