@@ -18,6 +18,7 @@ from dispatcher.api.job_wire import (
 )
 from dispatcher.api.wire import ReasonAnswer, WaitAnswer
 from dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from dispatcher.jobs.terms import Schedule
 from dispatcher.model import Reason, WaitReason
 from dispatcher.periodic.schedules import ScheduleError, next_after
 
@@ -149,8 +150,15 @@ def _next_launch(job: Job, now: float) -> str | msgspec.UnsetType | None:
         return msgspec.UNSET
     if job.held or job.cancel_requested or job.state.final:
         return None
+    return first_launch(schedule, max(now, job.launched_for or now))
+
+
+def first_launch(schedule: Schedule | None, now: float | None) -> str | None:
+    """Return when a schedule launches next after `now`, None for never, and where nobody knows."""
+    if schedule is None or now is None:
+        return None
     try:
-        return rfc3339(next_after(schedule, max(now, job.launched_for or now)))
+        return rfc3339(next_after(schedule, now))
     except ScheduleError:
         return None
 

@@ -7,8 +7,10 @@ from decimal import Decimal
 import msgspec
 
 from dispatcher.api.answers import usd, wait_answer
+from dispatcher.api.job_answers import first_launch
 from dispatcher.api.wire import WaitAnswer
 from dispatcher.jobs.plan import JobPlan
+from dispatcher.jobs.terms import Schedule
 
 
 class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,9 @@ class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What would be done for a job as soon as it is submitted; nothing of it is done.
 
-    `steps` are the first of them, and `steps_left_out` says how many more there are.
+    `steps` are the first of them, and `steps_left_out` says how many more there are. Of a periodic
+    or parameterized job nothing starts then: `of_run` says that one run is planned as if it were
+    launched now, and `next_launch` when the schedule launches the first, null for never.
     """
 
     changes: PlannedChanges
@@ -70,10 +74,15 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[WaitAnswer, ...]
     steps: tuple[PlannedStepAnswer, ...]
     steps_left_out: int
+    of_run: bool
+    next_launch: str | None
 
 
-def plan_answer(plan: JobPlan) -> PlanAnswer:
-    """Return a plan as it is answered."""
+def plan_answer(plan: JobPlan, schedule: Schedule | None, now: float | None) -> PlanAnswer:
+    """Return a plan as it is answered; `schedule` is its job's.
+
+    `now` is in seconds since the epoch, None where nobody knows.
+    """
     counts = plan.counts
     return PlanAnswer(
         changes=PlannedChanges(
@@ -105,4 +114,6 @@ def plan_answer(plan: JobPlan) -> PlanAnswer:
             for each in plan.steps
         ),
         steps_left_out=plan.steps_left_out,
+        of_run=plan.of_run,
+        next_launch=first_launch(schedule, now),
     )

@@ -126,7 +126,8 @@ class JobRoutes:
         else:
             submission = await self._bodies.decoded(request, self._decoder.decode)
         plan = await self._backend.plan_job(submission.job, job_id=job_id, user=ANONYMOUS)
-        return json_response(plan_answer(plan))
+        schedule = submission.job.terms.schedule
+        return json_response(plan_answer(plan, schedule, self._now()))
 
     async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
         """Return the job of a body that names no other project than the job's own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from urllib.parse import urlencode
 
@@ -66,6 +67,8 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[ReasonView, ...] = ()
     steps: tuple[StepView, ...] = ()
     steps_left_out: int = 0
+    of_run: bool = False
+    next_launch: datetime | None = None
 
 
 CHANGES = tuple(field.name for field in msgspec.structs.fields(ChangesView))
@@ -104,6 +107,12 @@ def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bo
 
 def print_plan(seen: PlanView, *, all_steps: bool) -> None:
     """Write a plan: its counts, then what there is of instances, prices, waiting and steps."""
+    if seen.of_run:
+        when = "it is run on demand (longshore dispatch)"
+        if seen.next_launch is not None:
+            when = f"its schedule launches it first at {output.moment(seen.next_launch)}"
+        click.echo(f"Nothing starts when it is submitted: {when}.")
+        click.echo("One run, launched now, would be:\n")
     output.print_table(
         [name.replace("_", " ").upper() for name in CHANGES],
         [[str(getattr(seen.changes, name)) for name in CHANGES]],

@@ -108,7 +108,8 @@ def planning(
     yield
     parts = _per_instance(done) if run.type.is_per_instance else _placed(done)
     found = yield from parts
-    return _with_creates(found, created, trial)
+    found = _with_creates(found, created, trial)
+    return found if run is job else replace(found, of_run=True)
 
 
 def _run_of(job: Job, now: float) -> Job:

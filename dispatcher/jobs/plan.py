@@ -36,7 +36,8 @@ class JobPlan:
 
     All instances together cost between `least_usd_per_hour` and `most_usd_per_hour` more an hour,
     less than nothing for fewer. `waiting` says why what has no place waits. Of many steps only the
-    first are in `steps`, and `steps_left_out` says how many more there are.
+    first are in `steps`, and `steps_left_out` says how many more there are. `of_run` says that it
+    is a periodic or parameterized job, of which one run is planned as if it were launched now.
     """
 
     counts: Counts
@@ -46,3 +47,4 @@ class JobPlan:
     waiting: tuple[WaitReason, ...]
     steps: tuple[PlannedStep, ...]
     steps_left_out: int
+    of_run: bool = False

@@ -150,6 +150,7 @@ async def test_a_plan_is_answered_whole_and_changes_nothing(client: Client) -> N
         waiting=(WaitReason(code="quota", message="It waits."),),
         steps=(PlannedStep(instance_id="i-1", action="place", detail="There is room."),),
         steps_left_out=41,
+        of_run=True,
     )
     status, answer = await client.post("/v1/jobs/plan", SYSTEM)
     assert status == 200
@@ -181,6 +182,8 @@ async def test_a_plan_is_answered_whole_and_changes_nothing(client: Client) -> N
         ],
         "steps": [{"instance": "i-1", "action": "place", "detail": "There is room."}],
         "steps_left_out": 41,
+        "of_run": True,
+        "next_launch": None,
     }
     assert (await client.call("GET", "/v1/jobs"))[1]["items"] == []
 

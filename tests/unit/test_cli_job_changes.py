@@ -24,6 +24,7 @@ from tests.job_commands import INSTANCE, run_job_through, submitted
 Capture = pytest.CaptureFixture[str]
 
 SYSTEM = "name: shipper\ntype: system\ntasks:\n  - command: [ship]\n"
+NIGHTLY = "periodic: {cron: '0 2 * * *'}\ntasks:\n  - command: [x]\n"
 TEMPLATE = (
     "parameterized:\n  required: [sample]\n  optional: {level: '3'}\ntasks:\n  - command: [x]\n"
 )
@@ -329,3 +330,19 @@ def test_without_a_server_the_code_is_3(
     monkeypatch.setenv("LONGSHORE_URL", "http://127.0.0.1:1")
     assert main([str(path) if each == "F" else each for each in arguments]) == 3
     assert "cannot reach the server at http://127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_plan_of_a_template_says_that_nothing_starts_now(
+    server: CliServer, capsys: Capture, path: Path
+) -> None:
+    planned(server, replace(PLANNED, of_run=True))
+    path.write_text(NIGHTLY, encoding="utf-8")
+    assert main(["plan", "-f", str(path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    launched = "Nothing starts when it is submitted: its schedule launches it first at "
+    assert told[0].startswith(launched)
+    assert told[0].endswith("T02:00:00Z.")
+    assert told[1] == "One run, launched now, would be:"
+    path.write_text(TEMPLATE, encoding="utf-8")
+    assert main(["plan", "-f", str(path)]) == 0
+    assert "it is run on demand (longshore dispatch)" in capsys.readouterr().out

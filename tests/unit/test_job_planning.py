@@ -218,8 +218,11 @@ def test_of_a_job_with_runs_one_run_is_planned() -> None:
     rig.join(number=3)
     nightly = daemon(type_=JobType.SYSBATCH)
     terms = replace(nightly.terms, schedule=Schedule(cron=("0 0 * * *",)))
+    assert plan.of_run
     plan = plan_job(rig.engine, replace(nightly, terms=terms), rig.now)
     assert plan.counts == Counts(place=3)
+    assert plan.of_run
+    assert not plan_job(rig.engine, job, rig.now).of_run
 
 
 # ---- jobs that run on each instance --------------------------------------------------------------
