@@ -46,11 +46,12 @@ def types(
 ) -> None:
     """Write the section instance_types from the account's offerings and prices.
 
-    Of the configuration file only the section driver is read, so the rest may be missing yet.
+    Of the configuration file only the section driver is read, so the rest may be missing yet. What
+    is written is a whole section: put it in the place of the one that the file has.
 
     \b
     Example:
-      longshore driver types -c longshore.yml --families m7i,c7i >>longshore.yml
+      longshore driver types -c longshore.yml --families m7i,c7i >types.yml
     """
     from drivers.registry import OfferQuery  # noqa: PLC0415 - most commands need no drivers
 
