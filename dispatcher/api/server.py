@@ -151,6 +151,9 @@ class _Connection(RequestHandler):
         if status < 500:
             detail = (message or "").splitlines()[0][:200] if message else ""
             response = problem(status, f"This is not a request in HTTP/1.1. {detail}".strip())
+        elif isinstance(exc, ConnectionError) and _is_gone(request):
+            # Who hangs up during an upload has failed, not we; the answer goes nowhere.
+            response = problem(400, "The connection ended before the request did.")
         else:
             error = exc or RuntimeError(message)
             error_id = log_unexpected("connection_failed", error, where="outside the application")
@@ -158,3 +161,9 @@ class _Connection(RequestHandler):
         response.headers.update(ANSWER_HEADERS, Server="longshore")
         response.force_close()
         return response
+
+
+def _is_gone(request: web.BaseRequest) -> bool:
+    """Return whether the client's connection has ended."""
+    wire = request.transport
+    return wire is None or wire.is_closing()

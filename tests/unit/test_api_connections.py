@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -98,6 +99,37 @@ async def test_an_answer_may_take_longer_than_the_head_may() -> None:
         writer.write(b"x" * 99)
         await ended(reader)
         writer.close()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000", b"Transfer-Encoding: chunked"])
+async def test_who_hangs_up_during_an_upload_is_no_error_of_ours(
+    framing: bytes, *, reset: bool
+) -> None:
+    part = b'5\r\n{"com\r\n' if b"chunked" in framing else b'{"com'
+    head = b"POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += framing + b"\r\n\r\n"
+    with capture_logs() as logs:
+        async with server(ApiLimits()) as (port, runner):
+            other = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head + part)
+            await writer.drain()
+            await answered(other)
+            assert runner.server is not None
+            await until(lambda: len(runner.server.connections) == 2)
+            if reset:
+                never_linger = struct.pack("ii", 1, 0)
+                wire = writer.get_extra_info("socket")
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, never_linger)
+            writer.close()
+            await until(lambda: len(runner.server.connections) == 1)
+            await answered(other)
+            other[1].close()
+            for each in (writer, other[1]):
+                with suppress(ConnectionError):
+                    await each.wait_closed()
+    assert [each for each in logs if each["log_level"] == "error"] == []
 
 
 async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
