@@ -54,7 +54,10 @@ def take_in(
             kept_for=kept_for,
         )
     )
-    stillborn.prove(core, worker, now)
+    if not kept_for and not worker.launched_here:
+        # An earlier process may have started it there. What another store knows, or an image brings
+        # along, says nothing of whether what we start runs.
+        stillborn.prove(core, worker, now)
     return attempt
 
 

@@ -116,14 +116,15 @@ async def test_who_hangs_up_during_an_upload_is_no_error_of_ours(
             writer.write(head + part)
             await writer.drain()
             await answered(other)
-            assert runner.server is not None
-            await until(lambda: len(runner.server.connections) == 2)
+            there = runner.server
+            assert there is not None
+            await until(lambda: len(there.connections) == 2)
             if reset:
                 never_linger = struct.pack("ii", 1, 0)
                 wire = writer.get_extra_info("socket")
                 wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, never_linger)
             writer.close()
-            await until(lambda: len(runner.server.connections) == 1)
+            await until(lambda: len(there.connections) == 1)
             await answered(other)
             other[1].close()
             for each in (writer, other[1]):

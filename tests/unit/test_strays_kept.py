@@ -30,7 +30,7 @@ from pool.model import (
     PoolSettings,
 )
 from tests.backend_rig import backend_over, store_in
-from tests.engine_rig import CLUSTER, Rig
+from tests.engine_rig import CLUSTER, Rig, last_commands
 from tests.samples import make_container, make_type
 
 OURS, ANOTHER = "0" * 32, "1" * 32
@@ -241,3 +241,22 @@ async def test_the_backend_tells_of_them_and_decides(tmp_path: Path) -> None:
             assert (one.attempt, one.fate) == ("c-1-1", "adopted")
             both = await backend.decide_strays("i-old", [], adopt=False)
             assert [each.fate for each in both] == ["killed", "killed"]
+
+
+@pytest.mark.parametrize("store", ["", OURS, ANOTHER])
+def test_what_an_image_brings_along_does_not_prove_that_an_instance_is_of_use(store: str) -> None:
+    """Instances on which nothing of ours has run do not let more of them be bought at will."""
+    rig = Rig(make_type(1), store=OURS)
+    rig.silent.add(StartAttempt)
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    rig.on_instance["i-001"] = {f"c-{n}-1": report(n, store) for n in range(10, 266)}
+    rig.probe_now(last_commands(rig, Probe)[-1])
+    worker = rig.engine.pool.workers["i-001"]
+    assert len(rig.engine.pool.attempts_on("i-001")) > 200
+    assert not worker.proven
+
+
+def test_what_an_earlier_process_has_started_proves_that_its_instance_is_of_use() -> None:
+    rig = started_anew(report(1, OURS))
+    assert rig.engine.pool.workers["i-old"].proven
