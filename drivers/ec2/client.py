@@ -13,6 +13,7 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from drivers.ec2.credential_files import rereading_session
 from drivers.ec2.parameters import Ec2Parameters
 from drivers.errors import ConfigError
 
@@ -30,7 +31,7 @@ def ec2_client(parameters: Ec2Parameters, *, region: str = "") -> Any:
             aws_secret_access_key=parameters.secret_access_key or None,
             aws_session_token=parameters.session_token or None,
             region_name=region or parameters.region or None,
-            profile_name=parameters.profile or None,
+            botocore_session=rereading_session(parameters.profile),
         )
         return session.client(
             "ec2", endpoint_url=parameters.endpoint_url or None, config=_config(parameters)
