@@ -2,9 +2,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo check test sim bench clean
+.PHONY: help demo check test sim bench soak clean
 
 SEEDS ?= 2000
+MINUTES ?= 120
 
 help:
 	@echo 'make demo    install what it takes to run, and watch Longshore at work'
@@ -12,6 +13,7 @@ help:
 	@echo 'make test    everything that is tested, with the Debian packages that it takes (as root)'
 	@echo 'make sim     many seeds of the simulation, then chaos: make sim SEEDS=20000 [JOBS=4]'
 	@echo 'make bench   run the benchmarks'
+	@echo 'make soak    two hours of instances that come and go: does the server grow? [MINUTES=20]'
 	@echo 'make clean   delete what these targets made'
 
 demo:
@@ -34,6 +36,10 @@ sim:
 bench:
 	@tools/setup.sh dev
 	@.venv/bin/python tools/checks.py bench
+
+soak:
+	@tools/setup.sh dev
+	@.venv/bin/python tools/soak.py --minutes $(MINUTES)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

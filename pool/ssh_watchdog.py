@@ -85,6 +85,8 @@ class Watchdog:
             if alarm.armed:
                 alarm.armed = False
                 self._armed -= 1
+                # It stays in the heap for a while, and shall not keep a whole connection there.
+                alarm.action = _nothing
             if len(self._due) > 2 * self._armed + _SPARE_ENTRIES:
                 self._due = [entry for entry in self._due if entry[2].armed]
                 heapq.heapify(self._due)
@@ -132,6 +134,10 @@ class Watchdog:
             self._changed.wait(wait_s)
             return None
         return heapq.heappop(self._due)[2]
+
+
+def _nothing() -> None:
+    """Do what an alarm does that nobody needs any more."""
 
 
 def _act(alarm: Alarm) -> float | None:

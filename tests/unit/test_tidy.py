@@ -48,6 +48,7 @@ MAY_READ_CLOCKS_AND_DICE = {
     "dispatcher.conformance_trial": "hands the conformance kit its time and its dice",
     "dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
     "dispatcher.wiring": "throws the dice that everything else is handed",
+    "drivers.ec2.credential_files": "says until when credentials that were read count as good",
     "drivers.local_processes": "gives processes a bounded time to end",
     "drivers.loopback": "makes the id of the one instance when it is created",
     "drivers.simulated": "is a cloud: it boots in real time, and its jitter is seeded dice",
