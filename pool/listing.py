@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool import absence, idle, launching, probing
+from pool import absence, idle, launching, probing, troubles
 from pool.core import PoolCore
 from pool.delays import sentence
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
@@ -32,6 +32,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures = 0
     core.listing_problem = ""
+    core.listing_trouble = None
     core.cloud_gate.listings.succeeded(now)
     core.listed_at = event.began_at
     ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
@@ -70,6 +71,7 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures += 1
     core.listing_problem = sentence(event.error)
+    core.listing_trouble = troubles.after(core.listing_trouble, event.error, now)
     core.cloud_gate.listings.failed(event.error, now)
     core.timers.set(TimerKind.LIST, "", core.cloud_gate.listings.until)
 

@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Protocol
 
 from dispatcher.explaining.explanation import Explanation, Standing
+from dispatcher.explaining.health import Problem
 from dispatcher.jobs.model import Job, JobTask, JobType
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.jobs.terms import Terms
 from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
+from dispatcher.vitals import Vitals
 from pool.leaks import Leak
 from pool.model import IdleBehavior
 
@@ -138,8 +140,12 @@ class StrayView:
 class Health:
     """Whether the server can do its work; `problems` says in sentences what is wrong."""
 
-    ready: bool
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Return whether requests can be served, whatever the cloud does."""
+        return not any(each.blocks_requests for each in self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +340,10 @@ class Backend(Protocol):
 
     def last_event_number(self) -> int:
         """Return the number of the newest event, to start a gapless follow."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """Return how store and disk do."""
         ...
 
     def health(self) -> Health:

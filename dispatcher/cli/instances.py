@@ -35,7 +35,7 @@ def instances(*, client: Client, as_json: bool) -> None:
         more = "others" if seen.items else "instances"
         output.say(
             f"there may be {more}: {output.no_current_listing(seen.listed_at)}. "
-            f"{client.url}/health/ready tells why"
+            "'longshore health' tells why"
         )
 
 
