@@ -380,8 +380,11 @@ class PoolCore:
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
+        gone = worker.end_reason or trigger.value
+        if worker.reason and not worker.end_reason:
+            gone = f"{gone}: {worker.reason}"
         for attempt in self.attempts_on(worker.id):
-            why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
+            why = f"its instance {worker.id} is gone ({gone})"
             self.lose_attempt(attempt, why, interrupted=bool(worker.interruption))
         self._let_go(worker, now)
         if worker.state is WorkerState.SHUTDOWN:
@@ -390,7 +393,7 @@ class PoolCore:
             WorkerGone(
                 worker_id=worker.id,
                 state=worker.state.value,
-                reason=worker.end_reason or trigger.value,
+                reason=gone,
             )
         )
 

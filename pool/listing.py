@@ -116,6 +116,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
     if seen.address and seen.address != worker.address:
         worker.address = seen.address
         worker.revision += 1
+    _hear_condition(core, worker, seen)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
@@ -126,6 +127,14 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)
         idle.review(core, worker, now)
+
+
+def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen) -> None:
+    """Note how the cloud says that a worker's instance stands."""
+    before = worker.cloud_says
+    worker.power, worker.reason = seen.power, seen.reason
+    if worker.cloud_says != before:
+        core.note_changed(worker, worker.cloud_says or "the cloud says that it is on again")
 
 
 def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:

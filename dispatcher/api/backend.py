@@ -68,7 +68,8 @@ class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known. `missing_since` is since when listings lack it.
+    where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
+    its cloud says of it when it is not simply on, in a sentence.
     """
 
     id: str
@@ -87,6 +88,7 @@ class InstanceView:
     last_error: str
     taken_back_at: str = ""
     missing_since: float = 0.0
+    cloud_says: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,8 @@ def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> 
         return ""
     heard_at = max(worker.last_contact, heard_at)
     since = f", last heard {now - heard_at:.0f} s ago" if heard_at else ""
-    why = f" ({worker.last_error})" if worker.last_error else ""
+    told = worker.cloud_says or worker.last_error
+    why = f" ({told})" if told else ""
     return f"instance {instance_id} is not reached{since}{why}"
 
 

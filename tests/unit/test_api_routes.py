@@ -65,6 +65,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "last_error": "",
         "taken_back_at": None,
         "missing_since": None,
+        "cloud_says": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
