@@ -156,6 +156,11 @@ class Runtime:
             if not confirmed.done():
                 confirmed.set_exception(Unconfirmed("the server is stopping"))
 
+    @property
+    def stopping(self) -> bool:
+        """Return whether it has ended, or is about to: nothing more is taken in."""
+        return self._stopping
+
     def stop(self) -> None:
         """End `run`; what was not begun is found again at start.
 

@@ -162,7 +162,6 @@ class Server:
             metrics=Metrics(
                 engine,
                 heard_at=performer.last_contact,
-                store_problem=lambda: store.problem,
                 leftovers=performer.leftovers,
             ),
             types=types,

@@ -17,9 +17,12 @@ from drivers.interface import (
     TYPE_TAG,
     Existence,
     Finds,
+    Found,
     HostKeyVerdict,
     Instance,
     Leftovers,
+    Power,
+    TellsCondition,
 )
 
 _THREADS = 6
@@ -38,8 +41,15 @@ def check_create(bench: Bench) -> str:
 
 
 def check_listed(bench: Bench) -> None:
-    """A new instance is listed with the tags of its create call."""
-    _expect_tags(bench.first_listed(), bench.first().wish.tags, "it is listed")
+    """A new instance is listed with the tags of its create call, and not as of no use."""
+    listed = bench.first_listed()
+    _expect_tags(listed, bench.first().wish.tags, "it is listed")
+    told = listed.condition.power if isinstance(listed, TellsCondition) else Power.ON
+    if told is not Power.ON:
+        raise Nonconformity(
+            f"{listed.id}, which is new, is told to be {told.value}",
+            "say `Power.ON` of what boots: some other words have an instance destroyed",
+        )
 
 
 def check_filter(bench: Bench) -> None:
@@ -328,7 +338,8 @@ def _expect_found(bench: Bench, asked: Finds, instance_id: str, wanted: Existenc
 
 
 def _told_of(bench: Bench, asked: Finds, instance_id: str) -> Existence:
-    return bench.patiently(lambda: asked.find(instance_id))
+    told = bench.patiently(lambda: asked.find(instance_id))
+    return told.existence if isinstance(told, Found) else told
 
 
 def check_destroy_early(bench: Bench) -> None:

@@ -153,6 +153,55 @@ class Existence(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a cloud says of an instance by its id, with `reason`: why it has ended, "" untold."""
+
+    existence: Existence
+    reason: str = ""
+
+
+class Power(Enum):
+    """What a cloud says of how an instance stands; each value is what people are told."""
+
+    ON = "on"
+    """It runs, or is about to: what is assumed of drivers that do not tell."""
+    SUSPENDED = "suspended"
+    """What runs there stands still, and may go on."""
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    """Nothing runs there any more, and it is there."""
+    ENDING = "ending"
+    """It will be gone."""
+    FAILED = "failed"
+    """The cloud could not make it, or not do what it was asked to: it may run, or never will."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How an instance stands, and why, in the cloud's words; `reason` is "" where it is not told.
+
+    Why one is on is nobody's concern.
+    """
+
+    power: Power
+    reason: str = ""
+
+
+@runtime_checkable
+class TellsCondition(Protocol):
+    """What an instance has beside the rest when its cloud tells how it stands."""
+
+    @property
+    def condition(self) -> Condition:
+        """Return how it stood when it was listed.
+
+        `STOPPED` has what cannot be reached there ended at once, `FAILED` what was never ready: so
+        only where the cloud says just that. All else is for people.
+        """
+        ...
+
+
 class Instance(Protocol):
     """A cloud VM as the driver reports it: a value read once, and the calls that act on the VM."""
 
@@ -288,8 +337,8 @@ class Finds(Protocol):
     It is asked of instances that a complete listing lacks, since a listing may lack what is there.
     """
 
-    def find(self, instance_id: str) -> Existence:
-        """Return what the cloud knows of one instance, by its id.
+    def find(self, instance_id: str) -> Existence | Found:
+        """Return what the cloud knows of one instance, by its id, with why it ended if it tells.
 
         `GONE` ends what ran there, so only where the cloud knows the instance and says that it has
         ended for good; `PRESENT` also of what is ending, or stopped. That the cloud does not know

@@ -130,6 +130,8 @@ def on_found(core: PoolCore, event: InstanceFound, now: float) -> None:
         return
     absence.asked_op = 0
     absence.existence = event.existence
+    if event.existence is Existence.GONE and event.reason:
+        worker.reason = event.reason
     if event.existence is Existence.PRESENT:
         absence.listings = 0
     _conclude(core, worker, absence, now)
@@ -164,7 +166,8 @@ def _conclude(core: PoolCore, worker: Worker, absence: Absence, now: float) -> b
     if not is_gone(evidence, core.settings):
         return False
     if worker.state is WorkerState.BOOTING:
-        stillborn.note(core, worker, "it was gone before it was ready", now)
+        why = f": {worker.reason}" if worker.reason else ""
+        stillborn.note(core, worker, f"it was gone before it was ready{why}", now)
     core.move(worker, Trigger.GONE, now)
     return True
 

@@ -24,12 +24,16 @@ from drivers.interface import (
     CLUSTER_TAG,
     Existence,
     Finds,
+    Found,
     HostKeyVerdict,
     Instance,
     InstanceSet,
+    Power,
+    TellsCondition,
 )
 from pool.cloud_lane import Lane
 from pool.cloud_outcome import CloudCommand, Outcome, Post, failed
+from pool.delays import REASON_LENGTH
 from pool.leftovers import LeftoverReport, LeftoverWatch
 from pool.messages import (
     Created,
@@ -339,17 +343,23 @@ class CloudCalls:
 
     def _find(self, command: CloudCommand, outcome: Outcome) -> None:
         assert isinstance(command, FindInstance)  # noqa: S101 - narrows the type
-        existence = Existence.UNKNOWN
+        found = Found(existence=Existence.UNKNOWN)
         try:
             if isinstance(self._driver, Finds):
-                existence = self._driver.find(command.instance_id)
+                told = self._driver.find(command.instance_id)
+                found = told if isinstance(told, Found) else Found(existence=told)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
             outcome.tell(failed(command, _as_cloud_error(error)))
             return
         self._note_failure(command, None)
         outcome.tell(
-            InstanceFound(op_id=command.op_id, instance_id=command.instance_id, existence=existence)
+            InstanceFound(
+                op_id=command.op_id,
+                instance_id=command.instance_id,
+                existence=found.existence,
+                reason=_cut(found.reason),
+            )
         )
 
     def _note_failure(self, command: CloudCommand, error: Exception | None) -> None:
@@ -368,10 +378,15 @@ class CloudCalls:
             log.info("a driver call succeeds again", **about)
 
     def _seen(self, instance: Instance) -> InstanceSeen:
+        power, reason = Power.ON, ""
+        if isinstance(instance, TellsCondition) and instance.condition.power is not Power.ON:
+            power, reason = instance.condition.power, _cut(instance.condition.reason)
         return InstanceSeen(
             id=instance.id,
             address=with_port(instance.address, self._default_port),
             tags=tuple(sorted(instance.tags.items())),
+            power=power,
+            reason=reason,
         )
 
     def _instance(self, instance_id: str) -> Instance:
@@ -380,6 +395,11 @@ class CloudCalls:
         if kept is None:
             raise InstanceNotFound(f"no listing has shown {instance_id}")
         return kept[0]
+
+
+def _cut(reason: str) -> str:
+    """Return the cloud's words on one line, as long as those of an error may be."""
+    return " ".join(reason.split())[:REASON_LENGTH]
 
 
 def with_port(address: str, port: int) -> str:

@@ -41,6 +41,7 @@ from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
 from pool.timers import OF_WORKERS, TimerKind, Timers
 from pool.transitions import Removed, Trigger, next_state
+from pool.troubles import CreateTroubles, Trouble
 
 _KEY_KEPT_S = 3600.0
 
@@ -56,10 +57,11 @@ class PoolCore:
     (why admins ended it) are by instance, and outlive its worker for an hour, as the last two do.
     `awaited` are the workers that a claim waits for, and those let run again that no pass has
     looked at since; `touched` those of which the planner may see something new.
-    `listing_problem` is why the latest listing failed, "" if it did not. `stillborn` is how many
-    instances in a row were of no use, the oldest bought at `stillborn_since`; those from before
-    `stillborn_until` add nothing. `held_up` says that what is decided is not done now,
-    `moved_on_at` when that was over last (`standstill`).
+    `listing_problem` is why the latest listing failed, "" if it did not, `listing_trouble` since
+    when they do, None when they do not; `troubles` are the creates that fail. `stillborn` is how
+    many instances in a row were of no use, the last for `stillborn_why`, the oldest bought at
+    `stillborn_since`; those from before `stillborn_until` add nothing. `held_up` says that what is
+    decided is not done now, `moved_on_at` when that was over last (`standstill`).
     """
 
     def __init__(
@@ -112,7 +114,10 @@ class PoolCore:
         self.listing_op = 0
         self.listing_failures = 0
         self.listing_problem = ""
+        self.listing_trouble: Trouble | None = None
+        self.troubles = CreateTroubles()
         self.stillborn = 0
+        self.stillborn_why = ""
         self.stillborn_since = math.inf
         self.stillborn_until = -math.inf
         self.held_up = False
@@ -375,8 +380,11 @@ class PoolCore:
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
+        gone = worker.end_reason or trigger.value
+        if worker.reason and not worker.end_reason:
+            gone = f"{gone}: {worker.reason}"
         for attempt in self.attempts_on(worker.id):
-            why = f"its instance {worker.id} is gone ({worker.end_reason or trigger.value})"
+            why = f"its instance {worker.id} is gone ({gone})"
             self._lose_attempt(worker, attempt, why)
         self._let_go(worker, now)
         if worker.state is WorkerState.SHUTDOWN:
@@ -385,7 +393,7 @@ class PoolCore:
             WorkerGone(
                 worker_id=worker.id,
                 state=worker.state.value,
-                reason=worker.end_reason or trigger.value,
+                reason=gone,
             )
         )
 

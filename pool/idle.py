@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.errors import RateLimitError
-from drivers.interface import InstanceType
+from drivers.interface import InstanceType, Power
 from pool import absence, residents, stillborn
 from pool.core import PoolCore
 from pool.messages import (
@@ -23,7 +23,9 @@ from pool.timers import TimerKind
 from pool.transitions import Trigger
 
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
-_AT_ONCE = _FAILURES | {Trigger.KILLED}
+_TOLD = frozenset({Trigger.STOPPED, Trigger.FAILED})
+_AT_ONCE = _FAILURES | _TOLD | {Trigger.KILLED}
+_NOT_READY = frozenset({WorkerState.UNKNOWN, WorkerState.BOOTING})
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
@@ -152,36 +154,59 @@ def _idle_since(worker: Worker) -> float:
 def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     """Shut down a worker whose boot or probe timeout passed (perhaps while it was held).
 
-    Nobody is overdue whom no probe can reach; after that each has its whole time anew.
+    Or whose cloud says that it is of no use: nobody need wait for a timeout then. Nobody is overdue
+    whom no probe can reach; after that each has its whole time anew.
     """
     if core.held_up:
         return False
-    settings = core.settings
-    heard_at = max(worker.last_contact, core.moved_on_at)
-    if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
-        end_at = max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s
-        if is_draining(worker):
-            # What was found there may end, as long as the instance is heard of (see `_drain`).
-            if worker.session_up:
-                return False
-            end_at = max(end_at, heard_at + settings.probe_timeout_s)
-        trigger = Trigger.BOOT_TIMEOUT
-    elif not worker.session_up:
-        end_at = heard_at + settings.probe_timeout_s
-        trigger = Trigger.PROBE_TIMEOUT
-    else:
+    trigger, end_at = _told(worker), now
+    if trigger is None:
+        trigger, end_at = _timeout(core, worker)
+    if trigger is None:
         return False
     if now < end_at:
         core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
         return False
+    booting = worker.state in _NOT_READY
     asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
-    if trigger is Trigger.BOOT_TIMEOUT and not asked and _may_be_in_use(core, worker):
+    if booting and not asked and _may_be_in_use(core, worker):
         set_behavior(core, worker, IdleBehavior.HOLD, now)
         return False
-    if trigger is Trigger.BOOT_TIMEOUT:
-        stillborn.note(core, worker, worker.last_error or "it never answered", now)
+    if booting:
+        why = worker.cloud_says or worker.last_error or "it never answered"
+        stillborn.note(core, worker, why, now)
     shut_down(core, worker, trigger, now)
     return True
+
+
+def _told(worker: Worker) -> Trigger | None:
+    """Return why the cloud's word on a worker ends it, None where it does not.
+
+    Who has a session is there, whatever a listing says; what failed may run if it did so before.
+    """
+    if worker.session_up:
+        return None
+    if worker.power is Power.STOPPED:
+        return Trigger.STOPPED
+    failed = worker.power is Power.FAILED and worker.state in _NOT_READY and not worker.shown
+    return Trigger.FAILED if failed else None
+
+
+def _timeout(core: PoolCore, worker: Worker) -> tuple[Trigger | None, float]:
+    """Return which timeout a worker has, None for none, and when it ends."""
+    settings = core.settings
+    heard_at = max(worker.last_contact, core.moved_on_at)
+    if worker.state in _NOT_READY:
+        end_at = max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s
+        if is_draining(worker):
+            # What was found there may end, as long as the instance is heard of (see `_drain`).
+            if worker.session_up:
+                return None, 0.0
+            end_at = max(end_at, heard_at + settings.probe_timeout_s)
+        return Trigger.BOOT_TIMEOUT, end_at
+    if worker.session_up:
+        return None, 0.0
+    return Trigger.PROBE_TIMEOUT, heard_at + settings.probe_timeout_s
 
 
 def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:
@@ -298,6 +323,8 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
     """
     if not worker.end_reason:
         because = worker.broken or (worker.last_error if trigger in _FAILURES else "")
+        if trigger in _TOLD:
+            because = worker.reason
         worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     for kind in (

@@ -92,10 +92,12 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         worker = core.workers.get(pending.instance_id)
         if worker is None or worker.host_key:
             core.end_launch(event.token)
+    type_, began_at = type_of(core, pending.launch), pending.launch.created_at
+    core.troubles.failed(type_.name, event.error, began_at=began_at, now=now)
     core.holds.failed(
-        type_of(core, pending.launch),
+        type_,
         event.error,
-        began_at=pending.launch.created_at,
+        began_at=began_at,
         tally=lambda scope: tally_of(core, scope),
         now=now,
     )
@@ -112,6 +114,7 @@ def _note_made(core: PoolCore, pending: PendingLaunch, now: float) -> None:
     """Note that a create succeeded: what was short is not any more."""
     type_, began_at = type_of(core, pending.launch), pending.launch.created_at
     core.holds.succeeded(type_, began_at=began_at)
+    core.troubles.succeeded(type_.name, began_at=began_at)
     core.holds.quotas.made(type_, lambda scope: tally_of(core, scope), began_at=began_at, now=now)
 
 

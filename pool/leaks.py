@@ -36,7 +36,7 @@ _MISSING_PATIENCE_S = 60.0
 """For how long an instance may be missing from listings: a single one that lacks it is passing."""
 _NAMED = 5
 """How many strays are named in a sentence."""
-_REFUSALS = 2
+REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
 
 
@@ -157,7 +157,7 @@ def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
         return None
     since = worker.destroyed_at
     told = f"it is being shut down ({worker.end_reason})" if worker.end_reason else "it shuts down"
-    if worker.destroy_failures >= _REFUSALS:
+    if worker.destroy_failures >= REFUSALS:
         return _Finding(
             kind=LeakKind.DESTROY_FAILING,
             since=since,

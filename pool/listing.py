@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool import absence, idle, launching, probing
+from pool import absence, idle, launching, probing, troubles
 from pool.core import PoolCore
 from pool.delays import sentence
 from pool.messages import Listed, ListingFailed, ListInstances, SetTags
@@ -32,6 +32,7 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures = 0
     core.listing_problem = ""
+    core.listing_trouble = None
     core.cloud_gate.listings.succeeded(now)
     core.listed_at = event.began_at
     ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
@@ -70,6 +71,7 @@ def on_listing_failed(core: PoolCore, event: ListingFailed, now: float) -> None:
     core.listing_op = 0
     core.listing_failures += 1
     core.listing_problem = sentence(event.error)
+    core.listing_trouble = troubles.after(core.listing_trouble, event.error, now)
     core.cloud_gate.listings.failed(event.error, now)
     core.timers.set(TimerKind.LIST, "", core.cloud_gate.listings.until)
 
@@ -114,6 +116,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
     if seen.address and seen.address != worker.address:
         worker.address = seen.address
         worker.revision += 1
+    _hear_condition(core, worker, seen)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
@@ -124,6 +127,14 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)
         idle.review(core, worker, now)
+
+
+def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen) -> None:
+    """Note how the cloud says that a worker's instance stands."""
+    before = worker.cloud_says
+    worker.power, worker.reason = seen.power, seen.reason
+    if worker.cloud_says != before:
+        core.note_changed(worker, worker.cloud_says or "the cloud says that it is on again")
 
 
 def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:

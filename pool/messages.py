@@ -244,11 +244,15 @@ class TagsFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFound:
-    """What the cloud says of an instance; `UNKNOWN` too of drivers that cannot ask."""
+    """What the cloud says of an instance; `UNKNOWN` too of drivers that cannot ask.
+
+    `reason` is why it has ended, in the cloud's words, "" where that is not told.
+    """
 
     op_id: int
     instance_id: str
     existence: Existence
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from drivers.interface import Existence, InstanceType, Resources
+from drivers.interface import Existence, InstanceType, Power, Resources
 
 # What an instance may say of itself at most: what comes from there is kept, shown and journalled.
 MOST_BYTES = 2**53
@@ -171,11 +171,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSeen:
-    """A driver's instance as a value: what a listing or a create said of it."""
+    """A driver's instance as a value: what a listing or a create said of it.
+
+    `reason` is why it stands as `power` says, in the cloud's words, "" where that is not told.
+    """
 
     id: str
     address: str
     tags: tuple[tuple[str, str], ...]
+    power: Power = Power.ON
+    reason: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,7 +258,8 @@ class Worker:
     last of them said; `destroy_answered` says that the latest did not fail, `destroy_accepted` that
     the cloud has taken one for an instance that it knows. In shutdown it has a session for as long
     as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
-    before that.
+    before that. `power` is how it stands, as the last listing said that shows it, and `reason` why
+    it stands so or has ended, in the cloud's words, "" where that is not told.
     """
 
     id: str
@@ -300,6 +306,8 @@ class Worker:
     shown: bool = False
     broken_at: float = 0.0
     last_error: str = ""
+    power: Power = Power.ON
+    reason: str = ""
     end_reason: str = ""
     killed: str | None = None
     destroyed_at: float = 0.0
@@ -314,6 +322,14 @@ class Worker:
     unreleased: set[str] = field(default_factory=set)
     unaccounted: set[str] = field(default_factory=set)
     free: Resources = Resources()
+
+    @property
+    def cloud_says(self) -> str:
+        """Return what the cloud says of it, in a sentence; "" for one that is on."""
+        if self.power is Power.ON:
+            return ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"the cloud says that it is {self.power.value}{why}"
 
     @property
     def sharers(self) -> int:

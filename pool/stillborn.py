@@ -21,6 +21,7 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
         # It was bought before those told that were bought with it: ten at once are one mistake.
         return
     core.stillborn += 1
+    core.stillborn_why = why
     core.stillborn_since = min(core.stillborn_since, worker.appeared_at)
     if core.stillborn == 1:
         return

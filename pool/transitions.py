@@ -2,7 +2,8 @@
 
 Source of the rows: the worker pool of Arvados' dispatcher, as described in the design's semantics;
 but for REBOOTED: what a boot sets up (drivers, disks) is proven for that boot only, and a worker
-that has booted anew is as one that was found and not probed yet.
+that has booted anew is as one that was found and not probed yet; and for STOPPED and FAILED, which
+some clouds tell, so that nobody need wait for a timeout.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Trigger(Enum):
     LAST_EXIT = "its last attempt's exit is known"
     BOOT_TIMEOUT = "no successful probe within boot_timeout"
     PROBE_TIMEOUT = "no contact for probe_timeout"
+    STOPPED = "the cloud says that it is stopped"
+    FAILED = "the cloud says that it is failed"
     IDLE_TIMEOUT = "idle for idle_timeout and not wanted"
     UNWANTED = "idle, and its place in the quota is wanted for another type"
     DRAINED = "draining, and nothing runs there"
@@ -55,6 +58,8 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.READY_EMPTY: _I,
         Trigger.READY_BUSY: _R,
         Trigger.BOOT_TIMEOUT: _S,
+        Trigger.STOPPED: _S,
+        Trigger.FAILED: _S,
         Trigger.DRAINED: _S,
         Trigger.KILLED: _S,
         Trigger.GONE: REMOVED,
@@ -63,6 +68,8 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.READY_EMPTY: _I,
         Trigger.READY_BUSY: _R,
         Trigger.BOOT_TIMEOUT: _S,
+        Trigger.STOPPED: _S,
+        Trigger.FAILED: _S,
         Trigger.DRAINED: _S,
         Trigger.KILLED: _S,
         Trigger.GONE: REMOVED,
@@ -74,6 +81,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.READY_BUSY: _R,
         Trigger.REBOOTED: _U,
         Trigger.PROBE_TIMEOUT: _S,
+        Trigger.STOPPED: _S,
         Trigger.IDLE_TIMEOUT: _S,
         Trigger.UNWANTED: _S,
         Trigger.DRAINED: _S,
@@ -87,6 +95,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.REBOOTED: _U,
         Trigger.LAST_EXIT: _I,
         Trigger.PROBE_TIMEOUT: _S,
+        Trigger.STOPPED: _S,
         Trigger.DRAINED: _S,
         Trigger.KILLED: _S,
         Trigger.GONE: REMOVED,

@@ -148,6 +148,7 @@ PATHS = (
     "/v1/instances/i-1/kill",
     "/v1/leaks",
     "/v1/events",
+    "/v1/health",
     "/health/live",
     "/health/ready",
     "/metrics",

@@ -68,7 +68,7 @@ def backend_with(
         logs=LogStore(tmp_path / "logs"),
         broker=Broker(),
         watchers=Watchers(),
-        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0, store_problem=lambda: store.problem),
+        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
         types=tuple(rig.types.values()),
         now=lambda: rig.now,
         new_id=lambda: str(next(numbers)),

@@ -14,11 +14,13 @@ from drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
     TYPE_TAG,
+    Condition,
     Existence,
     HostKeyVerdict,
     Instance,
     InstanceType,
     Leftover,
+    Power,
 )
 from drivers.simulated.cloud import SimulatedCloud
 from tests.altered_driver import Altered, AlteredInstance, Call
@@ -278,6 +280,19 @@ class _Unaddressed(AlteredInstance):
     @property
     def address(self) -> str:
         return ""
+
+
+class BootsStopped(Altered):
+    """Takes what is there for stopped, whatever it does."""
+
+    def shown(self, instance: Instance) -> Instance:
+        return _Stopped(instance)
+
+
+class _Stopped(AlteredInstance):
+    @property
+    def condition(self) -> Condition:
+        return Condition(power=Power.STOPPED)
 
 
 class LateScript(Altered):

@@ -152,7 +152,7 @@ class DispatcherProcess:
     def health_problems(self) -> list[str]:
         """Return what the server says is wrong."""
         response = self._http.request("GET", f"{self.url}/health/ready")
-        return list(response.json()["problems"])
+        return [each["message"] for each in response.json()["problems"]]
 
     def kill(self) -> None:
         """End it as a crash would: SIGKILL."""

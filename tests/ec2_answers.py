@@ -42,8 +42,15 @@ def refusal(code: str, message: str = "so it is", *, status: int = 400) -> Answe
     return Answer(body=body, status=status)
 
 
-def described(instance_id: str, *, state: str = "running", **tags: str) -> str:
-    """Return an instance as EC2 describes it; `_` in the names of tags stands for `-`."""
+def described(
+    instance_id: str, *, state: str = "running", why: tuple[str, str] = ("", ""), **tags: str
+) -> str:
+    """Return an instance as EC2 describes it; `_` in the names of tags stands for `-`.
+
+    `why` are code and message of the reason for its state.
+    """
+    code, message = why
+    reason = f"<stateReason><code>{code}</code><message>{message}</message></stateReason>"
     items = "".join(
         f"<item><key>{key.replace('_', '-')}</key><value>{value}</value></item>"
         for key, value in tags.items()
@@ -51,6 +58,7 @@ def described(instance_id: str, *, state: str = "running", **tags: str) -> str:
     return (
         f"<item><instanceId>{instance_id}</instanceId>"
         f"<instanceState><code>0</code><name>{state}</name></instanceState>"
+        f"{reason if code else ''}"
         "<privateIpAddress>10.0.0.7</privateIpAddress><ipAddress>198.51.100.7</ipAddress>"
         f"<tagSet>{items}</tagSet></item>"
     )

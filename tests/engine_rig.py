@@ -114,6 +114,7 @@ class Rig(RigStore):
         self.unreachable: set[str] = set()
         """What is in the cloud and does not answer at its address."""
         self.knows_ended = True
+        self.ended_because = ""
         """Whether the cloud says of an id that its instance has ended."""
         self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
@@ -366,7 +367,12 @@ class Rig(RigStore):
             elif self.knows_ended:
                 existence = Existence.GONE
         self._give(
-            InstanceFound(op_id=command.op_id, instance_id=command.instance_id, existence=existence)
+            InstanceFound(
+                op_id=command.op_id,
+                instance_id=command.instance_id,
+                existence=existence,
+                reason=self.ended_because if existence is Existence.GONE else "",
+            )
         )
 
     def create_now(self, command: CreateInstance) -> None:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.explaining.health import cloud_problems
 from dispatcher.metrics.exposition import Metrics
 from tests.engine_rig import Rig
+from tests.samples import DISK
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def text_of(rig: Rig) -> str:
     """Return the exposition of this moment; no session was ever heard."""
-    return Metrics(rig.engine, heard_at=lambda _worker_id: 0.0).exposition(rig.now).decode()
+    metrics = Metrics(rig.engine, heard_at=lambda _worker_id: 0.0)
+    problems = cloud_problems(rig.engine.pool, rig.now)
+    return metrics.exposition(rig.now, problems=problems, vitals=DISK).decode()
 
 
 def families(rig: Rig) -> list[Metric]:
-    """Return the metric families of this moment."""
-    return list(text_string_to_metric_families(text_of(rig)))
+    """Return the metric families of this moment, without those of every process."""
+    found = text_string_to_metric_families(text_of(rig))
+    return [family for family in found if not family.name.startswith("process_")]
 
 
 def samples(rig: Rig) -> dict[Key, float]:

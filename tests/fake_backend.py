@@ -26,12 +26,15 @@ from dispatcher.api.backend import (
     Unavailable,
 )
 from dispatcher.explaining.explanation import Explanation, Standing
+from dispatcher.explaining.health import Problem
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.queries import ContainerFilter, Page
+from dispatcher.vitals import Vitals
 from pool.model import IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
+from tests.samples import DISK
 
 EPOCH = 1_700_000_000.0
 EVENTS_KEPT = 10_000
@@ -50,7 +53,7 @@ class FakeBackend(FakeJobs):
     """Implements `dispatcher.api.backend.Backend`; the methods below `metrics` are for tests.
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
-    `unavailable` to a sentence to have submissions refused, `problems` to be not ready, `waiting`
+    `unavailable` to a sentence to have submissions refused, `problems` to what is wrong, `waiting`
     to what containers wait for, `explained` to how they are explained,
     `leaked` to what is billed and not wanted, `planned` to what any job would come to.
     """
@@ -71,7 +74,8 @@ class FakeBackend(FakeJobs):
         self.planned = NOTHING_PLANNED
         self.plans_asked = []
         self.unavailable = ""
-        self.problems: tuple[str, ...] = ()
+        self.problems: tuple[Problem, ...] = ()
+        self.disk = DISK
         self.waiting: dict[str, str] = {}
         self.log_problems: dict[str, str] = {}
         self.doubts: dict[str, str] = {}
@@ -230,7 +234,10 @@ class FakeBackend(FakeJobs):
         return self._last_event
 
     def health(self) -> Health:
-        return Health(ready=not self.problems, problems=self.problems)
+        return Health(problems=self.problems)
+
+    def vitals(self) -> Vitals:
+        return self.disk
 
     def metrics(self) -> bytes:
         return (

@@ -14,9 +14,23 @@ from dispatcher.model import (
     ContainerSpec,
     Reason,
 )
+from dispatcher.vitals import DiskRoom, StoreVitals, Vitals
 from drivers.interface import InstanceType, Resources
+from pool.histogram import Histogram
 
 GIB = 2**30
+DISK = Vitals(
+    store=StoreVitals(
+        problem="",
+        pending=0,
+        database_bytes=3 * 2**20,
+        wal_bytes=4096,
+        commit_s=Histogram((1.0,)),
+        room=DiskRoom(directory="/data", free_bytes=5 * 2**30, free_inodes=1_234_567),
+    ),
+    logs=DiskRoom(directory="/logs", free_bytes=100, free_inodes=None),
+)
+"""A server whose store and disk are well."""
 
 
 def make_type(cpus: int, *, name: str = "", price: str = "", **more: object) -> InstanceType:

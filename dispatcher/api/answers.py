@@ -179,6 +179,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
         missing_since=rfc3339(view.missing_since),
+        cloud_says=view.cloud_says or None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dispatcher.api import instance_wire, wire
+from dispatcher.api import health_wire, instance_wire, wire
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
@@ -252,9 +252,16 @@ def _server_routes(parts: _Parts) -> list[Route]:
             method="GET",
             path="/health/ready",
             handler=parts.server.ready,
-            summary="Tell whether work is taken and placed",
-            answer=(wire.HealthAnswer,),
+            summary="Tell whether requests can be served, and what is wrong",
+            answer=(health_wire.ReadyAnswer,),
             also=(503,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/health",
+            handler=parts.server.health,
+            summary="Tell how the server does: what is wrong since when, and its disks",
+            answer=(health_wire.HealthAnswer,),
         ),
         Route(
             method="GET",

@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Protocol
 
 from dispatcher.explaining.explanation import Explanation, Standing
+from dispatcher.explaining.health import Problem
 from dispatcher.jobs.model import Job, JobTask, JobType
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.jobs.terms import Terms
 from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
+from dispatcher.vitals import Vitals
 from pool.leaks import Leak
 from pool.model import IdleBehavior
 
@@ -66,7 +68,8 @@ class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known. `missing_since` is since when listings lack it.
+    where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
+    its cloud says of it when it is not simply on, in a sentence.
     """
 
     id: str
@@ -85,6 +88,7 @@ class InstanceView:
     last_error: str
     taken_back_at: str = ""
     missing_since: float = 0.0
+    cloud_says: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +142,12 @@ class StrayView:
 class Health:
     """Whether the server can do its work; `problems` says in sentences what is wrong."""
 
-    ready: bool
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Return whether requests can be served, whatever the cloud does."""
+        return not any(each.blocks_requests for each in self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +342,10 @@ class Backend(Protocol):
 
     def last_event_number(self) -> int:
         """Return the number of the newest event, to start a gapless follow."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """Return how store and disk do."""
         ...
 
     def health(self) -> Health:

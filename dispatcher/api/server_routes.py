@@ -6,17 +6,24 @@ import asyncio
 
 from aiohttp import web
 
-from dispatcher.api.answers import json_response
-from dispatcher.api.backend import Backend
+from dispatcher.api.answers import json_response, rfc3339
+from dispatcher.api.backend import Backend, Health
 from dispatcher.api.bodies import Query
 from dispatcher.api.event_stream import EventEncoder, EventStream
+from dispatcher.api.health_wire import (
+    HealthAnswer,
+    LogsAnswer,
+    ProblemAnswer,
+    ReadyAnswer,
+    StoreAnswer,
+)
 from dispatcher.api.limits import ApiLimits
 from dispatcher.api.streams import StreamGate
-from dispatcher.api.wire import HealthAnswer, LiveAnswer
+from dispatcher.api.wire import LiveAnswer
 
 
 class ServerRoutes:
-    """Answers for `/v1/events`, `/health/…` and `/metrics`."""
+    """Answers for `/v1/events`, `/v1/health`, `/health/…` and `/metrics`."""
 
     def __init__(self, backend: Backend, *, gate: StreamGate, limits: ApiLimits) -> None:
         self._backend = backend
@@ -49,10 +56,37 @@ class ServerRoutes:
         return json_response(LiveAnswer())
 
     async def ready(self, _request: web.Request) -> web.Response:
-        """Answer whether work is taken and placed: 200, or 503 with the problems."""
+        """Answer whether requests can be served: 200, or 503; with all problems in either case."""
         health = self._backend.health()
-        answer = HealthAnswer(ready=health.ready, problems=health.problems)
+        answer = ReadyAnswer(
+            ready=health.ready,
+            degraded=bool(health.problems),
+            problems=_problems(health),
+        )
         return json_response(answer, status=200 if health.ready else 503)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Answer how the server does."""
+        Query(request, ())
+        health, vitals = self._backend.health(), self._backend.vitals()
+        store = vitals.store
+        return json_response(
+            HealthAnswer(
+                ready=health.ready,
+                degraded=bool(health.problems),
+                problems=_problems(health),
+                store=StoreAnswer(
+                    database_bytes=store.database_bytes,
+                    wal_bytes=store.wal_bytes,
+                    pending_writes=store.pending,
+                    free_bytes=store.room.free_bytes,
+                    free_inodes=store.room.free_inodes,
+                ),
+                logs=LogsAnswer(
+                    free_bytes=vitals.logs.free_bytes, free_inodes=vitals.logs.free_inodes
+                ),
+            )
+        )
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer the Prometheus text exposition."""
@@ -60,3 +94,10 @@ class ServerRoutes:
             body=self._backend.metrics(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
+
+
+def _problems(health: Health) -> list[ProblemAnswer]:
+    return [
+        ProblemAnswer(kind=each.kind, since=rfc3339(each.since), message=each.message)
+        for each in health.problems
+    ]

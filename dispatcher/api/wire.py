@@ -327,13 +327,6 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether work is taken and placed, and what is wrong if not."""
-
-    ready: bool
-    problems: tuple[str, ...]
-
-
 class LiveAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The process answers."""
 

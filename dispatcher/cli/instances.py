@@ -35,7 +35,7 @@ def instances(*, client: Client, as_json: bool) -> None:
         more = "others" if seen.items else "instances"
         output.say(
             f"there may be {more}: {output.no_current_listing(seen.listed_at)}. "
-            f"{client.url}/health/ready tells why"
+            "'longshore health' tells why"
         )
 
 
@@ -43,6 +43,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
+    notes = (missing, seen.cloud_says, taken_back, seen.broken, seen.last_error)
     return (
         seen.id,
         seen.instance_type,
@@ -52,7 +53,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        output.cut("; ".join(x for x in (missing, taken_back, seen.broken, seen.last_error) if x)),
+        output.cut("; ".join(each for each in notes if each)),
     )
 
 

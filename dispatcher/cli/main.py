@@ -33,6 +33,7 @@ COMMANDS = {
     "release": "dispatcher.cli.steering:release",
     "instances": "dispatcher.cli.instances:instances",
     "instance": "dispatcher.cli.instances:instance",
+    "health": "dispatcher.cli.health:health",
     "leaks": "dispatcher.cli.leaks:leaks",
     "strays": "dispatcher.cli.strays:strays",
     "backup": "dispatcher.cli.backup:backup",

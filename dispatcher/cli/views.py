@@ -244,6 +244,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     taken_back_at: str | None = None
     missing_since: datetime | None = None
+    cloud_says: str | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +282,41 @@ class LeaksView(msgspec.Struct, frozen=True, kw_only=True):
     listed_at: datetime | None = None
     store_problem: str | None = None
     leftovers_problem: str | None = None
+
+
+class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong, since when."""
+
+    kind: str
+    message: str
+    since: datetime | None = None
+
+
+class StoreView(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's files and disk; None for inodes where their number is not fixed."""
+
+    database_bytes: int = 0
+    wal_bytes: int = 0
+    pending_writes: int = 0
+    free_bytes: int = 0
+    free_inodes: int | None = None
+
+
+class LogsView(msgspec.Struct, frozen=True, kw_only=True):
+    """The disk of the logs."""
+
+    free_bytes: int = 0
+    free_inodes: int | None = None
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server does."""
+
+    ready: bool
+    degraded: bool
+    problems: tuple[ProblemView, ...]
+    store: StoreView
+    logs: LogsView
 
 
 class StrayView(msgspec.Struct, frozen=True, kw_only=True):

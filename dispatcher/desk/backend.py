@@ -22,12 +22,13 @@ from dispatcher.api.backend import (
 )
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.broker import Broker, Watchers
+from dispatcher.desk.health import HealthDesk
 from dispatcher.desk.intake import Intake, wanted_by
 from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_report, instance_view, leak_report, stray_views
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import cloud_problems, unlisted, unreached
+from dispatcher.explaining.health import unlisted, unreached
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -54,6 +55,7 @@ from dispatcher.store.errors import (
     StoreBusy,
 )
 from dispatcher.store.store import Store
+from dispatcher.vitals import Vitals
 from drivers.interface import InstanceType
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import IdleBehavior, Worker, WorkerState
@@ -94,6 +96,7 @@ class DispatcherBackend:
         self._new_id = new_id
         self._heard_at = heard_at
         self._leftovers = leftovers
+        self._health = HealthDesk(runtime=runtime, store=store, logs=logs, now=now)
         self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
         self._jobs = JobDesk(
             ending=runtime.ending,
@@ -397,20 +400,18 @@ class DispatcherBackend:
         return self._broker.last_number
 
     def health(self) -> Health:
-        """Return whether work can be taken and placed."""
-        problems = []
-        if self._store.problem:
-            problems.append(self._store.problem)
-        if self._logs.problem:
-            problems.append(self._logs.problem)
-        problems += cloud_problems(self._engine.pool, self._now())
-        if self._runtime.failure is not None:
-            problems.append("the dispatcher is stopping after an error; see its log")
-        return Health(ready=not problems, problems=tuple(problems))
+        """Return whether requests can be served, and what is wrong."""
+        return Health(problems=self._health.problems())
+
+    def vitals(self) -> Vitals:
+        """Return how store and disk do."""
+        return Vitals(store=self._store.vitals(), logs=self._logs.room())
 
     def metrics(self) -> bytes:
         """Return the Prometheus text exposition."""
-        return self._metrics.exposition(self._now())
+        return self._metrics.exposition(
+            self._now(), problems=self._health.problems(), vitals=self.vitals()
+        )
 
 
 def _is_ending(worker: Worker) -> bool:

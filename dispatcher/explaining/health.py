@@ -1,39 +1,123 @@
-"""What keeps the cloud from being used, in sentences for whoever is on call; pure."""
+"""What is wrong, and lasts, in sentences for whoever is on call; pure.
+
+It is told until it is over, or until something succeeds, and not only between two tries.
+"""
 
 from __future__ import annotations
 
-from drivers.errors import AmbiguousResult, CloudAuthError
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
 from pool.core import PoolCore
-from pool.holds import HoldCause
-from pool.leaks import listing_is_current
+from pool.leaks import REFUSALS, listing_is_current
+from pool.model import WorkerState
+from pool.troubles import Trouble, TroubleKind
 
 STILLBORN_PROBLEM = 3
 
 
-def cloud_problems(pool: PoolCore, now: float) -> list[str]:
+class ProblemKind(Enum):
+    """What sort of thing is wrong: each is a value of the metric's label `kind`."""
+
+    STORE = "store"
+    """Nothing can be written: requests that change something are refused."""
+    STOPPING = "stopping"
+    """The process ends after an error."""
+    LOGS = "logs"
+    DISK = "disk"
+    CREDENTIALS = "credentials"
+    LISTINGS = "listings"
+    CREATES = "creates"
+    CREATES_IN_DOUBT = "creates_in_doubt"
+    BOOTS = "boots"
+    DESTROYS = "destroys"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that is wrong; `since` is when that became known, in seconds since the epoch."""
+
+    kind: ProblemKind
+    since: float
+    message: str
+
+    @property
+    def blocks_requests(self) -> bool:
+        """Return whether requests cannot be served; else the server is at work all the same."""
+        return self.kind in (ProblemKind.STORE, ProblemKind.STOPPING)
+
+
+def cloud_problems(pool: PoolCore, now: float) -> list[Problem]:
     """Return what is wrong with the cloud or with what it makes, each with why, [] for nothing.
 
     `now` is in seconds since the epoch.
     """
-    problems = []
+    problems = [*_listings(pool, now)]
+    problems += [_creates(trouble) for trouble in pool.troubles.told()]
+    if pool.stillborn >= STILLBORN_PROBLEM:
+        problems.append(
+            Problem(
+                kind=ProblemKind.BOOTS,
+                since=pool.stillborn_since,
+                message=f"creating is slowed down: the last {pool.stillborn} instances were of no"
+                f" use: {pool.stillborn_why}",
+            )
+        )
+    return problems + _destroys(pool)
+
+
+def _listings(pool: PoolCore, now: float) -> list[Problem]:
+    trouble, kind, since = pool.listing_trouble, ProblemKind.LISTINGS, pool.listed_at
+    if trouble is not None:
+        since = trouble.since
+        if trouble.kind is TroubleKind.REFUSED:
+            kind = ProblemKind.CREDENTIALS
     if not pool.listed_once:
-        problems.append(unlisted(pool))
+        since, message = pool.began_at, unlisted(pool)
     elif pool.listing_failures:
-        why = _listing_problem(pool)
-        problems.append(f"the last {pool.listing_failures} listings of the cloud failed{why}")
+        times = f"{pool.listing_failures} listings" if pool.listing_failures > 1 else "listing"
+        message = f"the last {times} of the cloud failed{_listing_problem(pool)}"
     elif not listing_is_current(pool, now):
-        old_s = now - pool.listed_at
-        problems.append(f"the last complete listing of the cloud is {old_s:.0f} s old")
-    refused = pool.holds.unended(HoldCause.ERROR, now)
-    if refused is not None and refused.error == CloudAuthError.__name__:
-        problems.append(f"the last create failed: {refused.reason}")
-    if refused is not None and refused.error == AmbiguousResult.__name__:
-        told = "nobody knows whether the last creates made instances"
-        problems.append(f"{told}: {refused.reason}")
-    stillborn = pool.holds.of(HoldCause.STILLBORN, now)
-    if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
-        problems.append(f"creating is slowed down: {stillborn.reason}")
-    return problems
+        message = f"the last complete listing of the cloud is {now - pool.listed_at:.0f} s old"
+    else:
+        return []
+    return [Problem(kind=kind, since=since, message=message)]
+
+
+def _creates(trouble: Trouble) -> Problem:
+    of_type = f" of type {trouble.type_name}" if trouble.type_name else ""
+    match trouble.kind:
+        case TroubleKind.REFUSED:
+            kind, told = ProblemKind.CREDENTIALS, f"the last create{of_type} failed"
+        case TroubleKind.DOUBT:
+            kind = ProblemKind.CREATES_IN_DOUBT
+            told = f"nobody knows whether the last creates{of_type} made instances"
+        case TroubleKind.FAILED:
+            kind, told = ProblemKind.CREATES, f"no create{of_type} succeeds"
+        case _:
+            assert_never(trouble.kind)
+    return Problem(kind=kind, since=trouble.since, message=f"{told}: {trouble.reason}")
+
+
+def _destroys(pool: PoolCore) -> list[Problem]:
+    """Return that instances cannot be ended; `longshore leaks` has each of them."""
+    refused = [
+        worker
+        for _, worker in sorted(pool.workers.items())
+        if worker.state is WorkerState.SHUTDOWN and worker.destroy_failures >= REFUSALS
+    ]
+    if not refused:
+        return []
+    first = refused[0]
+    who = first.id if len(refused) == 1 else f"{len(refused)} instances ({first.id} and others)"
+    return [
+        Problem(
+            kind=ProblemKind.DESTROYS,
+            since=min(worker.state_since for worker in refused),
+            message=f"{who} cannot be ended, and is billed: {first.destroy_error}",
+        )
+    ]
 
 
 def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:
@@ -48,7 +132,8 @@ def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> 
         return ""
     heard_at = max(worker.last_contact, heard_at)
     since = f", last heard {now - heard_at:.0f} s ago" if heard_at else ""
-    why = f" ({worker.last_error})" if worker.last_error else ""
+    told = worker.cloud_says or worker.last_error
+    why = f" ({told})" if told else ""
     return f"instance {instance_id} is not reached{since}{why}"
 
 

@@ -29,7 +29,9 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
+from dispatcher.disk_room import room_at
 from dispatcher.logs.files import NOTES_LIMIT, LogFile, gap_mark, sync_path, truncation_mark
+from dispatcher.vitals import DiskRoom
 
 STREAMS = ("stdout", "stderr")
 DEFAULT_MAX_LOG_BYTES = 1024**3
@@ -75,6 +77,10 @@ class LogStore:
     def problem(self) -> str:
         """Return why logs cannot be kept at present, in one sentence; "" when all is well."""
         return self._shortage() or self._problem
+
+    def room(self) -> DiskRoom:
+        """Return how much room the disk of the logs has; raises `OSError`."""
+        return room_at(self._log_dir)
 
     def append(
         self, attempt_id: str, container_id: str, stream: str, offset: int, data: bytes
@@ -256,9 +262,7 @@ class LogStore:
 
     def _shortage(self) -> str:
         """Return why nothing may be written, in one sentence; "" when there is room."""
-        place = next(each for each in (self._log_dir, *self._log_dir.parents) if each.exists())
-        disk = os.statvfs(place)
-        free_bytes = disk.f_bavail * disk.f_frsize
+        free_bytes = self.room().free_bytes
         if free_bytes >= self._min_free_bytes:
             return ""
         mib = 1024**2

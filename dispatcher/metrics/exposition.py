@@ -6,15 +6,17 @@ Each `metrics_…` module beside this one makes the families of one subject.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
 from dispatcher.engine import Engine
+from dispatcher.explaining.health import Problem
 from dispatcher.metrics import (
     cloud,
     containers,
+    health,
     instances,
     jobs,
     leaks,
@@ -23,6 +25,7 @@ from dispatcher.metrics import (
     store,
 )
 from dispatcher.periodic.agenda import LaunchResult
+from dispatcher.vitals import Vitals
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 
 
@@ -30,9 +33,8 @@ class Metrics:
     """The exposition of one engine; call on the thread that runs the engine.
 
     `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never; `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what
-    stays of instances that are gone. `launches` counts what came of the times of periodic jobs'
-    schedules, for who launches.
+    never; `leftovers` is what stays of instances that are gone. `launches` counts what came of the
+    times of periodic jobs' schedules, for who launches.
     """
 
     def __init__(
@@ -40,21 +42,27 @@ class Metrics:
         engine: Engine,
         *,
         heard_at: Callable[[str], float],
-        store_problem: Callable[[], str] = lambda: "",
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
         self._engine = engine
         self._heard_at = heard_at
-        self._store_problem = store_problem
         self._leftovers = leftovers
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
+        self._problems: Sequence[Problem] = ()
+        self._vitals: Vitals | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
-    def exposition(self, now: float) -> bytes:
-        """Return the text exposition of this moment; `now` in seconds since the epoch."""
-        self._now = now
+    def exposition(
+        self, now: float, *, problems: Sequence[Problem] = (), vitals: Vitals | None = None
+    ) -> bytes:
+        """Return the text exposition of this moment; `now` in seconds since the epoch.
+
+        `problems` are what is wrong, `vitals` how store and disk do, None to leave that out.
+        """
+        self._now, self._problems, self._vitals = now, problems, vitals
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -71,4 +79,6 @@ class Metrics:
         yield from placers.families(self._engine.ledger, self._now)
         yield jobs.launches(self.launches)
         yield from scheduling.families(self._engine, self._now)
-        yield store.writable(self._store_problem())
+        yield health.problem(self._problems)
+        if self._vitals is not None:
+            yield from store.families(self._vitals)

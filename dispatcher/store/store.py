@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
+from dispatcher.disk_room import room_at
 from dispatcher.jobs.model import Job
 from dispatcher.messages import Change
 from dispatcher.model import Container, Dependency, InstanceRecord
@@ -32,6 +33,7 @@ from dispatcher.store.marker import (
 from dispatcher.store.reader import Reader
 from dispatcher.store.schema import migrate
 from dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
+from dispatcher.vitals import StoreVitals
 
 CLOSE_TIMEOUT_S = 30.0
 
@@ -67,6 +69,7 @@ class Store:
         except BaseException:
             self._lock.release()
             raise
+        self._path = path
         files = StoreFiles(path)
         self._files = files
         self._writing = sqlite.writing_engine(path, files.check)
@@ -181,6 +184,17 @@ class Store:
         """Return how many containers and changes wait to be committed."""
         return self._writer.pending
 
+    def vitals(self) -> StoreVitals:
+        """Return how large it is, how much room it has, and what waits; a few `stat`, no more."""
+        return StoreVitals(
+            problem=self._writer.problem,
+            pending=self._writer.pending,
+            database_bytes=_size_of(self._path),
+            wal_bytes=_size_of(self._path.with_name(f"{self._path.name}-wal")),
+            commit_s=self._writer.commit_s,
+            room=room_at(self._path.parent),
+        )
+
     def on_overload(self, tell: Callable[[str], None]) -> None:
         """Have `tell` called with a sentence when the store cannot keep up with what runs.
 
@@ -264,6 +278,14 @@ class Store:
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
         return self._reader.instance(instance_id)
+
+
+def _size_of(path: Path) -> int:
+    """Return a file's size, 0 where there is none to look at: a WAL comes and goes."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _expect_file(path: Path, known: Marker | None) -> None:

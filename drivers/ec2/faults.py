@@ -85,6 +85,11 @@ class Judgement:
 _THROTTLED = Fault(meaning=Meaning.RATE_LIMIT)
 _SHORT = Fault(meaning=Meaning.CAPACITY, elsewhere=True)
 _REFUSED = Fault(meaning=Meaning.AUTH, remedy="check the credentials of driver.parameters")
+_UNSIGNED = Fault(
+    meaning=Meaning.AUTH,
+    remedy="check the credentials of driver.parameters, and this machine's clock: a signature is"
+    " valid for five minutes",
+)
 _EXPIRED = Fault(
     meaning=Meaning.AUTH, remedy="renew the credentials, and check this machine's clock"
 )
@@ -147,12 +152,12 @@ TABLE: dict[str, Fault] = {
     "NetworkInterfaceLimitExceeded": _ACCOUNT_LIMIT,
     "ResourceLimitExceeded": _ACCOUNT_LIMIT,
     "VolumeLimitExceeded": _ACCOUNT_LIMIT,
-    "AuthFailure": _REFUSED,
-    "IncompleteSignature": _REFUSED,
+    "AuthFailure": _UNSIGNED,
+    "IncompleteSignature": _UNSIGNED,
     "InvalidAccessKeyId": _REFUSED,
     "InvalidClientTokenId": _REFUSED,
     "MissingAuthenticationToken": _REFUSED,
-    "SignatureDoesNotMatch": _REFUSED,
+    "SignatureDoesNotMatch": _UNSIGNED,
     "UnrecognizedClientException": _REFUSED,
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,

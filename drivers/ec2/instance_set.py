@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from drivers.ec2.conditions import condition_of, reason_of, state_of
 from drivers.ec2.families import Family
 from drivers.ec2.faults import FAILURES, Judgement, judged
 from drivers.ec2.images import Images
@@ -32,7 +33,9 @@ from drivers.ec2.user_data import Scratch, Storage, user_data
 from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
 from drivers.interface import (
     TOKEN_TAG,
+    Condition,
     Existence,
+    Found,
     HostKeyVerdict,
     Instance,
     InstanceType,
@@ -151,12 +154,12 @@ class Ec2InstanceSet:
             answer = self._client.describe_instances(InstanceIds=[instance_id])
         except FAILURES as failure:
             raise judged(failure, call="CreateTags", changes=True).error from failure
-        states = {_state_of(each) for each in _described(answer)}
+        states = {state_of(each) for each in _described(answer)}
         if not states & {*LISTED_STATES}:
             raise InstanceNotFound(f"CreateTags: {instance_id} is gone")
 
-    def find(self, instance_id: str) -> Existence:
-        """Return whether EC2 knows an instance as terminated, which it does for about an hour.
+    def find(self, instance_id: str) -> Found:
+        """Return whether EC2 knows an instance as terminated, and why, which it does for an hour.
 
         It does not know what is too new, or in another region, either: that is no end.
         """
@@ -165,14 +168,15 @@ class Ec2InstanceSet:
         except FAILURES as failure:
             error = judged(failure, call="DescribeInstances", changes=False).error
             if isinstance(error, InstanceNotFound):
-                return Existence.UNKNOWN
+                return Found(existence=Existence.UNKNOWN)
             raise error from failure
-        states = {
-            _state_of(each) for each in _described(answer) if each["InstanceId"] == instance_id
-        }
+        known = [each for each in _described(answer) if each["InstanceId"] == instance_id]
+        states = {state_of(each) for each in known}
         if states & {*LISTED_STATES}:
-            return Existence.PRESENT
-        return Existence.GONE if _TERMINATED in states else Existence.UNKNOWN
+            return Found(existence=Existence.PRESENT)
+        if _TERMINATED in states:
+            return Found(existence=Existence.GONE, reason=reason_of(known[0]))
+        return Found(existence=Existence.UNKNOWN)
 
     def quota_group(self, instance_type: InstanceType) -> str:
         """Return the name of the limit of vCPUs that a type counts against."""
@@ -294,11 +298,12 @@ class Ec2InstanceSet:
     def _view(self, described: Mapping[str, Any]) -> _Ec2Instance:
         kind = "PublicIpAddress" if self._parameters.address == "public" else "PrivateIpAddress"
         # Nobody shall begin anything on what is ending.
-        host = described.get(kind, "") if _state_of(described) in _REACHABLE_STATES else ""
+        host = described.get(kind, "") if state_of(described) in _REACHABLE_STATES else ""
         return _Ec2Instance(
             id=described["InstanceId"],
             address=f"{host}:{self._parameters.ssh_port}" if host else "",
             tags={each["Key"]: each["Value"] for each in described.get("Tags", [])},
+            condition=condition_of(described),
             owner=self,
         )
 
@@ -310,6 +315,7 @@ class _Ec2Instance:
     id: str
     address: str
     tags: Mapping[str, str]
+    condition: Condition
     owner: Ec2InstanceSet = field(repr=False)
 
     def destroy(self) -> None:
@@ -321,10 +327,6 @@ class _Ec2Instance:
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - EC2 cannot tell
         # The secret in the user data proves the key.
         return HostKeyVerdict.UNKNOWN
-
-
-def _state_of(described: Mapping[str, Any]) -> str:
-    return str(described.get("State", {}).get("Name", ""))
 
 
 def _described(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

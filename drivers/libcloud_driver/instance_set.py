@@ -14,7 +14,14 @@ from libcloud.compute.base import Node, NodeDriver
 from libcloud.compute.types import NodeState
 
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
-from drivers.interface import CLUSTER_TAG, HostKeyVerdict, Instance, InstanceType
+from drivers.interface import (
+    CLUSTER_TAG,
+    Condition,
+    HostKeyVerdict,
+    Instance,
+    InstanceType,
+    Power,
+)
 from drivers.libcloud_driver.clients import Clients, Sent, Witness
 from drivers.libcloud_driver.faults import (
     fault_of,
@@ -32,6 +39,14 @@ from drivers.turns import Turns
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
+_POWERS = {
+    NodeState.ERROR: Power.FAILED,
+    NodeState.PAUSED: Power.SUSPENDED,
+    NodeState.STOPPED: Power.STOPPED,
+    NodeState.STOPPING: Power.STOPPING,
+    NodeState.SUSPENDED: Power.SUSPENDED,
+}
 
 
 class LibcloudInstanceSet:
@@ -191,6 +206,7 @@ class LibcloudInstanceSet:
             id=str(node.id),
             address=self._address(node),
             tags={**named, **(told or {}), **self._provider.tags(node)},
+            condition=_condition_of(node),
             node=node,
             owner=self,
         )
@@ -212,6 +228,7 @@ class _LibcloudInstance:
     id: str
     address: str
     tags: Mapping[str, str]
+    condition: Condition
     node: Node = field(repr=False)
     owner: LibcloudInstanceSet = field(repr=False)
 
@@ -223,6 +240,13 @@ class _LibcloudInstance:
 
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - no cloud tells it through Libcloud
         return HostKeyVerdict.UNKNOWN
+
+
+def _condition_of(node: Node) -> Condition:
+    """Return how a node stands; why is told by OpenStack alone, of what it could not do."""
+    fault = node.extra.get("fault")
+    reason = str(fault.get("message", "")) if isinstance(fault, Mapping) else ""
+    return Condition(power=_POWERS.get(node.state, Power.ON), reason=reason)
 
 
 def _verdict(error: Exception, sent: Sent, name: str) -> CloudError:

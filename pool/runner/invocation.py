@@ -94,6 +94,7 @@ class Recipe(NamedTuple):
         words += ["--log-driver", "none"]
         if self.engine.name == "podman":
             words += ["--quiet", "--cgroups=no-conmon"]
+        words += ["--oom-score-adj", str(max(scripts.OOM_SCORE, machine.oom_score()))]
         words += self.engine.arguments
         own = self._own_variables(order)
         users = {key: value for key, value in order.env if key not in own}

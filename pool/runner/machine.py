@@ -54,6 +54,12 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
+def oom_score() -> int:
+    """Return our own `oom_score_adj`: who has no privileges can give a child no lower one."""
+    told = read_text("/proc/self/oom_score_adj").strip()
+    return int(told) if told.lstrip("-").isdecimal() else 0
+
+
 def memory_free_bytes() -> int:
     """Return how much memory could be had without swapping."""
     for line in read_text("/proc/meminfo").splitlines():

@@ -78,6 +78,10 @@ unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark OLDPWD
 exec "$@"
 """
 
+OOM_SCORE = 500
+"""What jobs have as `oom_score_adj`: when the machine is out of memory the kernel ends one of them,
+and neither the runner nor a supervisor, which have the login's 0. More than that is left alone."""
+
 # What the job left in its control group (`_ls_group`, if any) is killed before the end is told, but
 # for this script itself. Whatever is born faster than that is ended by the runner.
 #
@@ -132,6 +136,8 @@ _ls_await_rest() {
 }
 (
   _ls_record
+  read -r _ls_score </proc/self/oom_score_adj
+  [ "$_ls_score" -ge @OOM@ ] || echo @OOM@ >/proc/self/oom_score_adj
   exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 9>&-
   if [ -n "$_ls_join" ]; then
     echo 0 >"$_ls_join" || { : >"$_ls_spool/apart"; exit 126; }
@@ -352,4 +358,5 @@ def for_process(drop: tuple[str, ...]) -> str:
     """Return the process supervisor; `drop` is the command that drops privileges, () for none."""
     words = " ".join(shlex.quote(word) for word in drop)
     launch = LAUNCH_AS.replace("@DROP@", words) if drop else ENTER
-    return PROCESS.replace("@LAUNCH@", TAKE_STEP + launch)
+    script = PROCESS.replace("@OOM@", str(OOM_SCORE))
+    return script.replace("@LAUNCH@", TAKE_STEP + launch)

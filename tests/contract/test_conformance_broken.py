@@ -25,6 +25,7 @@ from drivers.interface import InstanceType
 from drivers.registry import Capability, DriverInfo, OfferQuery
 from tests.altered_driver import Altered
 from tests.broken_drivers import (
+    BootsStopped,
     Credulous,
     Deduplicating,
     DestroysLater,
@@ -134,6 +135,7 @@ BROKEN = (
     Broken(how="offers cut off", fails=("offers",), info=_offering(["a", "b"], "t9")),
     Broken(how="answers without tags", fails=("create",), view=UntaggedAnswer),
     Broken(how="forgets the type", fails=("listed",), view=ForgetsTypes),
+    Broken(how="calls all instances stopped", fails=("listed",), view=BootsStopped),
     Broken(how="filters by cluster only", fails=("filter",), view=LooseFilter),
     Broken(how="filters by prefix", fails=("other-cluster",), view=PrefixFilter),
     Broken(how="lists strangers", fails=("foreign",), view=ListsStrangers),

@@ -30,11 +30,16 @@ from drivers.errors import (
 from drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
+    Existence,
+    Finds,
+    Found,
     Instance,
     InstanceSet,
     InstanceType,
     Leftovers,
+    Power,
     Resources,
+    TellsCondition,
 )
 from drivers.registry import DriverContext
 from pool.ssh_keys import new_private_key, public_key_text
@@ -148,6 +153,22 @@ def test_each_code_is_its_error(
     assert type(raised.value) is error
     assert getattr(raised.value, "scope", None) is scope
     assert bed.truth() == []
+
+
+def test_what_somebody_stops_or_ends_is_told_as_what_it_is(
+    bed: Ec2Bed, opened: Open, create: Callable[..., Instance]
+) -> None:
+    instance_set = opened()
+    made = create(instance_set, "token")
+    bed.account.stop_instances(InstanceIds=[made.id])
+    [seen] = instance_set.instances(TAGS)
+    assert isinstance(seen, TellsCondition)
+    assert (seen.address, seen.condition.power) == ("", Power.STOPPED)
+    why = "Client.UserInitiatedShutdown: User initiated shutdown"
+    assert seen.condition.reason == why
+    bed.account.terminate_instances(InstanceIds=[made.id])
+    assert isinstance(instance_set, Finds)
+    assert instance_set.find(made.id) == Found(existence=Existence.GONE, reason=why)
 
 
 def test_where_one_subnet_is_short_the_next_is_tried(

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pool.runner import cgroups
+from pool.runner import cgroups, machine
+from pool.runner.scripts import OOM_SCORE
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.runner_harness import Attached, Onlooker, Runner, alive, eventually
@@ -87,6 +88,11 @@ def test_a_container_runs_and_its_exit_and_log_arrive(session: Attached) -> None
     exit_ = sh(session, A, "echo out; echo err >&2; exit 7")
     assert (exit_["kind"], exit_["code"], exit_["message"]) == ("exited", 7, "")
     assert (session.log(A), session.log(A, "stderr")) == (b"out\n", b"err\n")
+
+
+def test_the_kernel_ends_a_container_before_all_that_watches_it(session: Attached) -> None:
+    assert sh(session, A, "cat /proc/self/oom_score_adj")["code"] == 0
+    assert int(session.log(A)) == OOM_SCORE > machine.oom_score()
 
 
 @pytest.mark.parametrize("user", ["0:0", "1234:1234"])

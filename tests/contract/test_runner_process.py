@@ -12,6 +12,7 @@ import pytest
 
 from pool.runner.kept import read_start
 from pool.runner.launch import kill_marked
+from pool.runner.scripts import OOM_SCORE
 from pool.runner.spool import Spool
 from tests.conftest import not_tested
 from tests.runner_harness import Onlooker, Runner, alive, eventually, stat_fields
@@ -39,6 +40,19 @@ def test_an_attempt_runs_and_its_exit_and_log_arrive(runner: Runner) -> None:
     assert (exit_["stdout_bytes"], exit_["stderr_bytes"]) == (4, 4)
     assert 0 <= exit_["finished_at"] - exit_["started_at"] < 30
     assert session.close() == 0
+
+
+def test_the_kernel_ends_a_job_before_the_runner_and_its_supervisor(runner: Runner) -> None:
+    """Out of memory it might have ended either: then the attempt was lost, or all of them."""
+    session, _ = runner.attach()
+    script = (
+        "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj; (cat /proc/self/oom_score_adj)"
+    )
+    assert session.run("a", "sh", "-c", script)["code"] == 0
+    own, supervisor, child = map(int, session.log("a").split())
+    assert own == child == OOM_SCORE
+    assert supervisor == int(Path("/proc/self/oom_score_adj").read_text()) < own
+    assert session.log("a", "stderr") == b""
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "KILL", "SEGV", "PIPE", "QUIT"])

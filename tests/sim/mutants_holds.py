@@ -314,7 +314,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance never reached in time is of no use",
         fault="instances that never boot",
         where="pool.idle:_overdue",
-        old="if trigger is Trigger.BOOT_TIMEOUT:",
+        old="if booting:",
         new="if False:",
     ),
     Mutant(

@@ -54,14 +54,14 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "silence of a standstill counts",
         "everybody has the whole probe_timeout anew once the store is back",
-        "pool.idle:_overdue",
+        "pool.idle:_timeout",
         "heard_at = max(worker.last_contact, core.moved_on_at)",
         "heard_at = worker.last_contact",
     ),
     _mutant(
         "boots of a standstill count",
         "everybody has the whole boot_timeout anew once the store is back",
-        "pool.idle:_overdue",
+        "pool.idle:_timeout",
         "max(worker.boots_since, core.moved_on_at)",
         "worker.boots_since",
     ),

@@ -10,9 +10,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from dispatcher.explaining.health import Problem, ProblemKind
 from dispatcher.model import Container
 from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import EPOCH, FakeBackend
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "last_error": "",
         "taken_back_at": None,
         "missing_since": None,
+        "cloud_says": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
@@ -147,10 +149,28 @@ async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log() -> None:
 
 async def test_health_and_metrics(client: Client) -> None:
     assert await client.call("GET", "/health/live") == (200, {"live": True})
-    assert await client.call("GET", "/health/ready") == (200, {"ready": True, "problems": []})
-    client.backend.problems = ("The store is not writable.",)
-    expected = {"ready": False, "problems": ["The store is not writable."]}
-    assert await client.call("GET", "/health/ready") == (503, expected)
+    well = {"ready": True, "degraded": False, "problems": []}
+    assert await client.call("GET", "/health/ready") == (200, well)
+    disks = {
+        "store": {
+            "database_bytes": 3 * 2**20,
+            "wal_bytes": 4096,
+            "pending_writes": 0,
+            "free_bytes": 5 * 2**30,
+            "free_inodes": 1_234_567,
+        },
+        "logs": {"free_bytes": 100, "free_inodes": None},
+    }
+    assert await client.call("GET", "/v1/health") == (200, well | disks)
+    for kind, ready in ((ProblemKind.CREDENTIALS, True), (ProblemKind.STORE, False)):
+        problem = Problem(kind=kind, since=EPOCH, message="refused")
+        client.backend.problems = (problem,)
+        told = {"kind": kind.value, "since": "2023-11-14T22:13:20.000Z", "message": "refused"}
+        expected = {"ready": ready, "degraded": True, "problems": [told]}
+        status = 200 if ready else 503
+        assert await client.call("GET", "/health/ready") == (status, expected)
+        assert await client.call("GET", "/v1/health") == (200, expected | disks)
+    assert (await client.call("GET", "/v1/health?x=1"))[0] == 400
     async with client.session.get(f"{client.url}/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert b"longshore_containers 0" in await response.read()
@@ -178,6 +198,7 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/leaks",
         "/v1/strays",
         "/v1/events",
+        "/v1/health",
         "/health/live",
         "/health/ready",
         "/metrics",

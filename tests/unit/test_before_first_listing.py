@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 
 from dispatcher.cli.main import main
-from dispatcher.explaining.health import cloud_problems
 from drivers.errors import CloudError
 from pool.messages import Listed, ListingFailed, ListInstances
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import Rig, last_commands
+from tests.health import told
 from tests.samples import make_type
 
 Capture = pytest.CaptureFixture[str]
@@ -54,11 +54,12 @@ async def run(*words: str) -> int:
     return await asyncio.to_thread(main, list(words))
 
 
+@pytest.mark.usefixtures("url")
 async def test_an_empty_list_of_instances_says_that_it_proves_nothing(
-    url: str, rig: Rig, capsys: Capture
+    rig: Rig, capsys: Capture
 ) -> None:
     doubt = "longshore: there may be instances: the server has no current listing of the cloud"
-    why = f"{url}/health/ready tells why\n"
+    why = "'longshore health' tells why\n"
     assert await run("instances") == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 1
@@ -112,7 +113,15 @@ async def test_the_command_line_says_so_and_health_warns(url: str, capsys: Captu
     assert await run("instance", "hold", "i-9") == 1
     assert capsys.readouterr() == ("", f"longshore: {UNLISTED}{NOBODY_KNOWS}. Try again later\n")
     async with aiohttp.ClientSession() as session, session.get(f"{url}/health/ready") as response:
-        assert (response.status, UNLISTED in await response.text()) == (503, True)
+        assert response.status == 200, "submissions are taken"
+        answer = await response.json()
+    assert (answer["ready"], answer["degraded"]) == (True, True)
+    [problem] = answer["problems"]
+    assert (problem["kind"], problem["message"]) == ("listings", UNLISTED)
+    assert await run("health") == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("requests are served, but something is wrong\n")
+    assert UNLISTED in " ".join(shown.split())
 
 
 def test_listings_that_are_overdue_without_an_error_are_a_problem_of_health() -> None:
@@ -121,8 +130,8 @@ def test_listings_that_are_overdue_without_an_error_are_a_problem_of_health() ->
     rig.silent.add(ListInstances)
     listed_at = rig.engine.pool.listed_at
     rig.advance(settings.sync_interval_s + 2 * settings.cloud_call_timeout_s)
-    assert cloud_problems(rig.engine.pool, rig.now) == []
+    assert told(rig) == []
     rig.advance(1)
-    assert cloud_problems(rig.engine.pool, rig.now) == [
+    assert told(rig) == [
         f"the last complete listing of the cloud is {rig.now - listed_at:.0f} s old"
     ]

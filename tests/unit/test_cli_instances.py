@@ -52,6 +52,13 @@ def test_the_note_tells_first_for_how_long_listings_lack_it() -> None:
     assert re.fullmatch(r"missing for 2m\d\ds; connect: refused", note)
 
 
+def test_the_note_tells_what_its_cloud_says() -> None:
+    document = {"id": "i-1", "state": "running", "last_error": "connect: refused"}
+    document["cloud_says"] = "the cloud says that it is stopped"
+    note = instance_row(view(document, InstanceView))[-1]
+    assert note == "the cloud says that it is stopped; connect: refused"
+
+
 @pytest.mark.parametrize(
     ("state", "behavior", "broken", "said"),
     [

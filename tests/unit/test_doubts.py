@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.explaining.health import cloud_problems
 from drivers.errors import AmbiguousResult
 from pool.doubts import Doubts
 from pool.holds import HoldCause
 from pool.messages import CreateFailed, CreateInstance
 from tests.engine_rig import Rig, last_commands
+from tests.health import told
 from tests.samples import make_container, make_type
 from tests.sim.options import options_of
 from tests.sim.world import World
@@ -34,15 +34,13 @@ def test_creates_that_all_end_in_doubt_are_not_tried_without_end() -> None:
     rig.submit(*(make_container(number) for number in range(1, 11)))
     rig.advance(600)
     assert 20 < len(creates(rig)) < 50
-    assert cloud_problems(rig.engine.pool, rig.now) == [
-        "nobody knows whether the last creates made instances: an internal error"
-    ]
+    assert told(rig) == ["nobody knows whether the last creates made instances: an internal error"]
     reason = rig.engine.why_waiting("c-9")
     assert reason is not None
     assert reason.code == "creates_held"
     rig.create_error = lambda _command: None
     rig.advance(120)
-    assert cloud_problems(rig.engine.pool, rig.now) == []
+    assert told(rig) == []
     assert set(rig.states().values()) == {"running"}
 
 
@@ -50,7 +48,7 @@ def test_one_doubt_holds_nothing_and_those_that_were_under_way_with_it_are_no_ot
     rig = doubtful()
     rig.submit(*(make_container(number) for number in (1, 2, 3)))
     assert (len(creates(rig)), holds(rig)) == (3, [])
-    assert cloud_problems(rig.engine.pool, rig.now) == []
+    assert told(rig) == []
     rig.advance(1)
     rig.submit(make_container(4))
     assert (len(creates(rig)), holds(rig)) == (4, [HoldCause.ERROR])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import (
+    ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
     NoCredentialsError,
@@ -255,3 +256,11 @@ def test_silences_that_this_machine_cannot_cause_at_will(
     assert type(judged(failure, call="RunInstances", changes=True).error) is error
     asked = type(judged(failure, call="DescribeInstances", changes=False).error)
     assert asked is (CloudAuthError if error is CloudAuthError else CloudError)
+
+
+@pytest.mark.parametrize("code", ["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"])
+def test_what_a_wrong_clock_brings_about_mentions_the_clock(code: str) -> None:
+    """EC2 answers `AuthFailure` to good credentials whose signature is of another hour."""
+    answer = {"Error": {"Code": code, "Message": "not able to validate"}, "ResponseMetadata": {}}
+    failure = ClientError(answer, "DescribeInstances")
+    assert "this machine's clock" in str(judged(failure, call="x", changes=False).error)

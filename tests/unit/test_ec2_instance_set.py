@@ -18,7 +18,15 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, Existence, HostKeyVerdict
+from drivers.interface import (
+    CLUSTER_TAG,
+    Condition,
+    Existence,
+    Found,
+    HostKeyVerdict,
+    Power,
+    TellsCondition,
+)
 from tests.ec2_answers import (
     HUNG_UP,
     KEY,
@@ -36,6 +44,10 @@ from tests.ec2_answers import (
 )
 
 SHORT = refusal("InsufficientInstanceCapacity", status=500)
+KMS_REASON = (
+    "Client.InternalError: Client error on launch; mostly a KMS key of a volume or image that is"
+    " disabled, or that this account may not use"
+)
 SUBNETS = ("subnet-1", "subnet-2", "subnet-3")
 
 
@@ -339,9 +351,46 @@ def test_only_what_it_calls_terminated_has_ended(
     site: Site, answer: Answer, existence: Existence
 ) -> None:
     asked = site.open(Script(DescribeInstances=[answer]))
-    assert asked.find("i-1") is existence
+    assert asked.find("i-1") == Found(existence=existence)
     (sent,) = site.words.asked("DescribeInstances")
     assert sent["InstanceId.1"] == "i-1"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        (
+            "Client.InternalError",
+            "Client.InternalError: Client error on launch",
+            KMS_REASON,
+        ),
+        ("Server.ScheduledStop", "maintenance", "Server.ScheduledStop: maintenance"),
+        ("Client.New", "", "Client.New"),
+    ],
+)
+def test_why_an_instance_ended_or_stopped_is_told(
+    site: Site, code: str, message: str, reason: str
+) -> None:
+    ended = listing(described("i-1", state="terminated", why=(code, message)))
+    found = site.open(Script(DescribeInstances=[ended])).find("i-1")
+    assert found == Found(existence=Existence.GONE, reason=reason)
+    for state, power in (
+        ("stopping", Power.STOPPING),
+        ("stopped", Power.STOPPED),
+        ("shutting-down", Power.ENDING),
+    ):
+        answer = listing(described("i-1", state=state, why=(code, message)))
+        [instance] = site.open(Script(DescribeInstances=[answer])).instances({})
+        assert isinstance(instance, TellsCondition)
+        assert instance.condition == Condition(power=power, reason=reason)
+
+
+def test_of_one_that_runs_or_will_no_reason_is_told(site: Site) -> None:
+    for state in ("pending", "running"):
+        answer = listing(described("i-1", state=state, why=("pending", "pending")))
+        [instance] = site.open(Script(DescribeInstances=[answer])).instances({})
+        assert isinstance(instance, TellsCondition)
+        assert instance.condition == Condition(power=Power.ON)
 
 
 def test_what_goes_wrong_with_the_question_is_raised(site: Site) -> None:

@@ -19,7 +19,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG
+from drivers.interface import CLUSTER_TAG, Condition, Power, TellsCondition
 from drivers.libcloud_driver.parameters import LibcloudParameters
 from tests.canned_cloud import HANG_UP, CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, create, opened
@@ -119,6 +119,28 @@ def test_a_listing_of_openstack_reads_all_pages(cloud: CannedCloud, tmp_path: Pa
     assert [each.id for each in found] == ["s-1", "s-2"]
     assert {each.address for each in found} == {"10.0.0.5:22"}
     assert "marker=s-1" in cloud.asked[-1].query
+
+
+def test_how_a_server_stands_is_told_and_why_it_could_not_be_made(
+    cloud: CannedCloud, tmp_path: Path
+) -> None:
+    fault = {"code": 500, "created": "2026-01-01T00:00:00Z", "message": "No valid host was found."}
+    states = {
+        "ACTIVE": Condition(power=Power.ON),
+        "BUILD": Condition(power=Power.ON),
+        "ERROR": Condition(power=Power.FAILED, reason="No valid host was found."),
+        "SHUTOFF": Condition(power=Power.STOPPED),
+        "SUSPENDED": Condition(power=Power.SUSPENDED),
+    }
+    told = [
+        server(f"s-{each}", each, status=each, **({"fault": fault} if each == "ERROR" else {}))
+        for each in states
+    ]
+    cloud.answer(DETAIL, {"servers": told})
+    with opened(openstack(cloud), tmp_path) as made:
+        found = made.instances({})
+    seen = {each.id: each.condition for each in found if isinstance(each, TellsCondition)}
+    assert seen == {f"s-{each}": condition for each, condition in states.items()}
 
 
 def test_an_odd_address_of_one_server_does_not_end_the_listing(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.desk.backend import DispatcherBackend
+from dispatcher.explaining.health import ProblemKind
 from dispatcher.store.store import Store
 from pool.messages import Probe, SessionLost
 from tests.backend_rig import backend_with, runtime_over, store_in
@@ -65,5 +66,8 @@ async def test_a_full_disk_is_told_first(
     rig.submit(make_container(1))
     with small_disk(tmp_path / "logs"):
         assert "are left to others" in problem(rig, backend)
-        assert backend.health().problems[0] == problem(rig, backend)
+        first = backend.health().problems[0]
+        assert (first.kind, first.message) == (ProblemKind.LOGS, problem(rig, backend))
+        assert backend.health().ready, "requests are served, and work goes on"
     assert problem(rig, backend) == ""
+    assert ProblemKind.LOGS not in {each.kind for each in backend.health().problems}

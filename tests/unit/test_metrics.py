@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.explaining.health import ProblemKind
 from dispatcher.jobs.model import JobState
 from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
 from dispatcher.per_instance.trouble import CODES
@@ -28,7 +28,9 @@ LABELS: dict[str, set[str]] = {
     "category": {"in_use", "hold", "booting", "unknown", "idle", "shutdown"},
     "code": set(CODES),
     "instance_type": {"t1", "t2", "not configured"},
-    "kind": {kind.value for kind in LeakKind},
+    "directory": {"logs", "store"},
+    "file": {"database", "wal"},
+    "kind": {kind.value for kinds in (LeakKind, ProblemKind) for kind in kinds},
     "operation": {operation.value for operation in Operation},
     "outcome": {
         outcome.value
@@ -60,8 +62,9 @@ def eventful() -> Rig:
 
 
 def test_every_metric_has_its_help_and_type_and_a_name_of_ours() -> None:
-    text = text_of(eventful())
-    names = {family.name: family for family in text_string_to_metric_families(text)}
+    rig = eventful()
+    text = text_of(rig)
+    names = {family.name: family for family in families(rig)}
     assert len(names) > 20
     for name, family in names.items():
         exposed = f"{name}_total" if family.type == "counter" else name
@@ -127,6 +130,18 @@ def test_the_table_of_metrics_is_complete_and_true() -> None:
         for family in families(eventful())
     }
     assert told == exposed
+
+
+def test_the_process_itself_is_told_and_so_is_the_page_of_it() -> None:
+    text = text_of(Rig(make_type(1)))
+    named = re.findall(r"`(process_\w+)`", OPERATIONS.read_text())
+    assert {*named} == {
+        *("process_resident_memory_bytes", "process_virtual_memory_bytes"),
+        *(f"{'process_cpu_seconds'}_total", "process_start_time_seconds"),
+        *("process_open_fds", "process_max_fds"),
+    }
+    for name in named:
+        assert re.search(rf"^{name} \d", text, re.MULTILINE), name
 
 
 # ---- cost -----------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
-from drivers.interface import Existence
+from drivers.interface import Condition, Existence, Found, Power
 from pool.cloud_calls import with_port
 from pool.link_model import ProbeStageError
 from pool.messages import (
@@ -49,6 +50,17 @@ from tests.samples import make_type
 def rig(tmp_path: Path) -> Iterator[Rig]:
     with performing(tmp_path) as made:
         yield made
+
+
+@dataclass
+class Stopped(Vm):
+    """An instance whose driver tells that it has stopped."""
+
+    reason: str = ""
+
+    @property
+    def condition(self) -> Condition:
+        return Condition(power=Power.STOPPED, reason=self.reason)
 
 
 def create(token: str = "t") -> CreateInstance:  # noqa: S107 - a launch token, not a password
@@ -99,6 +111,18 @@ def test_listings_tell_what_there_is_or_fail_as_a_whole(rig: Rig) -> None:
     assert "half a page" in str(failed.error)
 
 
+def test_listings_tell_how_instances_stand_where_their_driver_does(rig: Rig) -> None:
+    rig.cloud.vms = [Vm("i-0"), Stopped("i-1", reason=" no\nroom" + "!" * 1000)]
+    rig.performer.perform(ListInstances(op_id=1))
+    listed = rig.outcome()
+    assert isinstance(listed, Listed)
+    silent, stopped = listed.instances
+    assert (silent.power, silent.reason) == (Power.ON, "")
+    assert stopped.power is Power.STOPPED
+    assert stopped.reason.startswith("no room!")
+    assert len(stopped.reason) == 500
+
+
 def test_destroy_and_tags(rig: Rig) -> None:
     rig.cloud.vms = [Vm("i-1"), Vm("i-2", error=OSError("down"))]
     rig.performer.perform(ListInstances(op_id=1))
@@ -140,6 +164,13 @@ def test_what_a_driver_says_of_an_id_is_told_and_unknown_of_one_that_cannot_be_a
     rig.cloud.find = lambda _: Existence.GONE  # type: ignore[attr-defined]  # some can
     rig.performer.perform(FindInstance(op_id=2, instance_id="i-1"))
     assert rig.outcome() == InstanceFound(op_id=2, instance_id="i-1", existence=Existence.GONE)
+
+    because = Found(existence=Existence.GONE, reason="a key\n  that is\x20disabled")
+    rig.cloud.find = lambda _: because  # type: ignore[attr-defined]  # as above
+    rig.performer.perform(FindInstance(op_id=4, instance_id="i-1"))
+    assert rig.outcome() == InstanceFound(
+        op_id=4, instance_id="i-1", existence=Existence.GONE, reason="a key that is disabled"
+    )
 
     def fails(instance_id: str) -> Existence:
         raise OSError(f"no way to {instance_id}")

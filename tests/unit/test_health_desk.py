@@ -1,0 +1,201 @@
+"""How the server itself does: its store, its disks, its end; and the command that tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dispatcher.cli.main import main
+from dispatcher.desk.health import (
+    LEAST_FREE_BYTES,
+    LEAST_FREE_INODES,
+    shortage_of_bytes,
+    shortage_of_inodes,
+)
+from dispatcher.disk_room import room_at
+from dispatcher.explaining.health import Problem, ProblemKind
+from dispatcher.store.store import Store
+from tests.api_server import serving
+from tests.backend_rig import backend_over, backend_with, runtime_over, store_in
+from tests.cli_server import CliServer, await_true, cli_server
+from tests.engine_rig import Rig
+from tests.fake_backend import EPOCH
+from tests.samples import DISK, make_type
+from tests.small_disk import small_disk
+from tests.store_values import container, insert
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server() as running:
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        yield running
+
+
+# ---- the store ------------------------------------------------------------------------------
+
+
+def test_sizes_and_commits_of_the_store_are_those_of_its_files(
+    store: Store, tmp_path: Path
+) -> None:
+    before = store.vitals()
+    for number in range(5):
+        insert(store, container(number))
+    seen = store.vitals()
+    assert seen.commit_s.count >= 5
+    assert seen.commit_s.sum > 0
+    assert (seen.pending, seen.problem) == (0, "")
+    assert seen.database_bytes == (tmp_path / "longshore.db").stat().st_size > 0
+    assert seen.wal_bytes == (tmp_path / "longshore.db-wal").stat().st_size > before.wal_bytes
+    disk = os.statvfs(tmp_path)
+    assert abs(seen.room.free_bytes - disk.f_bavail * disk.f_frsize) < 2**30
+
+
+async def test_a_store_that_cannot_be_written_is_told_and_alone_keeps_from_serving(
+    store: Store, tmp_path: Path
+) -> None:
+    rig = Rig(make_type(1), listed=False)
+    backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
+    health = backend.health()
+    assert health.ready, "that the cloud has not answered keeps nobody from submitting"
+    assert [each.kind for each in health.problems] == [ProblemKind.LISTINGS]
+    with sqlite3.connect(tmp_path / "longshore.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        pending = store.write([], wait=True)
+        await_true(lambda: bool(store.problem))
+        first = backend.health()
+        rig.advance(30)
+        again = backend.health()
+        assert (first.ready, again.ready) == (False, False)
+        assert first.problems[0].kind is ProblemKind.STORE
+        assert first.problems[0].since == again.problems[0].since == rig.now - 30
+        found = {
+            sample.name: sample.value
+            for family in text_string_to_metric_families(backend.metrics().decode())
+            for sample in family.samples
+        }
+        assert found["longshore_store_writable"] == 0
+        assert found["process_resident_memory_bytes"] > 2**20
+        other.execute("ROLLBACK")
+    pending.result(60)
+    await_true(lambda: not store.problem)
+    assert backend.health().ready
+
+
+async def test_a_server_that_ends_is_not_ready(store: Store, tmp_path: Path) -> None:
+    rig = Rig(make_type(1))
+    runtime = runtime_over(rig, store)
+    running = asyncio.create_task(runtime.run())
+    backend = backend_with(runtime, rig, store, tmp_path)
+    assert backend.health().problems == ()
+    runtime.stop()
+    health = backend.health()
+    assert (health.ready, [each.message for each in health.problems]) == (
+        False,
+        ["the server is shutting down"],
+    )
+    await running
+
+
+# ---- the disk -------------------------------------------------------------------------------
+
+
+async def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path) -> None:
+    rig = Rig(make_type(1))
+    with small_disk(tmp_path / "data") as disk, store_in(disk) as store:
+        backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
+        [problem] = backend.health().problems
+        assert problem.kind is ProblemKind.DISK
+        assert problem.message == f"the disk of {disk} is nearly full: 0 MiB are free"
+        rig.advance(5)
+        assert backend.health().problems[0].since == rig.now - 5
+        assert backend.health().ready
+
+
+def test_it_is_well_again_only_with_some_more_room() -> None:
+    room = DISK.store.room
+    for free, factor, full in ((-1, 1.0, True), (0, 1.0, False), (0, 1.25, True)):
+        few = replace(
+            room, free_bytes=LEAST_FREE_BYTES + free, free_inodes=LEAST_FREE_INODES + free
+        )
+        assert bool(shortage_of_bytes(few, factor)) is full
+        assert bool(shortage_of_inodes(few, factor)) is full
+    assert shortage_of_inodes(replace(room, free_inodes=None), 1.0) == ""
+    assert "9 files more" in shortage_of_inodes(replace(room, free_inodes=9), 1.0)
+
+
+def test_the_room_of_what_is_not_there_is_that_where_it_will_be(tmp_path: Path) -> None:
+    there = room_at(tmp_path)
+    missing = room_at(tmp_path / "a" / "b")
+    assert missing.directory == str(tmp_path / "a" / "b")
+    assert abs(missing.free_bytes - there.free_bytes) < 2**30
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+
+def test_all_is_well(server: CliServer, capsys: Capture) -> None:
+    assert main(["health"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert [" ".join(line.split()) for line in said.out.splitlines()] == [
+        "all is well",
+        "store 3.0 MiB, and 4.0 KiB in its WAL",
+        "its disk 5.0 GiB, 1,234,567 inodes free",
+        "disk of logs 100 bytes free",
+    ]
+    assert main(["health", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ready"], told["store"]["pending_writes"]) == (True, 0)
+    assert server.paths == ["/v1/health", "/v1/health"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "summary"),
+    [
+        (ProblemKind.CREATES, "requests are served, but something is wrong"),
+        (ProblemKind.STORE, "requests cannot be served"),
+    ],
+)
+def test_what_is_wrong_is_told_and_is_1(
+    server: CliServer, capsys: Capture, kind: ProblemKind, summary: str
+) -> None:
+    wrong = Problem(kind=kind, since=EPOCH, message="no \x1b[31mroom")
+    busy = replace(DISK, store=replace(DISK.store, pending=7))
+
+    def spoil(backend: object) -> None:
+        setattr(backend, "problems", (wrong,))  # noqa: B010 - any backend of a test
+        setattr(backend, "disk", busy)  # noqa: B010 - as above
+
+    server.do(spoil)
+    assert main(["health"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"{summary} KIND FOR PROBLEM {kind.value} ")
+    assert "no \\x1b[31mroom" in said
+    assert "7 changes wait to be written" in said
+
+
+async def test_a_real_backend_answers_the_command(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    rig = Rig(make_type(1))
+    async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
+        monkeypatch.setenv("LONGSHORE_URL", url)
+        assert await asyncio.to_thread(main, ["health"]) == 0
+    assert "all is well" in capsys.readouterr().out
