@@ -179,15 +179,17 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
         missing_since=rfc3339(view.missing_since),
+        gone_at=rfc3339(view.gone_at),
     )
 
 
 def instance_list(report: InstanceReport) -> InstanceList:
-    """Return all instances as they are answered."""
+    """Return a page of instances as it is answered."""
     return InstanceList(
         items=[instance_answer(each) for each in report.instances],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
+        next_cursor=report.next_cursor,
     )
 
 

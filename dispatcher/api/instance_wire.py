@@ -60,7 +60,9 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
     `missing_since` is when the first of the listings began that lack it, null while none does: it
-    counts in every limit until it is listed again, answers, or counts as gone.
+    counts in every limit until it is listed again, answers, or counts as gone. `gone_at` is when it
+    was found to be gone, null while it is not: then its `state` is "gone", `last_error` is why, and
+    what the store does not keep is empty.
     """
 
     id: str
@@ -79,10 +81,11 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
     taken_back_at: str | None
     missing_since: str | None = None
+    gone_at: str | None = None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances that are known, sorted by id.
+    """A page of the instances that are known, by id, or of those that are gone, the last first.
 
     Without a current listing (`complete` is false) there may be others; `listed_at` is when the
     last complete one began, null for never.

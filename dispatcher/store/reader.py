@@ -17,6 +17,7 @@ from dispatcher.queries import (
     LISTED_ATTEMPTS,
     Awaited,
     ContainerFilter,
+    InstancePage,
     JobFilter,
     JobPage,
     Page,
@@ -25,6 +26,7 @@ from dispatcher.queries import (
 from dispatcher.store import codec, job_reader
 from dispatcher.store.awaited import fetch_awaited
 from dispatcher.store.errors import StoreBusy, StoreReplaced
+from dispatcher.store.gone import fetch_gone
 from dispatcher.store.job_reader import Count, Specs
 from dispatcher.store.paging import page_of
 from dispatcher.store.questions import container_queries, job_queries
@@ -117,6 +119,11 @@ class Reader:
                 select(instances).where(instances.c.id == instance_id)
             ).one_or_none()
         return None if row is None else codec.instance_from_row(row)
+
+    def gone_instances(self, *, cursor: str, limit: int) -> InstancePage:
+        """Return a page of instances that are gone; see `Store.gone_instances`."""
+        with self._snapshot() as connection:
+            return fetch_gone(connection, cursor=cursor, limit=limit)
 
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""

@@ -18,7 +18,15 @@ from sqlalchemy.exc import DatabaseError
 from dispatcher.jobs.model import Job
 from dispatcher.messages import Change
 from dispatcher.model import Container, Dependency, InstanceRecord
-from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
+from dispatcher.queries import (
+    Awaited,
+    ContainerFilter,
+    InstancePage,
+    JobFilter,
+    JobPage,
+    Page,
+    Recovered,
+)
 from dispatcher.store import sqlite
 from dispatcher.store.custody import Custody, StoreFiles
 from dispatcher.store.errors import StoreIsAnother, StoreUnusable
@@ -264,6 +272,13 @@ class Store:
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
         return self._reader.instance(instance_id)
+
+    def gone_instances(self, *, cursor: str, limit: int) -> InstancePage:
+        """Return up to `limit` (1 to 1000) instances that are gone, the last gone first.
+
+        `cursor` and what is raised are as for `containers`.
+        """
+        return self._reader.gone_instances(cursor=cursor, limit=limit)
 
 
 def _expect_file(path: Path, known: Marker | None) -> None:

@@ -163,7 +163,7 @@ instances = Table(
     Column("behavior", Text, nullable=False),
     Column("killed", Text),
 )
-Index("instances_by_gone", instances.c.gone_at)
+Index("instances_by_gone", instances.c.gone_at, instances.c.id)
 
 idempotency = Table(
     "idempotency",

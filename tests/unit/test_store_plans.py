@@ -62,7 +62,9 @@ def test_no_question_scans_or_sorts_finished_containers(tmp_path: Path) -> None:
     store = Store.open(url_in(tmp_path))
     insert(store, *(container(n) for n in range(1, 4)))
     tried = [SaveAttempt(attempt=attempt(container(n))) for n in range(1, 4)]
-    store.write([*tried, SaveInstance(instance=instance())]).result(30)
+    gone = [instance(f"i-{n}", gone_at=9.0, gone_reason="idle") for n in (2, 3)]
+    known = [SaveInstance(instance=each) for each in (instance(), *gone)]
+    store.write([*tried, *known]).result(30)
     store.write([RequestCancel(container_id=container(1).id)]).result(30)
     after = (Dependency(of="j-1/b"), Dependency(of="j-2"))
     waiting = replace(SPEC, after=after)
@@ -134,6 +136,9 @@ def ask_everything(reader: Reader) -> None:
     reader.container("c-00000011")
     reader.job("j-1")
     reader.instance("i-1")
+    cursor = reader.gone_instances(cursor="", limit=1).next_cursor or ""
+    assert cursor
+    reader.gone_instances(cursor=cursor, limit=1)
     reader.last_sequence()
     reader.last_job_sequence()
 
