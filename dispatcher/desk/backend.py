@@ -153,10 +153,19 @@ class DispatcherBackend:
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
         except IdempotentRepeat as repeat:
-            return [await self.container(container_id) for container_id in repeat.container_ids]
+            return await self._made_before(repeat.container_ids)
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return containers
+
+    async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
+        """Return what an earlier request made, as it is by now; all of a list in one turn."""
+        if len(ids) == 1:
+            return [await self.container(ids[0])]
+        try:
+            return await asyncio.to_thread(self._store.containers_of, ids)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return one page, newest first."""

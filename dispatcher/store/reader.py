@@ -33,6 +33,7 @@ from dispatcher.store.questions import container_queries, job_queries
 from dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
+_IDS_AT_ONCE = 500
 _IS_THERE = instances.c.gone_at.is_(None)
 _PRESENT = select(instances.c.id).where(_IS_THERE)
 
@@ -60,6 +61,16 @@ class Reader:
         with self._snapshot() as connection:
             found = _fetch(connection, containers.c.id == container_id)
         return found[0] if found else None
+
+    def containers_of(self, ids: Sequence[str]) -> list[Container]:
+        """Return those of `ids` that there are, in their order; see `Store.containers_of`."""
+        found: dict[str, Container] = {}
+        with self._snapshot() as connection:
+            for first in range(0, len(ids), _IDS_AT_ONCE):
+                condition = containers.c.id.in_(ids[first : first + _IDS_AT_ONCE])
+                read = _fetch(connection, condition, tried=_listed_attempts)
+                found.update((each.id, each) for each in read)
+        return [found[each] for each in ids if each in found]
 
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return a page of containers; see `Store.containers`."""

@@ -238,6 +238,13 @@ class Store:
         """Return one container with all its attempts, or None; raises `StoreBusy`."""
         return self._reader.container(container_id)
 
+    def containers_of(self, ids: Sequence[str]) -> list[Container]:
+        """Return those of `ids` that there are, in their order; raises `StoreBusy`.
+
+        They have their last few attempts.
+        """
+        return self._reader.containers_of(ids)
+
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return up to `limit` (1 to 1000) containers of `which`, newest first.
 

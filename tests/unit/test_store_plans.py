@@ -222,6 +222,7 @@ def ask_everything(reader: Reader) -> None:
     reader.awaited([Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")])
     reader.recover()
     reader.container("c-1")
+    reader.containers_of(["c-00000001", "c-00000002"])
     reader.container("c-00000011")
     reader.job("j-1")
     reader.instance("i-1")
