@@ -20,6 +20,7 @@ def room_at(directory: Path) -> DiskRoom:
         directory=str(directory),
         free_bytes=disk.f_bavail * disk.f_frsize,
         free_inodes=disk.f_favail if disk.f_files else None,
+        inodes=disk.f_files,
     )
 
 

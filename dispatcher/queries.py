@@ -81,6 +81,14 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage:
+    """One page of instances that are gone, the last gone first; `next_cursor` as that of `Page`."""
+
+    items: tuple[InstanceRecord, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What the store knew when the process started.
 

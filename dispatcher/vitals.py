@@ -11,12 +11,13 @@ from pool.histogram import Histogram
 class DiskRoom:
     """What is free where `directory` lies, for us: what root keeps for itself is not.
 
-    `free_inodes` is None where the file system has no fixed number of files.
+    `free_inodes` is None where the file system has no fixed number of files, which is `inodes`, 0.
     """
 
     directory: str
     free_bytes: int
     free_inodes: int | None
+    inodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

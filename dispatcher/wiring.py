@@ -82,7 +82,6 @@ class _AttemptLogs:
 
     def sync(self, attempt_id: str) -> None:
         """Return when what is kept survives a loss of power; nothing is added to it any more."""
-        self._store.sync(attempt_id, container_of(attempt_id))
         self._store.seal(attempt_id, container_of(attempt_id))
 
 

@@ -162,11 +162,18 @@ class FakeBackend(FakeJobs):
     async def set_priority(self, container_id: str, priority: int) -> Container:
         return self._save(replace(await self._unfinished(container_id), priority=priority))
 
-    def instances(self) -> InstanceReport:
-        views = tuple(self._instances[instance_id] for instance_id in sorted(self._instances))
-        return InstanceReport(instances=views, listed_at=EPOCH, complete=True)
+    def instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        there = (one for one in self._instances.values() if not one.gone_at)
+        return _page(sorted(there, key=lambda one: one.id), cursor, limit)
 
-    def instance(self, instance_id: str) -> InstanceView:
+    async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        gone = (one for one in self._instances.values() if one.gone_at)
+        return _page(sorted(gone, key=lambda one: -one.gone_at), cursor, limit)
+
+    async def instance(self, instance_id: str) -> InstanceView:
+        return self._instance(instance_id)
+
+    def _instance(self, instance_id: str) -> InstanceView:
         if instance_id not in self._instances:
             raise NotFound(f"there is no instance {instance_id}")
         return self._instances[instance_id]
@@ -193,13 +200,13 @@ class FakeBackend(FakeJobs):
         return list(decided.values())
 
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
-        view = self.instance(instance_id)
+        view = self._instance(instance_id)
         if view.state == "shutdown":
             raise Conflict(f"instance {instance_id} is being shut down")
         return self._save_instance(replace(view, idle_behavior=behavior.value))
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
-        view = self.instance(instance_id)
+        view = self._instance(instance_id)
         return self._save_instance(replace(view, state="shutdown", last_error=reason))
 
     async def read_log(
@@ -272,11 +279,17 @@ class FakeBackend(FakeJobs):
             )
         )
 
+    def lose_instance(self, instance_id: str, why: str) -> InstanceView:
+        """Let an instance be gone."""
+        view = self._instance(instance_id)
+        gone = replace(view, state="gone", last_error=why, gone_at=self._now())
+        return self._save_instance(gone)
+
     def start(self, container_id: str, instance_id: str) -> Container:
         """Let a container run on an instance, in a new attempt with empty logs."""
         container, view, now = (
             self._containers[container_id],
-            self.instance(instance_id),
+            self._instance(instance_id),
             self._now(),
         )
         number = len(container.attempts) + 1
@@ -386,7 +399,7 @@ class FakeBackend(FakeJobs):
             stderr_bytes=sizes["stderr"],
             log_complete=True,
         )
-        view = self.instance(last.instance_id)
+        view = self._instance(last.instance_id)
         running = tuple(one for one in view.running if one != container_id)
         self._save_instance(
             replace(
@@ -415,6 +428,13 @@ class FakeBackend(FakeJobs):
                 await self._changed.wait()
         except TimeoutError:
             return
+
+
+def _page(views: Sequence[InstanceView], cursor: str, limit: int) -> InstanceReport:
+    first = number_before(cursor, 0)
+    shown, following = tuple(views[first : first + limit]), first + limit
+    more = f"before-{following}" if following < len(views) else None
+    return InstanceReport(instances=shown, listed_at=EPOCH, complete=True, next_cursor=more)
 
 
 def _promised(container: Container, stream: str) -> int:

@@ -14,11 +14,15 @@ SIZE = "1m"
 
 
 @contextmanager
-def small_disk(directory: Path) -> Iterator[Path]:
-    """Mount 1 MiB on a new `directory`; without the right to, fail in CI, else skip loudly."""
+def small_disk(directory: Path, *, inodes: int = 0) -> Iterator[Path]:
+    """Mount 1 MiB on a new `directory`; without the right to, fail in CI, else skip loudly.
+
+    `inodes` is how many it has, 0 for as many as it likes.
+    """
     directory.mkdir()
+    options = f"size={SIZE}" + (f",nr_inodes={inodes}" if inodes else "")
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "longshore-test", directory],
+        ["mount", "-t", "tmpfs", "-o", options, "longshore-test", directory],
         capture_output=True,
         text=True,
         check=False,

@@ -180,15 +180,17 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         taken_back_at=view.taken_back_at or None,
         missing_since=rfc3339(view.missing_since),
         cloud_says=view.cloud_says or None,
+        gone_at=rfc3339(view.gone_at),
     )
 
 
 def instance_list(report: InstanceReport) -> InstanceList:
-    """Return all instances as they are answered."""
+    """Return a page of instances as it is answered."""
     return InstanceList(
         items=[instance_answer(each) for each in report.instances],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
+        next_cursor=report.next_cursor,
     )
 
 

@@ -14,7 +14,7 @@ from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
 from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from dispatcher.api.instances import InstanceRoutes
+from dispatcher.api.instances import INSTANCE_LIST_PARAMETERS, InstanceRoutes
 from dispatcher.api.job_requests import JobDecoder
 from dispatcher.api.job_routes import job_routes
 from dispatcher.api.jobs import JobRoutes
@@ -67,7 +67,7 @@ def make_app(
         ),
         jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(backend),
-        instances=InstanceRoutes(backend, bodies=bodies),
+        instances=InstanceRoutes(backend, bodies=bodies, limits=limits),
         server=ServerRoutes(backend, gate=subscribers, limits=limits),
     )
     app = web.Application(
@@ -176,14 +176,15 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
             method="GET",
             path="/v1/instances",
             handler=parts.instances.list,
-            summary="List instances",
+            summary="List instances, by id; with gone=true those that are gone, the last first",
             answer=(instance_wire.InstanceList,),
+            parameters=INSTANCE_LIST_PARAMETERS,
         ),
         Route(
             method="GET",
             path=instance,
             handler=parts.instances.show,
-            summary="Show one instance",
+            summary="Show one instance, gone or not",
             answer=(instance_wire.InstanceAnswer,),
         ),
         Route(

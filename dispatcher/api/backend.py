@@ -69,7 +69,8 @@ class InstanceView:
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
     where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
-    its cloud says of it when it is not simply on, in a sentence.
+    its cloud says of it when it is not simply on, in a sentence. Of one that is gone `last_error`
+    is why, and no more is known than what the store keeps.
     """
 
     id: str
@@ -89,18 +90,20 @@ class InstanceView:
     taken_back_at: str = ""
     missing_since: float = 0.0
     cloud_says: str = ""
+    gone_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """The instances that are known, sorted by id, and whether there may be others.
+    """A page of the instances that are known, or that are gone, and whether there may be others.
 
-    `listed_at` and `complete` are as those of a `LeakReport`.
+    `listed_at` and `complete` are as those of a `LeakReport`; `next_cursor` is None on the last.
     """
 
     instances: tuple[InstanceView, ...]
     listed_at: float
     complete: bool
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,15 +277,25 @@ class Backend(Protocol):
         """Commit a priority and return; raises `NotFound`, `Conflict` when it has ended."""
         ...
 
-    def instances(self) -> InstanceReport:
-        """Return all instances that are known."""
+    def instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of the instances that are known, by id.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
         ...
 
-    def instance(self, instance_id: str) -> InstanceView:
-        """Return one instance.
+    async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of the instances that are gone, the last gone first.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        ...
+
+    async def instance(self, instance_id: str) -> InstanceView:
+        """Return one instance, gone or not.
 
         Raises `NotFound`; `Unavailable` before the first listing of the cloud, when nobody knows
-        whether there is one.
+        whether there is one, and while nobody knows whether it is gone.
         """
         ...
 
@@ -307,7 +320,8 @@ class Backend(Protocol):
     async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
         """Set an instance's idle behavior; returns once a restart would know of it.
 
-        Raises as `instance` does; `Conflict` when it shuts down, but for what that wish led to;
+        Raises `NotFound` for one that is gone too, `Unavailable` as `instance` does; `Conflict`
+        when it shuts down, but for what that wish led to;
         `Unavailable` while nothing is taken in, or when the store takes too long: it may be done
         all the same.
         """

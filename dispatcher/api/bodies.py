@@ -19,6 +19,7 @@ from drivers.errors import InvalidRequest
 T = TypeVar("T")
 
 _PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,255}}")
+_CURSOR = re.compile(r"[\x21-\x7e]{0,1000}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -97,6 +98,15 @@ class Query:
         if len(values) > 1:
             raise InvalidRequest([(name, "is given twice: give it once")])
         return values[0] if values else default
+
+    def cursor(self) -> str:
+        """Return the cursor, "" without any: it may be longer than a text, as an id in it may."""
+        values = self._query.getall("cursor", [])
+        if len(values) > 1:
+            raise InvalidRequest([("cursor", "is given twice: give it once")])
+        if any(not _CURSOR.fullmatch(value) for value in values):
+            raise InvalidRequest([("cursor", "must be the next_cursor of the page before")])
+        return values[0] if values else ""
 
     def whole(self, name: str, default: int, *, low: int, high: int) -> int:
         """Return a whole number from `low` to `high`."""

@@ -63,6 +63,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     counts in every limit until it is listed again, answers, or counts as gone. `cloud_says` is what
     its cloud says of it when it is not simply on ("the cloud says that it is stopped: …"); null
     when it is, and with drivers that do not tell.
+    `gone_at` is when it was found to be gone, null while it is not: then its `state` is "gone",
+    `last_error` is why, and what the store does not keep is empty.
     """
 
     id: str
@@ -82,10 +84,11 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     taken_back_at: str | None
     missing_since: str | None = None
     cloud_says: str | None = None
+    gone_at: str | None = None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances that are known, sorted by id.
+    """A page of the instances that are known, by id, or of those that are gone, the last first.
 
     Without a current listing (`complete` is false) there may be others; `listed_at` is when the
     last complete one began, null for never.

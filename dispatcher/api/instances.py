@@ -16,28 +16,39 @@ from dispatcher.api.answers import (
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one
 from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
+from dispatcher.api.limits import ApiLimits
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.plain_text import text_problem
 from drivers.errors import InvalidRequest
 
+INSTANCE_LIST_PARAMETERS = ("gone", "limit", "cursor")
+_PAGE_DEFAULT = 100
 _REASON_DEFAULT = "asked for over the API"
 
 
 class InstanceRoutes:
     """Answers for `/v1/instances` and below, for `/v1/leaks` and `/v1/strays`."""
 
-    def __init__(self, backend: Backend, *, bodies: Bodies) -> None:
+    def __init__(self, backend: Backend, *, bodies: Bodies, limits: ApiLimits) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._limits = limits
 
     async def list(self, request: web.Request) -> web.Response:
-        """Answer all instances."""
-        Query(request, ())
-        return json_response(instance_list(self._backend.instances()))
+        """Answer a page of instances; with `gone`, of those that are gone."""
+        query = Query(request, INSTANCE_LIST_PARAMETERS)
+        gone = query.choice("gone", "false", ("true", "false")) == "true"
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        cursor = query.cursor()
+        if gone:
+            report = await self._backend.gone_instances(cursor=cursor, limit=limit)
+        else:
+            report = self._backend.instances(cursor=cursor, limit=limit)
+        return json_response(instance_list(report))
 
     async def show(self, request: web.Request) -> web.Response:
-        """Answer one instance."""
-        view = self._backend.instance(path_id(request, "instance"))
+        """Answer one instance, gone or not."""
+        view = await self._backend.instance(path_id(request, "instance"))
         return json_response(instance_answer(view))
 
     async def leaks(self, request: web.Request) -> web.Response:

@@ -95,13 +95,29 @@ class Client:
 
     def pages(self, path: str, query: Query, limit: int) -> Iterator[Json]:
         """Yield up to `limit` items of a listing, fetching page by page."""
+        for page in self._pages(path, query, limit):
+            yield from page["items"]
+
+    def whole(self, path: str, query: Query, limit: int) -> Json:
+        """Return a listing of up to `limit` items as one document: the last page, with all items.
+
+        For what is few: all of it is held.
+        """
+        whole: Json = {}
+        items: list[Any] = []
+        for page in self._pages(path, query, limit):
+            items += page["items"]
+            whole = {**page, "items": items}
+        return whole
+
+    def _pages(self, path: str, query: Query, limit: int) -> Iterator[Json]:
         cursor = ""
         left = limit
         while left > 0:
             asked = [*query, ("limit", str(min(left, PAGE_ITEMS)))]
             page = self.get(path, [*asked, ("cursor", cursor)] if cursor else asked)
             items = page.get("items", [])
-            yield from items[:left]
+            yield {**page, "items": items[:left]}
             left -= len(items)
             cursor = page.get("next_cursor") or ""
             if not cursor or not items:

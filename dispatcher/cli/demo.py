@@ -30,6 +30,7 @@ from dispatcher.cli.demo_scenario import (
 from dispatcher.cli.demo_story import Story
 from dispatcher.cli.failure import INTERRUPTED, Failure
 from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
+from dispatcher.cli.instances import INSTANCES_LIMIT_MAX
 from dispatcher.cli.logs import Tail
 from dispatcher.cli.references import container_path, instance_path
 from dispatcher.cli.views import UNFINISHED_STATES
@@ -246,7 +247,7 @@ class Stage:
         query = [("state", state) for state in UNFINISHED_STATES]
         for each in self._client.pages("/v1/containers", query, len(PROMISES)):
             self.story.hear_waiting(each, self._elapsed())
-        for each in self._client.get("/v1/instances")["items"]:
+        for each in self._client.pages("/v1/instances", (), INSTANCES_LIMIT_MAX):
             self.story.hear_instance(each, self._elapsed())
 
     def _collect(self) -> None:

@@ -6,22 +6,62 @@ import click
 
 from dispatcher.cli import output
 from dispatcher.cli.client import Client
-from dispatcher.cli.options import PlainGroup, json_option, server_command
+from dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
 from dispatcher.cli.references import instance_path
 from dispatcher.cli.views import InstancesView, InstanceView, view
 from pool.tags import is_stand_in
 
+INSTANCES_LIMIT_MAX = 1_000_000
+GONE_LIMIT = 500
+GONE_COLUMNS = output.Columns(
+    names=("ID", "TYPE", "PRICE", "CREATED", "GONE", "WHY"),
+    row=lambda item: gone_row(view(item, InstanceView)),
+    wrap=("WHY",),
+)
+
 
 @click.command()
+@click.option("--gone", is_flag=True, help="Those that are gone instead, the last first, and why.")
+@click.option(
+    "--limit",
+    type=WholeNumber(1, INSTANCES_LIMIT_MAX),
+    metavar="N",
+    help=f"At most so many; without it all that there are, or the last {GONE_LIMIT} that went.",
+)
 @json_option
 @server_command
-def instances(*, client: Client, as_json: bool) -> None:
+def instances(*, client: Client, gone: bool, limit: int | None, as_json: bool) -> None:
     """List the instances that there are.
 
     Says so on stderr when there may be others: before the server's first listing of the cloud, and
     while its listings fail.
     """
-    document = client.get("/v1/instances")
+    if gone:
+        _list_gone(client, limit or GONE_LIMIT, as_json=as_json)
+    else:
+        _list_known(client, limit or INSTANCES_LIMIT_MAX, as_json=as_json)
+
+
+def _list_gone(client: Client, limit: int, *, as_json: bool) -> None:
+    items = client.pages("/v1/instances", [("gone", "true")], limit + 1)
+    if output.print_items(items, GONE_COLUMNS, most=limit, as_json=as_json):
+        output.say(f"there are more; these are the last {limit} that went (--limit)")
+
+
+def gone_row(seen: InstanceView) -> tuple[str, ...]:
+    """Return the cells of an instance that is gone."""
+    return (
+        seen.id,
+        seen.instance_type,
+        output.price(seen.price_usd_per_hour),
+        output.moment(seen.created_at),
+        output.moment(seen.gone_at),
+        output.cut(seen.last_error or ""),
+    )
+
+
+def _list_known(client: Client, limit: int, *, as_json: bool) -> None:
+    document = client.whole("/v1/instances", (), limit)
     seen = view(document, InstancesView)
     if as_json:
         output.print_json(document)
@@ -37,6 +77,8 @@ def instances(*, client: Client, as_json: bool) -> None:
             f"there may be {more}: {output.no_current_listing(seen.listed_at)}. "
             "'longshore health' tells why"
         )
+    if seen.next_cursor:
+        output.say(f"there are more; these are the first {limit} by id (--limit)")
 
 
 def instance_row(seen: InstanceView) -> tuple[str, ...]:
@@ -74,7 +116,45 @@ def _drained_because(seen: InstanceView) -> str:
 
 @click.group(cls=PlainGroup)
 def instance() -> None:
-    """Steer one instance."""
+    """Show or steer one instance."""
+
+
+@instance.command()
+@click.argument("instance_id", metavar="ID")
+@json_option
+@server_command
+def show(*, client: Client, instance_id: str, as_json: bool) -> None:
+    """Show everything about instance ID; of one that is gone when, and why."""
+    raw = client.get(instance_path(instance_id))
+    if as_json:
+        output.print_json(raw)
+    else:
+        output.print_fields(show_fields(view(raw, InstanceView)))
+
+
+def show_fields(seen: InstanceView) -> list[tuple[str, str]]:
+    """Return what `show` tells of an instance, as names and values."""
+    gone = seen.gone_at is not None
+    return [
+        ("id", seen.id),
+        ("state", seen.state),
+        # Nobody keeps how one that is gone would have behaved.
+        ("behavior", "" if gone else _behavior(seen)),
+        ("address", seen.address),
+        ("type", seen.instance_type),
+        ("cloud's type", seen.provider_type),
+        ("price", output.price(seen.price_usd_per_hour)),
+        ("running", ", ".join(seen.running)),
+        ("last container", seen.last_container or ""),
+        ("created", output.moment(seen.created_at)),
+        ("last busy", output.moment(seen.last_busy_at)),
+        ("last heard of", output.moment(seen.last_contact_at)),
+        ("missing since", output.moment(seen.missing_since)),
+        ("taken back at", seen.taken_back_at or ""),
+        ("gone", output.moment(seen.gone_at)),
+        ("broken", seen.broken or ""),
+        ("why it went" if gone else "last error", seen.last_error or ""),
+    ]
 
 
 def _behavior_command(name: str, explained: str) -> None:

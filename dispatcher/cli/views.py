@@ -245,14 +245,16 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     taken_back_at: str | None = None
     missing_since: datetime | None = None
     cloud_says: str | None = None
+    gone_at: datetime | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances; there may be others if the listing that they come from is not `complete`."""
+    """Instances; there may be others if the listing that they come from is not `complete`."""
 
     items: tuple[InstanceView, ...] = ()
     complete: bool = True
     listed_at: datetime | None = None
+    next_cursor: str | None = None
 
 
 class LeakView(msgspec.Struct, frozen=True, kw_only=True):

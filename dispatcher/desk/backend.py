@@ -26,7 +26,14 @@ from dispatcher.desk.health import HealthDesk
 from dispatcher.desk.intake import Intake, wanted_by
 from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
-from dispatcher.desk.views import instance_report, instance_view, leak_report, stray_views
+from dispatcher.desk.views import (
+    gone_report,
+    gone_view,
+    instance_report,
+    instance_view,
+    leak_report,
+    stray_views,
+)
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
 from dispatcher.explaining.health import unlisted, unreached
 from dispatcher.jobs.model import Job
@@ -150,10 +157,19 @@ class DispatcherBackend:
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
         except IdempotentRepeat as repeat:
-            return [await self.container(container_id) for container_id in repeat.container_ids]
+            return await self._made_before(repeat.container_ids)
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return containers
+
+    async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
+        """Return what an earlier request made, as it is by now; all of a list in one turn."""
+        if len(ids) == 1:
+            return [await self.container(ids[0])]
+        try:
+            return await asyncio.to_thread(self._store.containers_of, ids)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
 
     async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return one page, newest first."""
@@ -274,13 +290,32 @@ class DispatcherBackend:
 
     # ---- instances ---------------------------------------------------------------------------
 
-    def instances(self) -> InstanceReport:
-        """Return all instances that are known."""
-        return instance_report(self._engine, self._now(), heard_at=self._heard_at)
+    def instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of the instances that are known."""
+        return instance_report(
+            self._engine, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
+        )
 
-    def instance(self, instance_id: str) -> InstanceView:
-        """Return one instance."""
-        return self._view(self._worker(instance_id))
+    async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of those that are gone, from the store."""
+        try:
+            page = await asyncio.to_thread(self._store.gone_instances, cursor=cursor, limit=limit)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        return gone_report(self._engine, self._now(), page)
+
+    async def instance(self, instance_id: str) -> InstanceView:
+        """Return one instance, from the store if it is gone."""
+        workers = self._engine.pool.workers
+        if instance_id in workers:
+            return self._view(workers[instance_id])
+        try:
+            record = await asyncio.to_thread(self._store.instance, instance_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if record is not None and record.gone_at is not None and instance_id not in workers:
+            return gone_view(record)
+        return self._view(self._worker(instance_id, is_kept=record is not None))
 
     def leaks(self) -> LeakReport:
         """Return what is billed and not wanted at this moment."""
@@ -339,7 +374,7 @@ class DispatcherBackend:
     def _view(self, worker: Worker) -> InstanceView:
         return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
 
-    def _worker(self, instance_id: str) -> Worker:
+    def _worker(self, instance_id: str, *, is_kept: bool = False) -> Worker:
         pool = self._engine.pool
         worker = pool.workers.get(instance_id)
         if worker is not None:
@@ -348,6 +383,11 @@ class DispatcherBackend:
             raise Unavailable(
                 f"{unlisted(pool)}; until it is, nobody knows whether there is an instance "
                 f"{instance_id}"
+            )
+        if is_kept:
+            # It was not listed since this process began, or the commit that it is gone is to come.
+            raise Unavailable(
+                f"the cloud does not list instance {instance_id}, which is not known to be gone yet"
             )
         raise NotFound(f"there is no instance {instance_id}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -17,11 +18,14 @@ from dispatcher.explaining.explanation import Standing
 from dispatcher.jobs.model import Job
 from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Container, InstanceRecord
-from dispatcher.queries import LISTED_ATTEMPTS
+from dispatcher.queries import LISTED_ATTEMPTS, InstancePage
+from dispatcher.store.paging import decode_cursor, encode_cursor
 from pool import strays
 from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import Worker
+
+_AFTER = "after"
 
 
 def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
@@ -58,7 +62,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
 
 
 def gone_view(record: InstanceRecord) -> InstanceView:
-    """Return an instance that the cloud no longer lists, as its last event shows it."""
+    """Return an instance that is gone, as its last event shows it; its last error is why."""
     return InstanceView(
         id=record.id,
         address=record.address,
@@ -74,24 +78,45 @@ def gone_view(record: InstanceRecord) -> InstanceView:
         last_contact_at=0.0,
         broken="",
         last_error=record.gone_reason,
+        gone_at=record.gone_at or 0.0,
     )
 
 
 def instance_report(
-    engine: Engine, now: float, *, heard_at: Callable[[str], float]
+    engine: Engine, now: float, *, heard_at: Callable[[str], float], cursor: str, limit: int
 ) -> InstanceReport:
-    """Return all instances that are known; `now` in seconds since the epoch, the value is a copy.
+    """Return a page of the instances that are known, by id; the value is a copy.
 
-    `heard_at` is when the session of one was last heard.
+    `now` is in seconds since the epoch, `heard_at` is when the session of one was last heard.
+    Raises `InvalidRequest` for a cursor that is not ours.
     """
-    pool = engine.pool
+    workers = engine.pool.workers
+    ids = sorted(workers)
+    first = bisect_right(ids, decode_cursor(_AFTER, cursor)) if cursor else 0
+    shown = ids[first : first + limit]
+    more = len(ids) > first + limit
+    return _report(
+        engine,
+        now,
+        [instance_view(engine, workers[each], heard_at=heard_at(each)) for each in shown],
+        next_cursor=encode_cursor(_AFTER, shown[-1]) if more else None,
+    )
+
+
+def gone_report(engine: Engine, now: float, page: InstancePage) -> InstanceReport:
+    """Return a page of instances that are gone; `now` as for `instance_report`."""
+    views = [gone_view(record) for record in page.items]
+    return _report(engine, now, views, next_cursor=page.next_cursor)
+
+
+def _report(
+    engine: Engine, now: float, views: Sequence[InstanceView], *, next_cursor: str | None
+) -> InstanceReport:
     return InstanceReport(
-        instances=tuple(
-            instance_view(engine, worker, heard_at=heard_at(worker_id))
-            for worker_id, worker in sorted(pool.workers.items())
-        ),
-        listed_at=pool.listed_at,
-        complete=listing_is_current(pool, now),
+        instances=tuple(views),
+        listed_at=engine.pool.listed_at,
+        complete=listing_is_current(engine.pool, now),
+        next_cursor=next_cursor,
     )
 
 

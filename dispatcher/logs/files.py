@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from dispatcher.logs.sealed import SealedStream, read_header, sealed_path
+
 NOTES_LIMIT = 10_000
 
 
@@ -34,9 +36,10 @@ _NOTE_DECODER = msgspec.json.Decoder(Note)
 class LogFile:
     """One stream; `users` belongs to the store's lock, everything else to its own.
 
-    `kept` is how far its file reaches, `end` how far the stream does: by `skipped` further, the
-    bytes of its gaps less the sentences that stand for them, and further still once it is
-    truncated. One that was just opened counts as `unsynced`: who wrote it last is not known.
+    `kept` is how far its text reaches, which begins at `base` of its file, `end` how far the stream
+    does: by `skipped` further, the bytes of its gaps less the sentences that stand for them, and
+    further still once it is truncated. One that was just opened counts as `unsynced`: who wrote it
+    last is not known.
     """
 
     path: Path
@@ -44,6 +47,7 @@ class LogFile:
     lock: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
     descriptor: int = -1
+    base: int = 0
     kept: int = 0
     end: int = 0
     skipped: int = 0
@@ -63,7 +67,7 @@ class LogFile:
 
         Without `make` a file that does not exist is none. Raises `OSError`.
         """
-        if self.descriptor >= 0:
+        if self.descriptor >= 0 or self._open_sealed():
             return True
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
         try:
@@ -127,6 +131,23 @@ class LogFile:
             self.note(Note(truncated_at=self.kept))
             self.truncated_at = self.kept
 
+    def text(self) -> bytes:
+        """Return all of the text that is kept, b"" where there is no file; raises `OSError`."""
+        return os.pread(self.descriptor, self.kept, self.base) if self.descriptor >= 0 else b""
+
+    def as_sealed(self) -> SealedStream:
+        """Return what is to be known of it beside its text, once it is sealed."""
+        return SealedStream(kept=self.kept, end=self.end, truncated_at=self.truncated_at)
+
+    def give_up_files(self) -> None:
+        """Remove its own files, since the sealed one has all of it; raises `OSError`.
+
+        Where it is open it stays so, for those who read it.
+        """
+        self.sealed, self.unsynced = True, False
+        self.path.unlink(missing_ok=True)
+        self.notes_path.unlink(missing_ok=True)
+
     def seal(self) -> None:
         """Note that nothing more comes; raises `OSError`."""
         if not self.sealed:
@@ -161,7 +182,27 @@ class LogFile:
         sync_path(self.notes_path)
         sync_path(self.path.parent)
 
+    def _open_sealed(self) -> bool:
+        path = sealed_path(self.path)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            streams, texts_at = read_header(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        stream = self.path.suffix.removeprefix(".")
+        known = streams.stderr if stream == "stderr" else streams.stdout
+        self.base = texts_at + streams.base(stream)
+        self.kept, self.end, self.truncated_at = known.kept, known.end, known.truncated_at
+        self.sealed, self.unsynced = True, False
+        self.descriptor = descriptor
+        return True
+
     def _learn(self, descriptor: int) -> None:
+        self.base = 0
         notes = list(self._read_notes())
         self.notes = len(notes)
         self.kept = os.fstat(descriptor).st_size

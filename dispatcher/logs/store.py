@@ -1,4 +1,4 @@
-"""The log store: what containers wrote, in files, one a stream of an attempt.
+"""The log store: what containers wrote, in files, one a stream of an attempt, or one for both.
 
 `LOG_DIR/SHARD/CONTAINER/ATTEMPT.stdout` and `.stderr` hold the text of a stream as it is read.
 Beside one that is not whole, or sealed, lies `ATTEMPT.stdout.notes`, one JSON object a line:
@@ -9,6 +9,10 @@ Beside one that is not whole, or sealed, lies `ATTEMPT.stdout.notes`, one JSON o
   reader finds a sentence there that says so.
 - `{"end": N}`: the stream reaches up to N, further than its text; the last such line counts.
 - `{"sealed": true}`: the stream is complete; nothing is added to it any more.
+
+Where both streams are sealed and short, one file takes their place (`dispatcher.logs.sealed`),
+beside the container's directory, which goes with the last file in it: three bytes cost one inode.
+If both are there, as after a crash, the sealed one counts.
 
 There are two ways of counting. Offsets of a *stream* are the runner's: what `append` takes and
 `sizes` returns. Offsets of a *text* are a reader's: what `read` takes, one for each byte that it
@@ -31,12 +35,14 @@ from pathlib import Path
 
 from dispatcher.disk_room import room_at
 from dispatcher.logs.files import NOTES_LIMIT, LogFile, gap_mark, sync_path, truncation_mark
+from dispatcher.logs.sealed import SHORT_BYTES, SealedStreams, sealed_path, write_sealed
 from dispatcher.vitals import DiskRoom
 
 STREAMS = ("stdout", "stderr")
 DEFAULT_MAX_LOG_BYTES = 1024**3
 DEFAULT_MAX_OPEN_FILES = 512
 DEFAULT_MIN_FREE_BYTES = 256 * 1024**2
+MIN_FREE_INODES = 10_000
 OFFSET_MAX = 2**53
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
@@ -57,8 +63,8 @@ class LogStore:
         """Keep logs in `log_dir`, which is made when it is first needed.
 
         At most `max_log_bytes` of a stream are kept, and about `max_open_files` files stay open.
-        While its file system has less than `min_free_bytes` free, nothing is added, so that logs
-        do not fill the disk of others.
+        While its file system has less than `min_free_bytes` free, or is short of inodes, nothing
+        is added, so that logs do not fill the disk of others.
         `on_change` is called with the id of a container whose log grew, from the thread that
         appended; it must neither block nor raise.
         """
@@ -69,6 +75,8 @@ class LogStore:
         self._min_free_bytes = int(min_free_bytes)
         self._on_change = on_change
         self._lock = threading.Lock()
+        # Nobody makes a file in a directory while another removes that as empty.
+        self._directories = threading.Lock()
         self._streams: OrderedDict[Path, LogFile] = OrderedDict()
         self._new_directories: set[Path] = set()
         self._problem = ""
@@ -135,10 +143,11 @@ class LogStore:
             with log.lock:
                 if not log.open(make=False):
                     return b""
-                descriptor, kept, truncated_at = log.descriptor, log.kept, log.truncated_at
+                descriptor, base, kept = log.descriptor, log.base, log.kept
+                truncated_at = log.truncated_at
             # `log` is in use, so that its descriptor stays open; kept bytes never change.
             if offset < kept:
-                return os.pread(descriptor, min(limit, kept - offset), offset)
+                return os.pread(descriptor, min(limit, kept - offset), base + offset)
         if truncated_at is None:
             return b""
         return truncation_mark(truncated_at)[offset - kept :][:limit]
@@ -152,25 +161,27 @@ class LogStore:
                 if log.open(make=False) and log.unsynced:
                     log.sync()
                     directories.add(path.parent)
-        with self._lock:
-            made = sorted(self._new_directories & _ancestry(directories))
-        for directory in sorted(directories.union(made)):
-            sync_path(directory)
-        with self._lock:
-            self._new_directories.difference_update(made)
+        self._sync_directories(directories)
 
     def seal(self, attempt_id: str, container_id: str) -> None:
         """Declare both streams of an attempt complete: from now on nothing is added to them.
 
-        To be called after `sync`; what was synced survives a loss of power, the seal itself only
-        an end of the process. Repeating it is harmless. Raises `OSError`.
+        Returns when all that was kept of them is on the disk; of long ones the seal itself survives
+        an end of the process only. Repeating it is harmless. Raises `OSError`.
         """
-        for stream in STREAMS:
-            path = self._path(container_id, attempt_id, stream)
+        out, err = (self._path(container_id, attempt_id, stream) for stream in STREAMS)
+        with (
+            self._using(out, container_id) as stdout,
+            self._using(err, container_id) as stderr,
+            stdout.lock,
+            stderr.lock,
+        ):
+            if self._seal_as_one(stdout, stderr):
+                return
+        self.sync(attempt_id, container_id)
+        for path in (out, err):
             with self._using(path, container_id) as log, log.lock:
-                if not log.open(make=False):
-                    self._make_directories(path.parent)
-                log.seal()
+                self._seal_alone(log)
 
     def close(self) -> None:
         """Close every file; what is kept stays. Nothing may be called at the same time."""
@@ -216,8 +227,59 @@ class LogStore:
 
     def _open(self, log: LogFile) -> None:
         if not log.open(make=False):
+            with self._directories:
+                self._make_directories(log.path.parent)
+                log.open(make=True)
+
+    def _seal_alone(self, log: LogFile) -> None:
+        if log.open(make=False):
+            log.seal()
+            return
+        with self._directories:
             self._make_directories(log.path.parent)
-            log.open(make=True)
+            log.seal()
+
+    def _seal_as_one(self, stdout: LogFile, stderr: LogFile) -> bool:
+        """Put two short streams into one file; return whether that is done."""
+        both = (stdout, stderr)
+        there = [log.open(make=False) for log in both]
+        path = sealed_path(stdout.path)
+        if not path.exists():
+            if (all(there) and all(log.sealed for log in both)) or (
+                sum(log.kept for log in both) > SHORT_BYTES
+            ):
+                return False
+            streams = SealedStreams(stdout=stdout.as_sealed(), stderr=stderr.as_sealed())
+            self._make_directories(path.parent)
+            try:
+                write_sealed(path, streams, stdout.text() + stderr.text())
+            except OSError:
+                # A full disk has room for a note: they stay as they are, and are sealed there.
+                return False
+        # Their own files go only when the disk knows the name of this one.
+        self._sync_directories({path.parent})
+        for log in both:
+            log.give_up_files()
+        self._remove_directory(stdout.path.parent)
+        return True
+
+    def _sync_directories(self, directories: set[Path]) -> None:
+        """Return when the names in directories, and their own if they are new, are on the disk."""
+        with self._lock:
+            made = sorted(self._new_directories & _ancestry(directories))
+        for directory in sorted(directories.union(made)):
+            sync_path(directory)
+        with self._lock:
+            self._new_directories.difference_update(made)
+
+    def _remove_directory(self, directory: Path) -> None:
+        """Remove a container's directory, unless there is something of another attempt."""
+        with self._directories:
+            try:
+                directory.rmdir()
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
 
     def _make_directories(self, directory: Path) -> None:
         missing = [each for each in (directory, *directory.parents) if not each.exists()]
@@ -262,7 +324,15 @@ class LogStore:
 
     def _shortage(self) -> str:
         """Return why nothing may be written, in one sentence; "" when there is room."""
-        free_bytes = self.room().free_bytes
+        room = self.room()
+        free_bytes, free_inodes = room.free_bytes, room.free_inodes
+        # Of a small disk a hundredth.
+        min_free_inodes = min(MIN_FREE_INODES, room.inodes // 100)
+        if free_inodes is not None and free_inodes < min_free_inodes:
+            return (
+                f"logs cannot be kept: their disk has {free_inodes} inodes free, and the last "
+                f"{min_free_inodes} are left to others"
+            )
         if free_bytes >= self._min_free_bytes:
             return ""
         mib = 1024**2

@@ -112,7 +112,7 @@ def _save(connection: Connection, batch: Sequence[_Saving]) -> None:
                 for c in batch
                 if isinstance(c, SaveContainer)
             ]
-            CONTAINERS.save(connection, CONTAINERS.progress, rows)
+            CONTAINERS.save_progress(connection, rows)
         case SaveSpec():
             specs = [_spec_row(c.container) for c in batch if isinstance(c, SaveSpec)]
             CONTAINERS.save(connection, _SAVE_SPEC, specs)

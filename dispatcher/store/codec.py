@@ -67,6 +67,7 @@ def progress_values(container: Container) -> Values:
     """Return the columns that the engine owns and changes while a container goes its way."""
     return {
         "state": container.state.value,
+        "ended": container.state.value if container.state.final else "",
         "started_at": container.started_at,
         "finished_at": container.finished_at,
         "exit_code": container.exit_code,

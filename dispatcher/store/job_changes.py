@@ -86,7 +86,7 @@ def apply_job_change(connection: Connection, change: JobChange, now: float) -> N
 def save_jobs(connection: Connection, batch: Sequence[Job]) -> None:
     """Write what the engine decided of jobs, in order; raises `NoSuchJob`."""
     rows = [{"of": job.id, **job_codec.job_progress_values(job)} for job in batch]
-    JOBS.save(connection, JOBS.progress, rows)
+    JOBS.save_progress(connection, rows)
 
 
 def added_rows(connection: Connection, new: Sequence[Container]) -> list[codec.Values]:

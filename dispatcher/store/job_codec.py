@@ -61,6 +61,7 @@ def job_progress_values(job: Job) -> Values:
     """Return the columns that the engine owns and changes while a job goes its way."""
     return {
         "state": job.state.value,
+        "ended": job.state.value if job.state.final else "",
         "started_at": job.started_at,
         "finished_at": job.finished_at,
         "exit_code": job.exit_code,

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Select
 from drivers.errors import InvalidRequest
 
 PAGE_LIMIT = 1000
+_BEFORE = "before"
 
 
 def page_of(
@@ -23,16 +24,44 @@ def page_of(
     Each query has one column, the sequence number; no two of them find the same one. Raises
     `InvalidRequest` for a limit that is too large, or a cursor that is not ours.
     """
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise InvalidRequest([("limit", f"must be from 1 to {PAGE_LIMIT}")])
-    before = _decode_cursor(cursor) if cursor else None
+    expect_limit(limit)
+    before = _sequence_in(cursor) if cursor else None
     streams = [
         connection.execute(_below(query, before).limit(limit + 1)).scalars().all()
         for query in queries
     ]
     found = list(islice(heapq.merge(*streams, reverse=True), limit + 1))
     shown = found[:limit]
-    return shown, _encode_cursor(shown[-1]) if len(found) > limit else None
+    return shown, encode_cursor(_BEFORE, str(shown[-1])) if len(found) > limit else None
+
+
+def expect_limit(limit: int) -> None:
+    """Raise `InvalidRequest` for a limit that no page may have."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidRequest([("limit", f"must be from 1 to {PAGE_LIMIT}")])
+
+
+def encode_cursor(word: str, place: str) -> str:
+    """Return the cursor for what comes behind `place` in the listing that `word` stands for."""
+    return base64.urlsafe_b64encode(f"{word} {place}".encode()).decode()
+
+
+def decode_cursor(word: str, cursor: str) -> str:
+    """Return the place in a cursor; raises `InvalidRequest` for one of another listing."""
+    try:
+        text = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    found, _, place = text.partition(" ")
+    if found != word or encode_cursor(word, place) != cursor:
+        raise not_our_cursor()
+    return place
+
+
+def not_our_cursor() -> InvalidRequest:
+    """Return what is said of a cursor that leads nowhere."""
+    said = "is not one that this server gave: take next_cursor of the page before"
+    return InvalidRequest([("cursor", said)])
 
 
 def _below(query: Select[int], before: int | None) -> Select[int]:
@@ -42,18 +71,8 @@ def _below(query: Select[int], before: int | None) -> Select[int]:
     return query.order_by(column.desc())
 
 
-def _encode_cursor(sequence: int) -> str:
-    return base64.urlsafe_b64encode(f"before {sequence}".encode()).decode()
-
-
-def _decode_cursor(cursor: str) -> int:
-    try:
-        word, number = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(" ")
-        sequence = int(number)
-    except (binascii.Error, ValueError):
-        word, sequence = "", 0
-    if word != "before" or _encode_cursor(sequence) != cursor or sequence >= 2**63:
-        raise InvalidRequest(
-            [("cursor", "is not one that this server gave: take next_cursor of the page before")]
-        )
-    return sequence
+def _sequence_in(cursor: str) -> int:
+    place = decode_cursor(_BEFORE, cursor)
+    if not place.isdecimal() or str(int(place)) != place or int(place) >= 2**63:
+        raise not_our_cursor()
+    return int(place)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from enum import Enum
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Table, func, select
 
@@ -13,6 +12,9 @@ from dispatcher.model import ContainerState
 from dispatcher.queries import ContainerFilter, JobFilter
 from dispatcher.store.tables import attempts, containers, jobs
 from drivers.errors import InvalidRequest
+
+_State = TypeVar("_State", ContainerState, JobState)
+_WITH_A_PLACE = (ContainerState.LOCKED, ContainerState.RUNNING)
 
 
 def container_queries(which: ContainerFilter) -> list[Select[int]]:
@@ -27,7 +29,7 @@ def container_queries(which: ContainerFilter) -> list[Select[int]]:
     if which.job_id:
         return [_of_job(which)]
     wanted = _named(containers, which.user, which.project, which.name)
-    return _by_state(containers, wanted, which.states, ContainerState)
+    return _listed(containers, wanted, which.states, ContainerState, few=_WITH_A_PLACE)
 
 
 def job_queries(which: JobFilter) -> list[Select[int]]:
@@ -35,7 +37,7 @@ def job_queries(which: JobFilter) -> list[Select[int]]:
     wanted = _named(jobs, which.user, which.project, which.name)
     if which.parent or which.own:
         wanted[jobs.c.parent] = which.parent
-    return _by_state(jobs, wanted, which.states, JobState)
+    return _listed(jobs, wanted, which.states, JobState)
 
 
 def _named(table: Table, user: str, project: str, name: str) -> dict[ColumnElement[str], str]:
@@ -43,24 +45,38 @@ def _named(table: Table, user: str, project: str, name: str) -> dict[ColumnEleme
     return {column: value for column, value in pairs if value}
 
 
-def _by_state(
+def _listed(
     table: Table,
-    wanted: dict[ColumnElement[str], str],
-    states: Sequence[Enum],
-    every: Iterable[Enum],
+    wanted: Mapping[ColumnElement[str], str],
+    states: Sequence[_State],
+    every: Iterable[_State],
+    few: Collection[_State] = (),
 ) -> list[Select[int]]:
-    """Return one query a state, or one for everything.
+    """Return queries for what is `wanted` and in one of `states`, or in any where none is given.
 
-    Every index ends in (state, sequence), so that one query a state never sorts or skips, however
-    many have finished.
+    For one column that is wanted, and for two, there is an index that ends in (ended, sequence), so
+    that a query for each way to end, and one for all that has not, neither sort nor skip, however
+    many have ended. Of what has not ended, single states are picked out; those of which there are
+    only a `few` at a time, of whosoever, by the index for states.
     """
-    if not states and not wanted:
-        return [select(table.c.sequence)]
-    conditions = [column == value for column, value in wanted.items()]
-    return [
-        select(table.c.sequence).where(table.c.state == state.value, *conditions)
-        for state in dict.fromkeys(states or every)
-    ]
+    if not wanted:
+        one = select(table.c.sequence)
+        return [one.where(table.c.state == each.value) for each in dict.fromkeys(states)] or [one]
+    asked = dict.fromkeys(states or every)
+    going_on = [each for each in every if not each.final]
+    open_ones = [each for each in asked if not each.final]
+    by_index = select(table.c.sequence).where(*(c == value for c, value in wanted.items()))
+    found = [by_index.where(table.c.ended == each.value) for each in asked if each.final]
+    if len(open_ones) == len(going_on):
+        found.append(by_index.where(table.c.ended == ""))
+    elif open_ones and all(each in few for each in open_ones):
+        rest = [_unindexed(column) == value for column, value in wanted.items()]
+        states_of = ((table.c.state == each.value) for each in open_ones)
+        found += [select(table.c.sequence).where(state, *rest) for state in states_of]
+    elif open_ones:
+        one_of = _unindexed(table.c.state).in_([each.value for each in open_ones])
+        found.append(by_index.where(table.c.ended == "", one_of))
+    return found
 
 
 def _on_instance(which: ContainerFilter) -> Select[int]:

@@ -17,6 +17,7 @@ from dispatcher.queries import (
     LISTED_ATTEMPTS,
     Awaited,
     ContainerFilter,
+    InstancePage,
     JobFilter,
     JobPage,
     Page,
@@ -25,12 +26,14 @@ from dispatcher.queries import (
 from dispatcher.store import codec, job_reader
 from dispatcher.store.awaited import fetch_awaited
 from dispatcher.store.errors import StoreBusy, StoreReplaced
+from dispatcher.store.gone import fetch_gone
 from dispatcher.store.job_reader import Count, Specs
 from dispatcher.store.paging import page_of
 from dispatcher.store.questions import container_queries, job_queries
 from dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
+_IDS_AT_ONCE = 500
 _IS_THERE = instances.c.gone_at.is_(None)
 _PRESENT = select(instances.c.id).where(_IS_THERE)
 
@@ -58,6 +61,16 @@ class Reader:
         with self._snapshot() as connection:
             found = _fetch(connection, containers.c.id == container_id)
         return found[0] if found else None
+
+    def containers_of(self, ids: Sequence[str]) -> list[Container]:
+        """Return those of `ids` that there are, in their order; see `Store.containers_of`."""
+        found: dict[str, Container] = {}
+        with self._snapshot() as connection:
+            for first in range(0, len(ids), _IDS_AT_ONCE):
+                condition = containers.c.id.in_(ids[first : first + _IDS_AT_ONCE])
+                read = _fetch(connection, condition, tried=_listed_attempts)
+                found.update((each.id, each) for each in read)
+        return [found[each] for each in ids if each in found]
 
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return a page of containers; see `Store.containers`."""
@@ -117,6 +130,11 @@ class Reader:
                 select(instances).where(instances.c.id == instance_id)
             ).one_or_none()
         return None if row is None else codec.instance_from_row(row)
+
+    def gone_instances(self, *, cursor: str, limit: int) -> InstancePage:
+        """Return a page of instances that are gone; see `Store.gone_instances`."""
+        with self._snapshot() as connection:
+            return fetch_gone(connection, cursor=cursor, limit=limit)
 
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""

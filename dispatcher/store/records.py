@@ -38,8 +38,24 @@ class Records:
         self.unfinished = self.one.where(
             table.c.state.not_in(sorted(state.value for state in states if state.final))
         )
-        self.progress = self.one.values({name: bindparam(name) for name in _PROGRESS + progress})
+        names = _PROGRESS + progress
+        self._progress = self.one.values({name: bindparam(name) for name in names})
+        self._end = self.one.values({name: bindparam(name) for name in (*names, "ended")})
         self._state = select(table.c.state).where(table.c.id == bindparam("id"))
+
+    def save_progress(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write what the engine decided, in order; raises the error of one that is missing.
+
+        Only the end of one touches `ended`, and with it the indexes for listings: nothing goes on
+        after its end, so that those that go on come first.
+        """
+        ends = [row for row in rows if row["ended"]]
+        others = [
+            {k: v for k, v in row.items() if k != "ended"} for row in rows if not row["ended"]
+        ]
+        for statement, batch in ((self._progress, others), (self._end, ends)):
+            if batch:
+                self.save(connection, statement, batch)
 
     def save(
         self, connection: Connection, statement: Update, rows: Sequence[Mapping[str, Any]]

@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 from dispatcher.store.errors import StoreUnusable
+from dispatcher.store.migrations.steps import IN_STEPS
 
 SCRIPTS = "dispatcher.store:migrations"
 
@@ -17,14 +18,16 @@ _log = structlog.get_logger("longshore.store")
 
 
 def migrate(engine: Engine) -> None:
-    """Run the migrations that the store behind `engine` lacks, in one transaction.
+    """Run the migrations that the store behind `engine` lacks, in steps (see `migrations.steps`).
 
     The caller holds the store's lock: no other opener migrates meanwhile. A line of the log says
-    what an older store was brought from and to: there is no way back. Raises `StoreUnusable` when a
-    newer Longshore wrote the store.
+    what an older store was brought from and to: there is no way back. What was done before a crash
+    counts, and the next call does the rest. Raises `StoreUnusable` when a newer Longshore wrote the
+    store.
     """
-    with engine.begin() as connection:
+    with engine.connect() as connection:
         config = config_for(connection)
+        config.attributes[IN_STEPS] = True
         script = ScriptDirectory.from_config(config)
         current = MigrationContext.configure(connection).get_current_revision()
         newest = script.get_current_head()
@@ -38,6 +41,7 @@ def migrate(engine: Engine) -> None:
                 " another store"
             )
         command.upgrade(config, "head")
+        connection.commit()
     if current is not None:
         # Told once it is committed; what was made just now has not been migrated.
         _log.info("store migrated", **{"from": current, "to": newest})

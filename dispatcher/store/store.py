@@ -19,7 +19,15 @@ from dispatcher.disk_room import room_at
 from dispatcher.jobs.model import Job
 from dispatcher.messages import Change
 from dispatcher.model import Container, Dependency, InstanceRecord
-from dispatcher.queries import Awaited, ContainerFilter, JobFilter, JobPage, Page, Recovered
+from dispatcher.queries import (
+    Awaited,
+    ContainerFilter,
+    InstancePage,
+    JobFilter,
+    JobPage,
+    Page,
+    Recovered,
+)
 from dispatcher.store import sqlite
 from dispatcher.store.custody import Custody, StoreFiles
 from dispatcher.store.errors import StoreIsAnother, StoreUnusable
@@ -244,6 +252,13 @@ class Store:
         """Return one container with all its attempts, or None; raises `StoreBusy`."""
         return self._reader.container(container_id)
 
+    def containers_of(self, ids: Sequence[str]) -> list[Container]:
+        """Return those of `ids` that there are, in their order; raises `StoreBusy`.
+
+        They have their last few attempts.
+        """
+        return self._reader.containers_of(ids)
+
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return up to `limit` (1 to 1000) containers of `which`, newest first.
 
@@ -278,6 +293,13 @@ class Store:
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""
         return self._reader.instance(instance_id)
+
+    def gone_instances(self, *, cursor: str, limit: int) -> InstancePage:
+        """Return up to `limit` (1 to 1000) instances that are gone, the last gone first.
+
+        `cursor` and what is raised are as for `containers`.
+        """
+        return self._reader.gone_instances(cursor=cursor, limit=limit)
 
 
 def _size_of(path: Path) -> int:

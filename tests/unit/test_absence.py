@@ -92,7 +92,7 @@ def starts(rig: Rig) -> list[str]:
 
 
 def missing_since(rig: Rig) -> float:
-    report = instance_report(rig.engine, rig.now, heard_at=lambda _: 0.0)
+    report = instance_report(rig.engine, rig.now, heard_at=lambda _: 0.0, cursor="", limit=10)
     (seen,) = (each for each in report.instances if each.id == "i-001")
     return seen.missing_since
 

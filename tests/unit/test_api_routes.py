@@ -66,6 +66,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "taken_back_at": None,
         "missing_since": None,
         "cloud_says": None,
+        "gone_at": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
@@ -79,6 +80,32 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
     assert (status, answer["state"], answer["last_error"]) == (202, "shutdown", "too old")
     headers = {"Content-Type": "application/json"}
     assert (await client.call("POST", "/v1/instances/i-2/kill", headers=headers))[0] == 202
+
+
+async def test_instances_come_in_pages_and_those_that_are_gone_apart(client: Client) -> None:
+    for number in range(1, 6):
+        client.backend.add_instance(f"i-{number}")
+    client.backend.lose_instance("i-2", "idle for 60 s")
+    client.backend.lose_instance("i-4", "an admin ended it: old")
+    found, cursor = [], ""
+    while True:
+        _, page = await client.call("GET", f"/v1/instances?limit=2{cursor}")
+        found.append([one["id"] for one in page["items"]])
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert found == [["i-1", "i-3"], ["i-5"]]
+    _, page = await client.call("GET", "/v1/instances?gone=true")
+    told = [(one["id"], one["state"], one["last_error"]) for one in page["items"]]
+    assert told == [
+        ("i-4", "gone", "an admin ended it: old"),
+        ("i-2", "gone", "idle for 60 s"),
+    ]
+    assert all(one["gone_at"] for one in page["items"])
+    _, one = await client.call("GET", "/v1/instances/i-2")
+    assert one == page["items"][1]
+    for bad in ("limit=0", "limit=1001", "gone=maybe", "cursor=%00", "cursor=a&cursor=b", "all=1"):
+        assert (await client.call("GET", f"/v1/instances?{bad}"))[0] == 400, bad
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_instances_and_what_admins_do_to_them(server: CliServer, capsys: Capture
     for behavior in ("hold", "drain", "run"):
         assert main(["instance", behavior, "i-1"]) == 0
         assert capsys.readouterr().out == f"i-1 is set to {behavior}\n"
-        assert server.do(lambda backend: backend.instance("i-1").idle_behavior) == behavior
+        assert server.do(lambda backend: backend._instance("i-1").idle_behavior) == behavior
     assert main(["instances"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == [

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.input.quantities import Size
+from dispatcher.logs.sealed import SHORT_BYTES
 from dispatcher.logs.store import LogStore
 from tests.small_disk import fill, small_disk
 
@@ -188,24 +189,26 @@ def test_limits_may_be_sizes_of_a_configuration(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_sealed_stream_is_never_added_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [0, SHORT_BYTES])
+def test_a_sealed_stream_is_never_added_to(tmp_path: Path, beside: int) -> None:
     logs = reopened(tmp_path)
     logs.append(A, C, "stdout", 0, b"abc")
+    logs.append(A, C, "stderr", 0, bytes(beside))
     logs.sync(A, C)
     for _ in range(2):
         logs.seal(A, C)
     for _ in range(2):
-        for stream, offset in (("stdout", 3), ("stdout", 2), ("stdout", 9), ("stderr", 0)):
+        for stream, offset in (("stdout", 3), ("stdout", 2), ("stdout", 9), ("stderr", beside)):
             with pytest.raises(ValueError, match="is complete"):
                 logs.append(A, C, stream, offset, b"xyz")
         assert logs.append(A, C, "stdout", 0, b"abc") == 3, "repeating is harmless"
-        assert logs.sizes(A, C) == (3, 0)
+        assert logs.sizes(A, C) == (3, beside)
         assert whole(logs) == b"abc"
         assert logs.append("a-2", C, "stdout", 0, b"more") >= 4, "another attempt goes on"
         logs.close()
         logs = reopened(tmp_path)
-    (notes,) = (tmp_path / "logs").glob("*/c-1/a-1.stdout.notes")
-    assert notes.read_text().split() == ['{"sealed":true}']
+    notes = [each.read_text().split() for each in (tmp_path / "logs").glob("*/c-1/a-1.*.notes")]
+    assert notes == ([['{"sealed":true}']] * 2 if beside else [])
     logs.close()
 
 

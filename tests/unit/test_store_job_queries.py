@@ -12,6 +12,7 @@ from dispatcher.jobs.model import Job, JobState, Tally
 from dispatcher.messages import (
     SaveAttempt,
     SaveContainer,
+    SaveJob,
 )
 from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
 from dispatcher.queries import ContainerFilter, JobFilter
@@ -102,6 +103,34 @@ def jobs_listed(store: Store, which: JobFilter, limit: int) -> list[Job]:
 def test_a_strange_page_of_jobs_is_refused(store: Store, cursor: str, limit: int) -> None:
     with pytest.raises(InvalidRequest):
         store.jobs(JobFilter(), cursor=cursor, limit=limit)
+
+
+def test_what_ends_is_listed_by_its_end_from_then_on(store: Store) -> None:
+    """One call may save it on its way and at its end, and others that go on."""
+    insert_job(store, job(1, SORT), 10)
+    insert_job(store, job(2, SORT), 20)
+    ways = ContainerState.QUEUED, ContainerState.RUNNING, ContainerState.FAILED
+    going, ending = container(20, job_id="j-2", task="sort"), container(10)
+    saved = [SaveContainer(container=replace(ending, state=way)) for way in ways]
+    others = [SaveContainer(container=replace(going, state=way)) for way in ways[:2]]
+    jobs = [SaveJob(job=job(1, SORT, state=JobState.FAILED)), SaveJob(job=job(2, SORT))]
+    store.write([*saved, *others, *jobs], wait=True).result(30)
+
+    def found(*states: ContainerState) -> list[int]:
+        which = ContainerFilter(user="ann", project="apollo", states=states)
+        return [each.sequence for each in store.containers(which, cursor="", limit=9).items]
+
+    def jobs_of(*states: JobState) -> list[str]:
+        which = JobFilter(user="ann", name="night", states=states)
+        return [each.id for each in store.jobs(which, cursor="", limit=9).items]
+
+    every = {state: found(state) for state in ContainerState}
+    listed = {ContainerState.RUNNING: [20], ContainerState.FAILED: [10]}
+    assert every == {state: listed.get(state, []) for state in ContainerState}
+    assert found(ContainerState.QUEUED, ContainerState.RUNNING, ContainerState.LOCKED) == [20]
+    assert found() == found(*ContainerState) == [20, 10]
+    assert jobs_of(JobState.FAILED) == ["j-1"]
+    assert jobs_of(JobState.PENDING) == jobs_of(JobState.PENDING, JobState.RUNNING) == ["j-2"]
 
 
 def test_containers_are_listed_by_job_task_and_index(store: Store) -> None:

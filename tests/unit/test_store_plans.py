@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 
 from dispatcher.jobs.model import JobState
@@ -62,7 +65,9 @@ def test_no_question_scans_or_sorts_finished_containers(tmp_path: Path) -> None:
     store = Store.open(url_in(tmp_path))
     insert(store, *(container(n) for n in range(1, 4)))
     tried = [SaveAttempt(attempt=attempt(container(n))) for n in range(1, 4)]
-    store.write([*tried, SaveInstance(instance=instance())]).result(30)
+    gone = [instance(f"i-{n}", gone_at=9.0, gone_reason="idle") for n in (2, 3)]
+    known = [SaveInstance(instance=each) for each in (instance(), *gone)]
+    store.write([*tried, *known]).result(30)
     store.write([RequestCancel(container_id=container(1).id)]).result(30)
     after = (Dependency(of="j-1/b"), Dependency(of="j-2"))
     waiting = replace(SPEC, after=after)
@@ -101,8 +106,8 @@ def test_a_question_for_a_jobs_runs_looks_at_these_only(tmp_path: Path) -> None:
         reader.jobs(JobFilter(parent="j-1"), cursor="", limit=1)
 
     asked = questions(tmp_path / "longshore.db", ask)
-    by_state = ["SEARCH jobs USING COVERING INDEX jobs_by_parent (parent=? AND state=?)"]
-    assert [steps for _, steps in asked] == [by_state] * len(JobState)
+    by_end = ["SEARCH jobs USING COVERING INDEX jobs_by_parent (parent=? AND ended=?)"]
+    assert [steps for _, steps in asked] == [by_end] * 4
 
 
 def test_a_question_for_a_whole_job_looks_at_that_job_only(tmp_path: Path) -> None:
@@ -121,6 +126,92 @@ def test_a_question_for_a_whole_job_looks_at_that_job_only(tmp_path: Path) -> No
     ]
 
 
+def equal_to(step: str) -> set[str]:
+    """Return the columns by which a step finds its rows."""
+    return set(re.findall(r"(\w+)=\?", step))
+
+
+@pytest.mark.parametrize("table", ["containers", "jobs"])
+def test_any_two_filters_are_answered_from_one_index_without_walking_another(
+    tmp_path: Path, table: str
+) -> None:
+    Store.open(url_in(tmp_path)).close()
+    values: dict[str, str] = {"user": "ann", "project": "apollo", "name": "night"}
+    if table == "jobs":
+        values["parent"] = ""
+    for wanted in [*combinations(values, 1), *combinations(values, 2)]:
+        asked_for = {name: values[name] for name in wanted if name != "parent"}
+
+        def ask(reader: Reader, given: dict[str, str] = asked_for, by: Any = wanted) -> None:
+            if table == "jobs":
+                reader.jobs(JobFilter(own="parent" in by, **given), cursor="", limit=5)  # type: ignore[arg-type]  # texts
+            else:
+                reader.containers(ContainerFilter(**given), cursor="", limit=5)  # type: ignore[arg-type]  # texts
+
+        asked = questions(tmp_path / "longshore.db", ask)
+        assert len(asked) == 4, "one for what goes on, and one for each way to end"
+        for _, (step,) in asked:
+            assert equal_to(step) == {*wanted, "ended"}, step
+            assert "COVERING" in step
+
+
+def test_a_state_beside_other_filters_is_found_by_an_index_too(tmp_path: Path) -> None:
+    Store.open(url_in(tmp_path)).close()
+    used = {}
+    for state in ContainerState:
+
+        def ask(reader: Reader, state: ContainerState = state) -> None:
+            which = ContainerFilter(user="ann", project="apollo", states=(state,))
+            reader.containers(which, cursor="", limit=5)
+
+        ((_, (step,)),) = questions(tmp_path / "longshore.db", ask)
+        used[state] = equal_to(step)
+    by_both = {"user", "project", "ended"}
+    # Of those with a place there are few at a time, whoever's they are.
+    few = {ContainerState.LOCKED, ContainerState.RUNNING}
+    assert used == {each: {"state"} if each in few else by_both for each in ContainerState}
+
+
+def test_how_long_two_filters_take_that_do_not_meet_does_not_grow(tmp_path: Path) -> None:
+    taken = []
+    for size in (60, 3000):
+        directory = tmp_path / str(size)
+        store = Store.open(url_in(directory))
+        halves: tuple[dict[str, Any], ...] = (
+            {"user": "ann", "project": "apollo", "spec": replace(SPEC, name="train")},
+            {"user": "bob", "project": "zeus", "spec": replace(SPEC, name="eval")},
+        )
+        done = ContainerState.SUCCEEDED
+        insert(store, *(container(n, state=done, **halves[n % 2]) for n in range(1, size + 1)))
+        store.close()
+        taken.append(
+            steps_of(directory / "longshore.db", ContainerFilter(user="ann", project="zeus"))
+            + steps_of(directory / "longshore.db", ContainerFilter(user="bob", name="train"))
+            + steps_of(directory / "longshore.db", ContainerFilter(project="zeus", name="train"))
+        )
+    assert taken[1] <= 2 * taken[0], taken
+
+
+def steps_of(path: Path, which: ContainerFilter) -> int:
+    """Return how many steps of SQLite's machine a page of nothing takes."""
+    engine = sqlite.reading_engine(path)
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    def listen(connection: sqlite3.Connection, _record: object) -> None:
+        connection.set_progress_handler(count, 1)
+
+    event.listen(engine, "connect", listen)
+    page = Reader(engine).containers(which, cursor="", limit=100)
+    engine.dispose()
+    assert page.items == ()
+    return taken
+
+
 def ask_everything(reader: Reader) -> None:
     for which in FILTERS:
         cursor = reader.containers(which, cursor="", limit=1).next_cursor or ""
@@ -131,9 +222,13 @@ def ask_everything(reader: Reader) -> None:
     reader.awaited([Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")])
     reader.recover()
     reader.container("c-1")
+    reader.containers_of(["c-00000001", "c-00000002"])
     reader.container("c-00000011")
     reader.job("j-1")
     reader.instance("i-1")
+    cursor = reader.gone_instances(cursor="", limit=1).next_cursor or ""
+    assert cursor
+    reader.gone_instances(cursor=cursor, limit=1)
     reader.last_sequence()
     reader.last_job_sequence()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from alembic import context
 
+from dispatcher.store.migrations.steps import end_revision
 from dispatcher.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     transactional_ddl=False,
+    # What a revision did is kept with its number.
+    on_version_apply=lambda **_: end_revision(),
 )
 context.run_migrations()

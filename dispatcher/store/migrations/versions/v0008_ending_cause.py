@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from dispatcher.store.errors import StoreUnusable
+from dispatcher.store.migrations import steps
 
 revision = "0008"
 down_revision = "0007"
@@ -14,6 +15,7 @@ depends_on = None
 
 _ATTEMPTS = sa.table(
     "attempts",
+    sa.column("rowid", sa.Integer),
     sa.column("id", sa.Text),
     sa.column("ending_for", sa.Text),
     sa.column("ending_cause", sa.Text),
@@ -40,12 +42,19 @@ def upgrade() -> None:
     """Add the columns, and take what was said in words apart."""
     for name, default in (("ending_cause", "nothing"), ("ending_detail", "")):
         column = sa.Column(name, sa.Text, nullable=False, server_default=default)
-        op.add_column("attempts", column)
+        steps.add_column("attempts", column)
+    steps.commit()
+    for first, last in steps.ranges("attempts"):
+        _take_apart(op.get_bind(), first, last)
+
+
+def _take_apart(connection: sa.Connection, first: int, last: int) -> None:
+    """Take apart what is said of the attempts in rows from `first` to `last`, where it is whole."""
+    whole = _ATTEMPTS.c.rowid.between(first, last) & (_ATTEMPTS.c.ending_cause == "nothing")
     for beginning, cause in _BEGINNINGS:
-        by_id = _ATTEMPTS.c.ending_for.startswith(beginning)
-        op.execute(sa.update(_ATTEMPTS).where(by_id).values(ending_cause=cause))
-    in_words = (_ATTEMPTS.c.ending_for != "") & (_ATTEMPTS.c.ending_cause == "nothing")
-    connection = op.get_bind()
+        by_id = whole & _ATTEMPTS.c.ending_for.startswith(beginning)
+        connection.execute(sa.update(_ATTEMPTS).where(by_id).values(ending_cause=cause))
+    in_words = whole & (_ATTEMPTS.c.ending_for != "")
     found = connection.execute(
         sa.select(_ATTEMPTS.c.id, _ATTEMPTS.c.ending_for).where(in_words)
     ).all()

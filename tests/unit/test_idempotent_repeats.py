@@ -1,0 +1,44 @@
+"""A request that is sent again is answered from a few questions, however long its list is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from dispatcher.api.backend import NewContainer
+from dispatcher.model import Container
+from tests.backend_rig import backend_over, store_in, waiting_rig
+from tests.samples import make_container
+
+
+@pytest.mark.parametrize("number", [1, 2, 1200])
+async def test_a_repeated_list_is_read_in_a_few_questions(tmp_path: Path, number: int) -> None:
+    rig = waiting_rig()
+    spec = make_container(1).spec
+    items = [NewContainer(spec=spec, priority=500, project="apollo")] * number
+    asked: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_: Any) -> None:
+        asked.append(statement)
+
+    with store_in(tmp_path) as store:
+        async with backend_over(rig, store, tmp_path) as backend:
+
+            async def submit() -> list[Container]:
+                given = {"user": "ann", "idempotency_key": "k", "fingerprint": "f"}
+                return list(await backend.submit(items, **given))
+
+            made = await submit()
+            event.listen(Engine, "before_cursor_execute", note)
+            try:
+                again = await submit()
+            finally:
+                event.remove(Engine, "before_cursor_execute", note)
+    assert [each.id for each in again] == [each.id for each in made]
+    assert [each.spec for each in again] == [each.spec for each in made]
+    questions = [each for each in asked if each.startswith("SELECT") and "containers" in each]
+    # One for a part of the list, and one for its attempts.
+    assert len(questions) <= 2 * (1 + number // 500)
