@@ -93,6 +93,15 @@ class PeriodicRequest(Request, frozen=True, kw_only=True):
         **dict.fromkeys(("tz", "timezone", "timeZone"), "time_zone"),
         **dict.fromkeys(("prohibit_overlap", "concurrencyPolicy", "concurrency"), "overlap"),
     }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("startingDeadlineSeconds", "deadline_s", "deadline"),
+            "there is nothing like it here; of missed times the latest is made up for",
+        ),
+        **dict.fromkeys(
+            ("suspend", "enabled"), "there is nothing like it here; 'longshore hold ID' does that"
+        ),
+    }
 
     cron: str | list[str]
     time_zone: str = "UTC"

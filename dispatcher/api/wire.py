@@ -142,7 +142,9 @@ class RunRequest(Request, frozen=True, kw_only=True):
         **dict.fromkeys(("licenses", "tres"), "resources"),
         **dict.fromkeys(("container", "docker_image"), "image"),
         **dict.fromkeys(("retry", "restart", "attempts", "backoffLimit"), "retries"),
-        **dict.fromkeys(("retryStrategy", "restartPolicy", "requeue", "max_retries"), "retries"),
+        **dict.fromkeys(
+            ("retryStrategy", "restartPolicy", "podFailurePolicy", "requeue"), "retries"
+        ),
         **dict.fromkeys(("instance_types", "partition", "nodeSelector"), "constraints"),
         **dict.fromkeys(("spot", "preemptible", "max_price_per_hour"), "constraints"),
         **dict.fromkeys(("affinity", "tolerations", "datacenters"), "constraints"),

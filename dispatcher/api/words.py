@@ -63,11 +63,11 @@ _INSTEAD: Mapping[str, str] = {
         ("ttl", "ttl_s", "ttlSecondsAfterFinished"), "what has ended stays in the listings"
     ),
     **dict.fromkeys(
-        ("max_fails", "max_failures", "fail_fast"),
+        ("max_fails", "max_failures", "maxFailedIndexes", "fail_fast"),
         "what does not wait for others goes on when they fail, until 'longshore cancel ID'",
     ),
     **dict.fromkeys(
-        ("hold", "held", "suspend"), "priority: 0 holds it back, 'longshore hold ID' a whole job"
+        ("hold", "held", "suspend"), "'longshore hold ID' holds a job, priority: 0 what it starts"
     ),
     "signal": "it gets TERM, and grace_period_s later KILL",
     "crash_limit": "scheduler.max_lost_attempts of the server's configuration counts for all",

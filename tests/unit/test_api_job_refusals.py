@@ -62,6 +62,11 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
             "is not known: its name here is time_zone",
         ),
         (
+            {"tasks": [ONE], "periodic": {"cron": "@daily", "suspend": True}},
+            "periodic.suspend",
+            "is not known: there is nothing like it here; 'longshore hold ID' does that",
+        ),
+        (
             {"tasks": [ONE], "parameterized": {"meta_optional": {}}},
             "parameterized.meta_optional",
             "is not known: its name here is optional",
