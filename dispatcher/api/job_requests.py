@@ -32,7 +32,10 @@ from dispatcher.jobs.model import JobTask, JobType
 from dispatcher.jobs.parameters import VALUES_MOST_BYTES
 from drivers.errors import InvalidRequest
 
-_OF_THE_JOB = ("priority", "project")
+_OF_THE_JOB = (
+    *("priority", "project", "type", "update", "periodic", "parameterized", "mode", "scale_up"),
+    *("late_joiners", "on_paused", "ignore_system", "runtime_s"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,13 @@ from dispatcher.api.wire import (
     RunRequest,
     WaitAnswer,
 )
+from dispatcher.api.words import (
+    NOTHING_LIKE,
+    OF_THE_WHOLE,
+    WORDS_FOR_ARRAYS,
+    WORDS_FOR_RUNS,
+    elsewhere,
+)
 from dispatcher.jobs.model import MOST_CONTAINERS, JobType
 from dispatcher.jobs.terms import Overlap
 from dispatcher.planner.elastic_model import ElasticMode, Role
@@ -31,6 +38,11 @@ Runtime = Annotated[float, msgspec.Meta(ge=0.001, le=TIME_LIMIT_MAX_S)]
 class ArrayRequest(Request, frozen=True, kw_only=True):
     """How many containers a task has, and how many of them may be under way at once."""
 
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("count", "completions", "n"), "size"),
+        **dict.fromkeys(("parallelism", "max_parallel", "limit", "concurrency"), "max_running"),
+    }
+
     size: ArraySize
     max_running: ArraySize | None = None
 
@@ -43,7 +55,12 @@ class TaskRequest(RunRequest, frozen=True, kw_only=True):
 
     words_of_others: ClassVar[Mapping[str, str]] = {
         **RunRequest.words_of_others,
-        **dict.fromkeys(("count", "replicas", "completions", "instances"), "array"),
+        **WORDS_FOR_ARRAYS,
+        **dict.fromkeys(("size", "instances"), "array"),
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **NOTHING_LIKE,
+        **elsewhere((), OF_THE_WHOLE, "beside tasks, once"),
     }
     examples: ClassVar[Mapping[str, str]] = {
         **RunRequest.examples,
@@ -59,12 +76,32 @@ class TaskRequest(RunRequest, frozen=True, kw_only=True):
 class UpdateRequest(Request, frozen=True, kw_only=True):
     """How fast the next revision comes: `max_parallel` replaced at a time, `stagger_s` apart."""
 
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("parallelism", "maxUnavailable"), "max_parallel"),
+        "min_healthy_time": "stagger_s",
+    }
+
     max_parallel: MaxParallel = 1
     stagger_s: Stagger = 30.0
 
 
 class PeriodicRequest(Request, frozen=True, kw_only=True):
     """When a job begins again and again: at each time of any of the cron expressions."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("schedule", "crons", "spec"), "cron"),
+        **dict.fromkeys(("tz", "timezone", "timeZone"), "time_zone"),
+        **dict.fromkeys(("prohibit_overlap", "concurrencyPolicy", "concurrency"), "overlap"),
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("startingDeadlineSeconds", "deadline_s", "deadline"),
+            "there is nothing like it here; of missed times the latest is made up for",
+        ),
+        **dict.fromkeys(
+            ("suspend", "enabled"), "there is nothing like it here; 'longshore hold ID' does that"
+        ),
+    }
 
     cron: str | list[str]
     time_zone: str = "UTC"
@@ -73,6 +110,11 @@ class PeriodicRequest(Request, frozen=True, kw_only=True):
 
 class ParameterizedRequest(Request, frozen=True, kw_only=True):
     """What a job is dispatched with: names, and the values of those that may be left out."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        "meta_required": "required",
+        **dict.fromkeys(("meta_optional", "defaults"), "optional"),
+    }
 
     required: list[str] = msgspec.field(default_factory=list)
     optional: dict[str, str] = msgspec.field(default_factory=dict)
@@ -87,10 +129,16 @@ class JobRequest(Request, frozen=True, kw_only=True):
 
     words_of_others: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("jobs", "steps", "groups", "containers", "stages"), "tasks"),
-        **dict.fromkeys(("cron", "schedule"), "periodic"),
-        **dict.fromkeys(("parameters", "params"), "parameterized"),
+        **WORDS_FOR_RUNS,
+        **dict.fromkeys(("timeZone", "concurrencyPolicy"), "periodic"),
+        **dict.fromkeys(("meta", "tags"), "labels"),
+        **OF_THE_WHOLE,
         "kind": "type",
-        "meta": "labels",
+        "runtime": "runtime_s of an elastic job, else time_limit_s in a task",
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **NOTHING_LIKE,
+        **elsewhere(TaskRequest.__struct_fields__, TaskRequest.words_of_others, "in a task"),
     }
     examples: ClassVar[Mapping[str, str]] = {
         "tasks": "tasks: [{name: prepare, command: [./prepare]}, {name: train, command: [./a]}]",

@@ -9,6 +9,13 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from dispatcher.api.words import (
+    NOTHING_LIKE,
+    OF_THE_WHOLE,
+    WORDS_FOR_ARRAYS,
+    WORDS_FOR_RUNS,
+    elsewhere,
+)
 from dispatcher.input.validation import CpuMillis, Price, Size
 from dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
 
@@ -33,12 +40,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset()
     #: What other systems call a field, or where it belongs, by their word.
     words_of_others: ClassVar[Mapping[str, str]] = {}
+    #: What to do about a word that is no field's here, as a sentence; `words_of_others` go first.
+    advice_on_words: ClassVar[Mapping[str, str]] = {}
     #: How a field is written whose shape people get wrong, for the sentence that says so.
     examples: ClassVar[Mapping[str, str]] = {}
 
 
 class ConstraintsRequest(Request, frozen=True, kw_only=True):
     """What the instance must be, beside large enough."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("nodeSelector", "node_class", "zone", "zones", "region"), "labels"),
+        "spot": "preemptible",
+    }
 
     labels: dict[str, str] = {}
     instance_types: list[str] = []
@@ -48,6 +62,11 @@ class ConstraintsRequest(Request, frozen=True, kw_only=True):
 
 class GpusRequest(Request, frozen=True, kw_only=True):
     """How many GPUs, and what each of them is at least; a `model` of "" is any."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("type", "product", "device", "name"), "model"),
+        **dict.fromkeys(("number", "amount", "value"), "count"),
+    }
 
     count: Gpus = 1
     memory: Size | None = None
@@ -75,6 +94,14 @@ class RetriesRequest(Request, frozen=True, kw_only=True):
     least `delay_s`, and a second.
     """
 
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("limit", "tries"), "max"),
+        **dict.fromkeys(("attempts", "max_attempts"), "max, one less than there are attempts"),
+        **dict.fromkeys(("interval", "backoff", "wait"), "delay_s"),
+        **dict.fromkeys(("when", "reasons"), "on"),
+        **dict.fromkeys(("codes", "onExitCodes", "evaluateOnExit"), "exit_codes"),
+    }
+
     max: Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)] = 0
     on: Annotated[tuple[RetryOn, ...], msgspec.Meta(min_length=1, max_length=32)] | None = None
     exit_codes: Annotated[tuple[ExitCode, ...], msgspec.Meta(max_length=255)] = ()
@@ -88,6 +115,11 @@ class DependencyRequest(Request, frozen=True, kw_only=True):
 
     With `each`, an array's element waits for the element of its own index only.
     """
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("task", "job", "container", "id", "name", "jobId"), "of"),
+        **dict.fromkeys(("type", "condition", "when", "status"), "on, or each: true"),
+    }
 
     of: str
     on: DependencyOn = DependencyOn.SUCCESS
@@ -105,17 +137,28 @@ class RunRequest(Request, frozen=True, kw_only=True):
         **dict.fromkeys(("args", "cmd", "run", "script", "wrap"), "command"),
         **dict.fromkeys(("vcpus", "cpu", "cores", "ncpus", "cpus_per_task"), "cpus"),
         **dict.fromkeys(("mem", "ram", "memory_mb"), "memory"),
+        **dict.fromkeys(("mem_per_cpu", "memory_per_cpu"), "memory, for all of its cpus together"),
+        **dict.fromkeys(("gpu", "gres", "gpus_per_node"), "gpus"),
+        **dict.fromkeys(("licenses", "tres"), "resources"),
         **dict.fromkeys(("container", "docker_image"), "image"),
         **dict.fromkeys(("retry", "restart", "attempts", "backoffLimit"), "retries"),
+        **dict.fromkeys(
+            ("retryStrategy", "restartPolicy", "podFailurePolicy", "requeue"), "retries"
+        ),
         **dict.fromkeys(("instance_types", "partition", "nodeSelector"), "constraints"),
         **dict.fromkeys(("spot", "preemptible", "max_price_per_hour"), "constraints"),
+        **dict.fromkeys(("affinity", "tolerations", "datacenters"), "constraints"),
         **dict.fromkeys(("begin", "start_at", "earliest"), "not_before"),
         **dict.fromkeys(("killTimeout", "kill_timeout", "stop_timeout"), "grace_period_s"),
+        **dict.fromkeys(("activeDeadlineSeconds", "attemptDurationSeconds"), "time_limit_s"),
+        "terminationGracePeriodSeconds": "grace_period_s",
         "limits": "cpus, memory and time_limit_s",
         "requests": "cpus and memory",
+        "resourceRequirements": "cpus, memory and gpus",
         "meta": "labels",
         "tags": "labels",
     }
+    advice_on_words: ClassVar[Mapping[str, str]] = NOTHING_LIKE
     examples: ClassVar[Mapping[str, str]] = {
         "command": "command: [python3, train.py], or command: [sh, -c, './prepare && ./train']",
         "env": 'env: {THREADS: "4"}',
@@ -125,7 +168,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
         "constraints": "constraints: {instance_types: [small], preemptible: forbidden}",
         "retries": "retries: {max: 3}",
         "after": "after: [prepare]",
-        "time_limit_s": "time_limit_s: 3600",
+        "time_limit_s": "time_limit_s: 3600, which is an hour",
         "grace_period_s": "grace_period_s: 30",
     }
 
@@ -150,6 +193,13 @@ class RunRequest(Request, frozen=True, kw_only=True):
 
 class ContainerRequest(RunRequest, frozen=True, kw_only=True):
     """One container to run."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {**RunRequest.words_of_others, **OF_THE_WHOLE}
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **NOTHING_LIKE,
+        **elsewhere(("array", "role", "startup_order"), WORDS_FOR_ARRAYS, "in a task of a job"),
+        **elsewhere((), WORDS_FOR_RUNS, "in a job, beside its tasks"),
+    }
 
     priority: Priority | None = None
     project: str | None = None

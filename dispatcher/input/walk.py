@@ -86,6 +86,9 @@ def _hint(info: inspect.StructType, key: str, problems: Problems) -> str:
     words: Mapping[str, str] = getattr(info.cls, "words_of_others", {})
     if key in words:
         return f"its name here is {words[key]}"
+    advice: Mapping[str, str] = getattr(info.cls, "advice_on_words", {})
+    if key in advice:
+        return advice[key]
     return problems.hint(key, [field.encode_name for field in info.fields])
 
 

@@ -34,6 +34,77 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
             "is not known: its name here is type",
         ),
         (
+            {"tasks": [ONE], "timeout": 60},
+            "timeout",
+            "is not known: say time_limit_s in a task",
+        ),
+        ({"tasks": [ONE], "cpus": 4}, "cpus", "is not known: say cpus in a task"),
+        ({"tasks": [ONE], "namespace": "x"}, "namespace", "is not known: its name here is project"),
+        (
+            {"tasks": [ONE], "runtime": 3},
+            "runtime",
+            (
+                "is not known: its name here is runtime_s of an elastic job,"
+                " else time_limit_s in a task"
+            ),
+        ),
+        (
+            {"tasks": [ONE], "max_fails": 3},
+            "max_fails",
+            (
+                "is not known: there is nothing like it here; what does not wait for others goes on"
+                " when they fail, until 'longshore cancel ID'"
+            ),
+        ),
+        (
+            {"tasks": [ONE], "periodic": {"cron": "@daily", "timeZone": "UTC"}},
+            "periodic.timeZone",
+            "is not known: its name here is time_zone",
+        ),
+        (
+            {"tasks": [ONE], "periodic": {"cron": "@daily", "suspend": True}},
+            "periodic.suspend",
+            "is not known: there is nothing like it here; 'longshore hold ID' does that",
+        ),
+        (
+            {"tasks": [ONE], "parameterized": {"meta_optional": {}}},
+            "parameterized.meta_optional",
+            "is not known: its name here is optional",
+        ),
+        (
+            {"tasks": [ONE], "type": "system", "update": {"maxUnavailable": 1}},
+            "update.maxUnavailable",
+            "is not known: its name here is max_parallel",
+        ),
+        (
+            {"tasks": [{**ONE, "type": "system"}]},
+            "tasks[0].type",
+            "is the whole job's: say it beside tasks, once",
+        ),
+        (
+            {"tasks": [{**ONE, "qos": "high"}]},
+            "tasks[0].qos",
+            "is not known: say priority beside tasks, once",
+        ),
+        (
+            {"tasks": [{**ONE, "parallelism": 3}]},
+            "tasks[0].parallelism",
+            "is not known: its name here is array: {size: N, max_running: M}",
+        ),
+        (
+            {"tasks": [{**ONE, "array": {"size": 3, "parallelism": 1}}]},
+            "tasks[0].array.parallelism",
+            "is not known: its name here is max_running",
+        ),
+        (
+            {"tasks": [{**ONE, "volumes": []}]},
+            "tasks[0].volumes",
+            (
+                "is not known: there is nothing like it here; engine.arguments of the server's"
+                " configuration mounts for all that have an image"
+            ),
+        ),
+        (
             {"tasks": []},
             "tasks",
             "has 0 entries: a job has 1 to 10000 tasks; many that are alike are one, with an array",

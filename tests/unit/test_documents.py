@@ -6,19 +6,24 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import pytest
 
+from dispatcher.api.job_wire import JobRequest, TaskRequest
 from dispatcher.api.wire import ContainerRequest
 from dispatcher.cli.main import cli
+from dispatcher.input.yaml_text import documents
+from tests.job_bodies import decoder
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "config.example.yml"])
 TARGETS = set(re.findall(r"^([a-z]+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE))
 
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -206,3 +211,28 @@ def test_every_variable_that_an_attempt_finds_is_told() -> None:
     of_commands = {"URL", "TOKEN", "DEBUG", "RUNNER_DIR", "PARAMETER"}
     ours = words - {f"LONGSHORE_{name}" for name in of_commands}
     assert ours == told
+
+
+def test_job_files_in_the_page_on_jobs_are_taken() -> None:
+    blocks = YAML_BLOCK.findall(ROOT.joinpath("docs/jobs.md").read_text())
+    assert len(blocks) > 4
+    for block in blocks:
+        [job] = documents(block)
+        decoder().job(job)
+
+
+def test_keys_that_stand_for_those_of_another_system_are_taken() -> None:
+    section = ROOT.joinpath("docs/jobs.md").read_text().partition("## From another system")[2]
+    codes = [code for code in CODE.findall(section) if re.match(r"\w+: ", code)]
+    told: list[dict[str, Any]] = [each for code in codes for each in documents(code)]
+    # "N", "ID" and "NAME" are the reader's; a role takes another task beside it.
+    told = [each for each in told if not re.search(r"\b(N|ID|NAME)\b|role", str(each))]
+    of_tasks = [each for each in told if each.keys() <= set(TaskRequest.__struct_fields__)]
+    of_jobs = [each for each in told if each.keys() <= set(JobRequest.__struct_fields__)]
+    assert len(of_tasks) > 5
+    assert len(of_jobs) > 2
+    for each in of_tasks:
+        decoder().job({"tasks": [{"command": ["true"], **each}]})
+    for each in of_jobs:
+        kind = {"type": "system"} if "update" in each else {}
+        decoder().job({"tasks": [{"command": ["true"]}], **kind, **each})
