@@ -89,9 +89,10 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AttemptOrder:
     """What the runner is told to run: one attempt of one container.
 
-    `image` is "" for the process engine; `env` holds (name, value) pairs; a limit of 0 is none. One
-    that is `resident` belongs to the instance: it keeps it neither busy nor, once no dispatcher is
-    in contact, from powering itself off.
+    `image` is "" for the process engine; with one, `command` may be (), for the image's own, and
+    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays). `env`
+    holds (name, value) pairs; a limit of 0 is none. One that is `resident` belongs to the instance:
+    it keeps it neither busy nor, once no dispatcher is in contact, from powering itself off.
     """
 
     attempt_id: str
@@ -102,6 +103,20 @@ class AttemptOrder:
     cpu_millis: int = 0
     memory_bytes: int = 0
     resident: bool = False
+    entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptImage:
+    """What an instance tells of the image of an attempt.
+
+    It is `pulling` until the image is there. `digest` is what ran ("sha256:…"), `warning` a
+    sentence for whoever made the request; "" for what is not known, and for nothing.
+    """
+
+    pulling: bool = False
+    digest: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    warning: Annotated[str, msgspec.Meta(max_length=MOST_WORDS)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +142,15 @@ class AttemptExit:
 class AttemptReport:
     """One attempt that an instance knows of; `exit` is None while it runs.
 
-    `store` is the id of the store whose dispatcher started it, "" where that is not known.
+    `store` is the id of the store whose dispatcher started it, "" where that is not known. `image`
+    is None while nothing is known of it, and where there is none.
     """
 
     attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     exit: AttemptExit | None = None
     store: Annotated[str, msgspec.Meta(max_length=MOST_NAME)] = ""
+    image: AttemptImage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

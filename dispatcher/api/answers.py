@@ -101,16 +101,14 @@ def container_answer(
     Of its attempts it has the last `most_attempts`; `container` may lack earlier ones itself.
     """
     ceiling = container.spec.constraints.max_price_usd_per_hour
-    spec, resources, constraints = (
-        container.spec,
-        container.spec.resources,
-        container.spec.constraints,
-    )
+    spec = container.spec
+    resources, constraints = spec.resources, spec.constraints
     last = container.attempts[-1] if container.attempts else None
     return ContainerAnswer(
         id=container.id,
         name=spec.name,
         image=spec.image,
+        entrypoint=spec.entrypoint,
         command=spec.command,
         env=dict(spec.env),
         cpus=_cpus(resources.cpu_millis),
@@ -337,5 +335,9 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         stderr_bytes=attempt.stderr_bytes,
         log_complete=attempt.log_complete,
         given=_given(attempt.resources),
+        pulling_since=rfc3339(attempt.pulling_since),
+        pulled_at=rfc3339(attempt.pulled_at),
+        image_digest=attempt.image_digest or None,
+        warning=attempt.warning or None,
         revision=attempt.revision or msgspec.UNSET,
     )

@@ -22,7 +22,7 @@ import stat
 import time
 from typing import Any, Iterable, NamedTuple
 
-from pool.runner import machine
+from pool.runner import images, machine
 from pool.runner.engine_faults import is_of_the_request
 from pool.runner.stores import Stores
 from pool.runner.wire import NAME
@@ -397,6 +397,20 @@ class Spool:
             return 0, 0
         return int(fields[0]), int(fields[1])
 
+    def image(self, attempt_id: str) -> images.Image | None:
+        """Return what is known of the image of an attempt, None while nothing is (or for none)."""
+        if os.path.exists(self.path(attempt_id, images.PULLING)):
+            return images.Image(pulling=True)
+        text = self._image_record(attempt_id)
+        return images.parse(text)[0] if text else None
+
+    def stop_signal(self, attempt_id: str) -> str:
+        """Return the signal that the image of an attempt wants in place of TERM, "" for TERM."""
+        return images.parse(self._image_record(attempt_id))[1]
+
+    def _image_record(self, attempt_id: str) -> str:
+        return machine.read_text(self.path(attempt_id, images.RECORD))[: images.MOST_BYTES]
+
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
         self._remove_logs(attempt_id)
@@ -425,13 +439,17 @@ class Spool:
 
     def report(self, attempt: Attempt) -> dict[str, Any]:
         """Return the REPORT of an attempt."""
-        report = {
+        report: dict[str, Any] = {
             "attempt_id": attempt.attempt_id,
             "container_id": attempt.container_id,
             "exit": self.exit_of(attempt),
         }
-        store = self.stores.of(attempt.attempt_id)
-        return {**report, "store": store} if store else report
+        store, image = self.stores.of(attempt.attempt_id), self.image(attempt.attempt_id)
+        if store:
+            report["store"] = store
+        if image is not None:
+            report["image"] = image.fields()
+        return report
 
     def exit_of(self, attempt: Attempt) -> dict[str, Any] | None:
         """Return the EXIT of an attempt, None while it runs."""
