@@ -174,7 +174,8 @@ class ContainerSpec:
     """What a user asked for, validated and with defaults filled in; it never changes.
 
     `image` is "" for the process engine. With one, `command` may be (), for the image's own, and
-    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays).
+    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays);
+    process 1 is an `init` where the engine has one.
     `env` and `labels` are pairs sorted by name. `retry_lost` says whether the infrastructure's
     fault is tried again. `unnamed` are the dimensions of `resources` (sorted) that the user did not
     name: an instance type may have defaults of its own for them. A `supervisor` submits others.
@@ -200,6 +201,7 @@ class ContainerSpec:
     time_limit_s: float | None = None
     grace_period_s: float | None = None
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+    init: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

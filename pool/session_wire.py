@@ -42,6 +42,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    advice: Words = ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
@@ -110,6 +111,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    advice: Words = ""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +180,7 @@ def order_fields(order: AttemptOrder) -> dict[str, object]:
         "image": order.image,
         "command": order.command,
         **entrypoint,
+        "init": order.init,
         "env": dict(order.env),
         "cpu_millis": order.cpu_millis,
         "memory_bytes": order.memory_bytes,

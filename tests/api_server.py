@@ -26,6 +26,7 @@ FULL: dict[str, Any] = {
     "name": "train",
     "image": "docker.io/library/debian:12",
     "entrypoint": ["env", "-i"],
+    "init": False,
     "command": ["sh", "-c", "echo hi"],
     "env": {"B": "2", "A": "é"},
     "cpus": 0.5,

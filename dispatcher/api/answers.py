@@ -109,6 +109,7 @@ def container_answer(
         name=spec.name,
         image=spec.image,
         entrypoint=spec.entrypoint,
+        init=spec.init,
         command=spec.command,
         env=dict(spec.env),
         cpus=_cpus(resources.cpu_millis),
@@ -177,6 +178,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
         missing_since=rfc3339(view.missing_since),
+        advice=view.advice or None,
     )
 
 

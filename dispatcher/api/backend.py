@@ -66,7 +66,8 @@ class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known. `missing_since` is since when listings lack it.
+    where that is not known. `missing_since` is since when listings lack it; `advice` is what would
+    make it better, "" for nothing.
     """
 
     id: str
@@ -85,6 +86,7 @@ class InstanceView:
     last_error: str
     taken_back_at: str = ""
     missing_since: float = 0.0
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +138,14 @@ class StrayView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the server can do its work; `problems` says in sentences what is wrong."""
+    """Whether the server can do its work; `problems` says in sentences what is wrong.
+
+    `advice` says what would make instances better, which work without.
+    """
 
     ready: bool
     problems: tuple[str, ...]
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

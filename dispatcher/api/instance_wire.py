@@ -60,7 +60,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
     `missing_since` is when the first of the listings began that lack it, null while none does: it
-    counts in every limit until it is listed again, answers, or counts as gone.
+    counts in every limit until it is listed again, answers, or counts as gone. `advice` is what
+    would make it better by its own word, null for nothing.
     """
 
     id: str
@@ -79,6 +80,7 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
     taken_back_at: str | None
     missing_since: str | None = None
+    advice: str | None = None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

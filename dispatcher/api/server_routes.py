@@ -51,7 +51,7 @@ class ServerRoutes:
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer whether work is taken and placed: 200, or 503 with the problems."""
         health = self._backend.health()
-        answer = HealthAnswer(ready=health.ready, problems=health.problems)
+        answer = HealthAnswer(ready=health.ready, problems=health.problems, advice=health.advice)
         return json_response(answer, status=200 if health.ready else 503)
 
     async def metrics(self, _request: web.Request) -> web.Response:

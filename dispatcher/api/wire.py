@@ -97,6 +97,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
 
     Without an image there must be a `command`. With one it may be empty, for the image's CMD;
     `entrypoint` takes the place of the image's ENTRYPOINT (and CMD), [] for none.
+    With `init` its process 1 is an init of the engine's, where that has one.
     """
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
@@ -136,6 +137,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
     entrypoint: list[str] | None = None
+    init: bool = True
     env: dict[str, str] = {}
     cpus: CpuMillis | None = None
     memory: Size | None = None
@@ -290,6 +292,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     image: str
     entrypoint: tuple[str, ...] | None
+    init: bool
     command: tuple[str, ...]
     env: dict[str, str]
     cpus: float
@@ -341,10 +344,14 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether work is taken and placed, and what is wrong if not."""
+    """Whether work is taken and placed, and what is wrong if not.
+
+    `advice` is what would make instances better, a sentence each; they work without.
+    """
 
     ready: bool
     problems: tuple[str, ...]
+    advice: tuple[str, ...]
 
 
 class LiveAnswer(msgspec.Struct, frozen=True, kw_only=True):

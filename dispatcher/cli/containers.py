@@ -175,6 +175,7 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("command", shlex.join(seen.command)),
         ("image", seen.image),
         ("image digest", (last.image_digest or "") if last else ""),
+        ("init", "" if seen.init else "none"),
         ("entrypoint", _entrypoint(seen.entrypoint)),
         ("cpus", f"{seen.cpus:g}"),
         ("memory", output.size(seen.memory)),

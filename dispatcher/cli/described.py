@@ -21,6 +21,12 @@ CONTAINER_OPTIONS = (
         metavar="WORD",
         help="In place of the image's ENTRYPOINT and CMD, repeated for each word; '' for none.",
     ),
+    click.option(
+        "--no-init",
+        is_flag=True,
+        default=None,
+        help="With an image: the program itself is process 1, without the engine's init.",
+    ),
     click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
     click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
     click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
@@ -189,6 +195,8 @@ def described_container(command: tuple[str, ...], described: dict[str, Any]) -> 
     for option, field in PLAIN_FIELDS.items():
         if described[option] is not None:
             body[field] = described[option]
+    if described["no_init"]:
+        body["init"] = False
     if described["entrypoint"]:
         body["entrypoint"] = [] if described["entrypoint"] == ("",) else [*described["entrypoint"]]
     if described["retries"] is not None:

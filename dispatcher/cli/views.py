@@ -116,6 +116,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     image: str = ""
     entrypoint: tuple[str, ...] | None = None
+    init: bool = True
     command: tuple[str, ...] = ()
     cpus: float = 0
     memory: int = 0
@@ -257,6 +258,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     taken_back_at: str | None = None
     missing_since: datetime | None = None
+    advice: str | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         last_error=worker.last_error,
         taken_back_at=worker.interruption,
         missing_since=worker.missing_since or 0.0,
+        advice=worker.advice,
     )
 
 

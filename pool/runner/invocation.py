@@ -94,6 +94,8 @@ class Recipe(NamedTuple):
         words += ["--log-driver", "none"]
         # A health check is the image's own, runs beside the program, and nobody asks for its word.
         words += ["--no-healthcheck"]
+        if self.engine.init and order.init:
+            words += ["--init"]
         if self.engine.name == "podman":
             words += ["--quiet", "--cgroups=no-conmon"]
         words += self.engine.arguments

@@ -23,7 +23,7 @@ import time
 from typing import Any, Iterable, NamedTuple
 
 from pool.runner import images, machine
-from pool.runner.engine_faults import is_of_the_request
+from pool.runner.engine_faults import is_of_the_request, unexecuted
 from pool.runner.stores import Stores
 from pool.runner.wire import NAME
 
@@ -461,15 +461,24 @@ class Spool:
             started_at = os.stat(self.path(attempt.attempt_id, "job")).st_mtime
         except FileNotFoundError:
             started_at = attempt.claimed_at
+        out_bytes, err_bytes = (self._stream_bytes(attempt.attempt_id, each) for each in STREAMS)
+        why = ""
+        if (
+            attempt.engine != "process"
+            and ended.kind == "exited"
+            and err_bytes < MESSAGE_CHARACTERS
+        ):
+            said = last_text(self.log(attempt.attempt_id, "stderr"))
+            why = unexecuted(ended.code, out_bytes, said)
         return {
-            "kind": ended.kind,
+            "kind": "engine_failure" if why else ended.kind,
             "code": ended.code,
-            "message": self._message(attempt.attempt_id, ended),
-            "fault": self._fault(attempt.attempt_id, ended),
+            "message": why or self._message(attempt.attempt_id, ended),
+            "fault": "request" if why else self._fault(attempt.attempt_id, ended),
             "started_at": started_at,
             "finished_at": ended.finished_at,
-            "stdout_bytes": self._stream_bytes(attempt.attempt_id, "stdout"),
-            "stderr_bytes": self._stream_bytes(attempt.attempt_id, "stderr"),
+            "stdout_bytes": out_bytes,
+            "stderr_bytes": err_bytes,
         }
 
     def _stream_bytes(self, attempt_id: str, stream: str) -> int:

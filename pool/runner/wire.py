@@ -31,6 +31,7 @@ class Order(NamedTuple):
 
     A `resident` one lives as long as its instance does: no lease waits for it. With an image,
     `command` may be empty, for its own; `entrypoint` takes the place of the image's, () for none.
+    It has an `init` as process 1 if the engine has one.
     """
 
     attempt_id: str
@@ -42,6 +43,7 @@ class Order(NamedTuple):
     memory_bytes: int
     resident: bool = False
     entrypoint: tuple[bytes, ...] | None = None
+    init: bool = True
 
 
 class LineBuffer:
@@ -155,6 +157,7 @@ def parse_order(value: object) -> Order:
         cpu_millis=cpus_field(value),
         memory_bytes=count_field(value, "memory_bytes"),
         resident=flag_field(value, "resident", missing=False),
+        init=flag_field(value, "init", missing=True),
         entrypoint=None if entrypoint is None else _parse_words("entrypoint", entrypoint),
     )
 

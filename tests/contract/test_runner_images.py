@@ -43,6 +43,7 @@ class Maker:
 def podman(require_tool: RequireTool) -> str:
     path = require_tool("podman", "podman")
     require_tool("runc", "runc")
+    require_tool("catatonit", "catatonit")
     if cgroups.problem():
         not_tested(f"{cgroups.problem()}")
     import_image(path, require_tool("busybox", "busybox-static"))
@@ -65,10 +66,12 @@ def run(podman: str, *words: str) -> str:
 
 
 @contextmanager
-def attached(podman: str, engine: dict[str, Any]) -> Iterator[Attached]:
+def attached(podman: str, engine: dict[str, Any], advice: str = "") -> Iterator[Attached]:
     with Runner(engine=engine) as runner:
         session, hello = runner.attach()
         assert (hello["engine"], hello["broken"]) == ("podman", "")
+        assert advice in hello["advice"]
+        assert bool(hello["advice"]) is bool(advice)
         yield session
         session.request("kill", attempt_id=A, signal="KILL")
         eventually(lambda: session.request("release", attempt_id=A).get("kept") is None)
@@ -169,3 +172,80 @@ def test_what_is_told_to_end_while_its_image_is_pulled_ends(
         session.request("kill", attempt_id=A, signal=signal)
         exit_ = session.exit_of(A)
         assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
+
+
+def has_init(session: Attached, **fields: object) -> bool:
+    """Return whether a program is process 1 of its container no longer, and then heeds TERM."""
+    session.start(A, "sh", "-c", "cat /proc/1/comm; exec sleep 60", image=IMAGE, **fields)
+    session.until(lambda: b"\n" in session.log(A))
+    own = session.log(A) == b"sh\n"
+    session.request("kill", attempt_id=A, signal="TERM")
+    if own:
+        session.request("kill", attempt_id=A, signal="KILL")
+    assert session.exit_of(A)["code"] == (137 if own else 143)
+    return not own
+
+
+def test_a_program_is_not_process_1_and_heeds_term_unless_it_is_asked_for(podman: str) -> None:
+    with attached(podman, ENGINE) as session:
+        assert has_init(session)
+    with attached(podman, ENGINE) as session:
+        assert not has_init(session, init=False)
+    with attached(podman, {**ENGINE, "init": False}) as session:
+        assert not has_init(session)
+
+
+def test_where_the_engine_has_no_init_it_goes_without_and_says_what_to_install(podman: str) -> None:
+    arguments = [*ENGINE["arguments"], "--init-path", "/nowhere/catatonit"]
+    with attached(podman, {**ENGINE, "arguments": arguments}, "package catatonit") as session:
+        assert not has_init(session)
+
+
+@pytest.mark.parametrize("init", [True, False])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [("\x7fELF", "exec format error"), ("#!/none\n", "no such file or directory")],
+)
+def test_a_program_that_cannot_be_executed_is_told_as_that(
+    session: Attached, make: Maker, tmp_path: Path, content: str, why: str, *, init: bool
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(content)
+    program.chmod(0o755)
+    image = with_file(make.podman, make(), program)
+    exit_ = session.run(A, "/program", image=image, init=init)
+    assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
+    assert why in exit_["message"]
+
+
+def with_file(podman: str, image: str, path: Path) -> str:
+    """Return an image with a file in its root."""
+    container = run(podman, "create", image, "sh").strip()
+    run(podman, "cp", str(path), f"{container}:/{path.name}")
+    run(podman, "commit", "--quiet", container, image)
+    run(podman, "rm", container)
+    return image
+
+
+@pytest.mark.parametrize("script", ["echo up; sleep 60", "echo up; trap '' TERM; sleep 60"])
+def test_a_container_that_an_admin_removes_has_run(
+    podman: str, session: Attached, script: str
+) -> None:
+    session.start(A, "sh", "-c", script, image=IMAGE)
+    session.until(lambda: session.log(A) == b"up\n")
+    run(podman, "rm", "--force", "--time", "0", f"longshore-{A}")
+    exit_ = session.exit_of(A)
+    assert (exit_["kind"], exit_["code"]) == ("lost", None)
+    assert exit_["message"] == "its container was removed by somebody else"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("/no-such-program", "no such file or directory"), ("/tmp", "permission denied")],
+)
+def test_a_program_that_the_init_cannot_execute_is_told_as_that(
+    session: Attached, command: str, why: str
+) -> None:
+    exit_ = session.run(A, command, image=IMAGE)
+    assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
+    assert exit_["message"] == f"its program cannot be executed: {why}"

@@ -301,7 +301,8 @@ def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
 def test_a_command_missing_in_the_image_is_the_engines_failure(
     session: Attached, command: str, code: int
 ) -> None:
-    exit_ = session.run(A, command, image=IMAGE)
+    # What an init says of it is in `test_runner_images`.
+    exit_ = session.run(A, command, image=IMAGE, init=False)
     assert (exit_["kind"], exit_["code"]) == ("engine_failure", code)
     assert command in exit_["message"]
 

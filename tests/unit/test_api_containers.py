@@ -27,6 +27,7 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "name": "",
         "image": "",
         "entrypoint": None,
+        "init": True,
         "command": ["true"],
         "env": {},
         "cpus": 1,

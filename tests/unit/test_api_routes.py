@@ -64,6 +64,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "last_error": "",
         "taken_back_at": None,
         "missing_since": None,
+        "advice": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
@@ -147,9 +148,12 @@ async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log() -> None:
 
 async def test_health_and_metrics(client: Client) -> None:
     assert await client.call("GET", "/health/live") == (200, {"live": True})
-    assert await client.call("GET", "/health/ready") == (200, {"ready": True, "problems": []})
+    assert await client.call("GET", "/health/ready") == (
+        200,
+        {"ready": True, "problems": [], "advice": []},
+    )
     client.backend.problems = ("The store is not writable.",)
-    expected = {"ready": False, "problems": ["The store is not writable."]}
+    expected = {"ready": False, "problems": ["The store is not writable."], "advice": []}
     assert await client.call("GET", "/health/ready") == (503, expected)
     async with client.session.get(f"{client.url}/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")

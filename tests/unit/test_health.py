@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.explaining.health import cloud_problems
+from dispatcher.explaining.health import advice_of, cloud_problems
 from drivers.errors import CloudAuthError, CloudError
-from pool.messages import ListingFailed, ListInstances
-from tests.engine_rig import Rig
+from pool.messages import ListingFailed, ListInstances, Probe, ProbeSucceeded
+from pool.model import ProbeReport
+from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
 REFUSED = (
@@ -65,3 +66,26 @@ def test_another_error_of_a_create_is_no_problem_of_the_health_page() -> None:
     rig.create_error = lambda _command: CloudError("busy")
     rig.submit(make_container(1))
     assert problems(rig) == []
+
+
+def test_what_would_make_instances_better_is_said_once_with_who_says_it() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1), make_container(2))
+    advice = "podman has no init: install the package catatonit"
+    for probe in last_commands(rig, Probe):
+        report = ProbeReport(attempts=(), boot_id="b", advice=advice)
+        rig.send(
+            ProbeSucceeded(
+                op_id=probe.op_id,
+                worker_id=probe.worker_id,
+                revision=probe.revision,
+                began_at=rig.now,
+                host_key="k",
+                report=report,
+            )
+        )
+    assert advice_of(rig.engine.pool) == [f"i-001 and 1 more: {advice}"]
+    assert problems(rig) == []
+    assert sorted(rig.worker_states().values()) == ["running", "running"]
+    assert {worker.advice for worker in rig.engine.pool.workers.values()} == {advice}
