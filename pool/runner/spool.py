@@ -36,6 +36,7 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be our
 KILLED = "killed"  # this file is there once a container's attempt was signalled; before, UNKILLED
 UNKILLED = "unkilled"
 LOST_MESSAGE = "its supervisor ended without recording an exit"
+REMOVED_MESSAGE = "it ran, and its container was removed by somebody else"
 UNSTARTED_MESSAGE = "it was told to end before its program was started"
 
 
@@ -461,6 +462,9 @@ class Spool:
             started_at = os.stat(self.path(attempt.attempt_id, "job")).st_mtime
         except FileNotFoundError:
             started_at = attempt.claimed_at
+        if ended.kind == "engine_failure" and self._stream_bytes(attempt.attempt_id, "stdout"):
+            # An engine says nothing there: so it did run, and all trace of its container is gone.
+            ended = ended._replace(kind="lost", code=None)
         out_bytes, err_bytes = (self._stream_bytes(attempt.attempt_id, each) for each in STREAMS)
         why = ""
         if (
@@ -496,7 +500,8 @@ class Spool:
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
-            return machine.read_text(self.path(attempt_id, "why")).strip() or LOST_MESSAGE
+            why = machine.read_text(self.path(attempt_id, "why")).strip()
+            return why or (LOST_MESSAGE if ended.ran else REMOVED_MESSAGE)
         if ended.kind == "out_of_memory":
             return "it used more memory than it asked for"
         if ended.kind == "exited":
