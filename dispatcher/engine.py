@@ -69,6 +69,7 @@ from drivers.interface import InstanceType
 from pool import attempts, core_check, reactor
 from pool.core import PoolCore
 from pool.messages import (
+    AttemptImageSeen,
     CreateFailed,
     Destroyed,
     DestroyFailed,
@@ -82,6 +83,7 @@ from pool.model import PoolSettings
 from pool.notices import (
     AttemptDismissed,
     AttemptEnded,
+    AttemptImageKnown,
     AttemptLogComplete,
     AttemptLogLost,
     AttemptLost,
@@ -98,6 +100,7 @@ from pool.notices import (
 )
 
 NOTHING_TO_PLAN = (
+    AttemptImageSeen,
     Destroyed,
     DestroyFailed,
     FindFailed,
@@ -380,6 +383,8 @@ class Engine:
                 self._forget_instance(notice.worker_id, notice.reason, now)
             case AttemptRunning():
                 self._on_running(notice.attempt_id, now)
+            case AttemptImageKnown():
+                ledger.image_known(notice, now)
             case AttemptEnded():
                 ledger.ended(notice, now)
             case AttemptDismissed():

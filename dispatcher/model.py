@@ -175,10 +175,12 @@ class Dependency:
 class ContainerSpec:
     """What a user asked for, validated and with defaults filled in; it never changes.
 
-    `image` is "" for the process engine; `env` and `labels` are pairs sorted by name. `retry_lost`
-    says whether the infrastructure's fault is tried again. `unnamed` are the dimensions of
-    `resources` (sorted) that the user did not name: an instance type may have defaults of its own
-    for them. A `supervisor` submits other containers.
+    `image` is "" for the process engine. With one, `command` may be (), for the image's own, and
+    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays);
+    process 1 is an `init` where the engine has one.
+    `env` and `labels` are pairs sorted by name. `retry_lost` says whether the infrastructure's
+    fault is tried again. `unnamed` are the dimensions of `resources` (sorted) that the user did not
+    name: an instance type may have defaults of its own for them. A `supervisor` submits others.
 
     It starts once all of `after` have ended as they must, and not before `not_before` (seconds
     since the epoch). An attempt that ran for `time_limit_s` is ended (None: never). Whatever ends
@@ -200,6 +202,8 @@ class ContainerSpec:
     not_before: float | None = None
     time_limit_s: float | None = None
     grace_period_s: float | None = None
+    entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+    init: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +305,8 @@ class Attempt:
     `revision` is that of a per-instance job which it runs at. Of an elastic job, which has none, it
     is the number of renewals: how often the job had lost an essential member before this attempt
     was made, and begun anew. It is 0 in other jobs.
+    Its image was being fetched from `pulling_since` until `pulled_at`, by our clock: None for both
+    where it was there. `image_digest` is what ran, `warning` a sentence for its user: "" for none.
     """
 
     id: str
@@ -322,6 +328,15 @@ class Attempt:
     log_complete: bool = False
     resources: Resources | None = None
     revision: int = 0
+    pulling_since: float | None = None
+    pulled_at: float | None = None
+    image_digest: str = ""
+    warning: str = ""
+
+    @property
+    def is_pulling(self) -> bool:
+        """Return whether its image is still being fetched, so that its program does not run yet."""
+        return self.pulling_since is not None and self.pulled_at is None and self.outcome is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def spec_bytes(spec: ContainerSpec) -> int:
     names = (*wanted.instance_types, *(name for name, _ in spec.resources.custom))
     named = len(names) * _PAIR_BYTES + _text_bytes(names)
     awaited = len(spec.after) * _DEPENDENCY_BYTES + _text_bytes(each.of for each in spec.after)
-    texts = _text_bytes((*spec.command, spec.image, spec.name))
+    texts = _text_bytes((*spec.command, *(spec.entrypoint or ()), spec.image, spec.name))
     return _SPEC_BYTES + texts + pairs + named + awaited
 
 

@@ -8,6 +8,7 @@ from pool import idle, interruption, signals, stillborn, strays, trials
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
+    AttemptImageSeen,
     AttemptStarted,
     LogComplete,
     ReleaseAttempt,
@@ -28,6 +29,7 @@ from pool.model import (
 )
 from pool.notices import (
     AttemptEnded,
+    AttemptImageKnown,
     AttemptLogComplete,
     AttemptLogLost,
     AttemptMissing,
@@ -234,6 +236,13 @@ def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         if attempt.worker_id in core.workers:
             stillborn.prove(core, core.workers[attempt.worker_id], now)
         core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
+
+
+def on_image(core: PoolCore, event: AttemptImageSeen) -> None:
+    """The runner says what it knows of an attempt's image; it may come before the start's reply."""
+    attempt = core.find_attempt(event.worker_id, event.attempt_id)
+    if attempt is not None and not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
+        core.notices.append(AttemptImageKnown(attempt_id=attempt.id, image=event.image))
 
 
 def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:

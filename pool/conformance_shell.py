@@ -14,7 +14,7 @@ from pool.link import WorkerLink
 from pool.link_attempts import LinkListener
 from pool.link_connect import connect_proven
 from pool.link_model import LinkSettings, ProbeStage, ProbeStageError
-from pool.model import AttemptExit
+from pool.model import AttemptExit, AttemptImage
 from pool.ssh import SshConnection
 from pool.ssh_keys import new_private_key, public_key_text
 
@@ -125,6 +125,9 @@ class _Nobody(LinkListener):
 
     def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
         """Hear of an exit: there is none."""
+
+    def image(self, worker_id: str, attempt_id: str, image: AttemptImage) -> None:
+        """Hear of an image: there is none."""
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         """Hear of output: there is none."""

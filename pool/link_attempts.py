@@ -11,16 +11,18 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from pool.model import AttemptExit, AttemptOrder
+from pool.model import AttemptExit, AttemptImage, AttemptOrder
 from pool.session import Session
 from pool.session_requests import RequestFailed
-from pool.session_wire import Exited, Heartbeat, Interruption, LogChunk, Push, Reply
+from pool.session_wire import Exited, Heartbeat, ImageNews, Interruption, LogChunk, Push, Reply
 
 _log = structlog.get_logger(__name__)
 
 LogOffsets = Callable[[str], tuple[int, int]]
 
 _BROKEN_INTERVAL_S = 10.0
+_MOST_IMAGES = 4
+"""How often an image is believed to have news: it is pulled, and then it is there."""
 
 
 class LinkListener(Protocol):
@@ -28,6 +30,10 @@ class LinkListener(Protocol):
 
     def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
         """Hear how an attempt ended; repeated after each reconnection until it is released."""
+        ...
+
+    def image(self, worker_id: str, attempt_id: str, image: AttemptImage) -> None:
+        """Hear what is known of the image of an attempt, before its exit; it may be no news."""
         ...
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
@@ -74,6 +80,7 @@ class _Log(Enum):
 class _Attempt:
     kept: dict[str, int] = field(default_factory=lambda: {"stdout": 0, "stderr": 0})
     log: _Log = _Log.FOLLOWED
+    images_told: int = 0
     exit: AttemptExit | None = None
     told_complete: bool = False
     in_trouble: bool = False
@@ -124,6 +131,8 @@ class AttemptFeed:
             with self._lock:
                 self._attempts[report.attempt_id] = attempt
             recalled = self._recall(report.attempt_id, attempt)
+            if report.image is not None:
+                self._hear_image(report.attempt_id, attempt, report.image)
             if report.exit is not None:
                 self._hear_exit(report.attempt_id, attempt, report.exit)
             if recalled and not attempt.told_complete:
@@ -139,6 +148,10 @@ class AttemptFeed:
                 attempt = self._known(message.attempt_id)
                 if attempt is not None:
                     self._hear_exit(message.attempt_id, attempt, message.exit)
+            case ImageNews():
+                attempt = self._known(message.attempt_id)
+                if attempt is not None:
+                    self._hear_image(message.attempt_id, attempt, message.image)
             case LogChunk():
                 self._hear_log(session, message)
             case Interruption():
@@ -180,6 +193,12 @@ class AttemptFeed:
             if attempt.log is _Log.TO_ASK and self._recall(attempt_id, attempt):
                 self._ask(session, attempt_id, attempt)
             self._tell_if_complete(attempt_id, attempt)
+
+    def _hear_image(self, attempt_id: str, attempt: _Attempt, image: AttemptImage) -> None:
+        """Tell what is new, but not for ever: one instance must not keep the engine busy."""
+        if attempt.exit is None and attempt.images_told < _MOST_IMAGES:
+            attempt.images_told += 1
+            self._listener.image(self._worker_id, attempt_id, image)
 
     def _hear_exit(self, attempt_id: str, attempt: _Attempt, attempt_exit: AttemptExit) -> None:
         """Tell the first word of a session: one instance must not keep the engine busy."""

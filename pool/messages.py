@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from drivers.errors import CloudError
 from drivers.interface import Existence, InstanceType
-from pool.model import AttemptExit, AttemptOrder, InstanceSeen, Launch, ProbeReport
+from pool.model import AttemptExit, AttemptImage, AttemptOrder, InstanceSeen, Launch, ProbeReport
 
 # ---- commands ---------------------------------------------------------------------------------
 
@@ -348,6 +348,15 @@ class AttemptExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptImageSeen:
+    """The runner says how far it is with the image of an attempt, and which it is."""
+
+    worker_id: str
+    attempt_id: str
+    image: AttemptImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogComplete:
     """Every byte of an ended attempt's log is kept on the dispatcher's side."""
 
@@ -404,6 +413,7 @@ PoolEvent = (
     | StartRefused
     | StartUnknown
     | AttemptExited
+    | AttemptImageSeen
     | LogComplete
     | BrokenReported
     | InterruptionNoticed

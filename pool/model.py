@@ -89,9 +89,11 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AttemptOrder:
     """What the runner is told to run: one attempt of one container.
 
-    `image` is "" for the process engine; `env` holds (name, value) pairs; a limit of 0 is none. One
-    that is `resident` belongs to the instance: it keeps it neither busy nor, once no dispatcher is
-    in contact, from powering itself off.
+    `image` is "" for the process engine; with one, `command` may be (), for the image's own, and
+    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays); it
+    gets an `init` as process 1 where the engine has one. `env` holds (name, value) pairs; a limit
+    of 0 is none. One that is `resident` belongs to the instance: it keeps it neither busy nor, once
+    no dispatcher is in contact, from powering itself off.
     """
 
     attempt_id: str
@@ -102,6 +104,21 @@ class AttemptOrder:
     cpu_millis: int = 0
     memory_bytes: int = 0
     resident: bool = False
+    entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+    init: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptImage:
+    """What an instance tells of the image of an attempt.
+
+    It is `pulling` until the image is there. `digest` is what ran ("sha256:…"), `warning` a
+    sentence for whoever made the request; "" for what is not known, and for nothing.
+    """
+
+    pulling: bool = False
+    digest: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    warning: Annotated[str, msgspec.Meta(max_length=MOST_WORDS)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,23 +144,29 @@ class AttemptExit:
 class AttemptReport:
     """One attempt that an instance knows of; `exit` is None while it runs.
 
-    `store` is the id of the store whose dispatcher started it, "" where that is not known.
+    `store` is the id of the store whose dispatcher started it, "" where that is not known. `image`
+    is None while nothing is known of it, and where there is none.
     """
 
     attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     exit: AttemptExit | None = None
     store: Annotated[str, msgspec.Meta(max_length=MOST_NAME)] = ""
+    image: AttemptImage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What a successful run probe saw; `broken` is "" or the runner's reason to drain it."""
+    """What a successful run probe saw; `broken` is "" or the runner's reason to drain it.
+
+    `advice` is what would make the instance better, "" for nothing.
+    """
 
     attempts: tuple[AttemptReport, ...]
     boot_id: str
     engine: str = ""
     broken: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +263,9 @@ class Worker:
     whose log is not complete yet: while these are too many it is `backlogged`; `unaccounted` those
     of another store, which are kept: nobody knows what room they take, so it gets no new work.
     `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
-    of itself at present, "" for nothing; `interruption` is when the cloud takes it back, "" where
-    that is not known; `shown` says that a probe has shown what runs there.
+    of itself at present, "" for nothing, `advice` what would make it better by its own word;
+    `interruption` is when the cloud takes it back, "" where that is not known; `shown` says that a
+    probe has shown what runs there.
     `listed` says whether a listing has ever shown it, `absence` is about those that lack it, None
     while none does or it has a session. One that is `remembered` an earlier process knew, and no
     listing has shown it since: what its tags say is not known. `untagged` says that no listing has
@@ -302,6 +326,7 @@ class Worker:
     session_up: bool = False
     verdict: str = ""
     complaint: str = ""
+    advice: str = ""
     interruption: str = ""
     shown: bool = False
     broken_at: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pool.model import AttemptExit, Launch
+from pool.model import AttemptExit, AttemptImage, Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,14 @@ class AttemptRunning:
 
     attempt_id: str
     worker_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptImageKnown:
+    """More may be known of the image of an attempt that runs."""
+
+    attempt_id: str
+    image: AttemptImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +160,7 @@ Notice = (
     | WorkerChanged
     | WorkerGone
     | AttemptRunning
+    | AttemptImageKnown
     | AttemptEnded
     | AttemptDismissed
     | AttemptMissing

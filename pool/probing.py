@@ -100,6 +100,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.session_up = True
     absence.end(core, worker, "it answers, though a listing lacks it")
     worker.shown = True
+    worker.advice = event.report.advice
     worker.last_contact = min(event.began_at, now)
     worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
     core.timers.clear(TimerKind.SILENCE, worker.id)

@@ -8,6 +8,7 @@ from pool import absence, attempts, idle, interruption, launching, listing, prob
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
+    AttemptImageSeen,
     AttemptStarted,
     BrokenReported,
     Created,
@@ -55,7 +56,7 @@ _OfWorker = Literal[
 ]
 
 
-def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912 - a table
+def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
     """Take in one event."""
     core.statistics.heard(event, core.workers, now)
     match event:
@@ -97,6 +98,8 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             attempts.on_unknown(core, event, now)
         case AttemptExited():
             attempts.on_exited(core, event, now)
+        case AttemptImageSeen():
+            attempts.on_image(core, event)
         case LogComplete():
             attempts.on_log_complete(core, event)
         case HeldUp():

@@ -27,6 +27,7 @@ from pool.session_wire import (
     Exited,
     Heartbeat,
     Hello,
+    ImageNews,
     Interruption,
     LineSplitter,
     LogChunk,
@@ -333,7 +334,7 @@ class Session:
             match message:
                 case Reply():
                     self._answer(message)
-                case Exited() | LogChunk() | Heartbeat() | Interruption():
+                case Exited() | ImageNews() | LogChunk() | Heartbeat() | Interruption():
                     self._listener.pushed(message)
                 case _:
                     raise MalformedMessageError("a second hello")

@@ -13,6 +13,7 @@ from pool.model import (
     MOST_NAME,
     MOST_WORDS,
     AttemptExit,
+    AttemptImage,
     AttemptOrder,
     AttemptReport,
 )
@@ -41,6 +42,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    advice: Words = ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
@@ -65,6 +67,14 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="e
     attempt_id: Name
     container_id: Name
     exit: AttemptExit
+
+
+class ImageNews(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    """More is known of the image of an attempt."""
+
+    attempt_id: Name
+    container_id: Name
+    image: AttemptImage
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):
@@ -101,6 +111,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    advice: Words = ""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +122,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     problem: Words
 
 
-Push = Exited | LogChunk | Heartbeat | Interruption
-Message = Hello | Refused | Reply | Exited | LogChunk | Heartbeat | Interruption
+Push = Exited | ImageNews | LogChunk | Heartbeat | Interruption
+Message = Hello | Refused | Reply | Exited | ImageNews | LogChunk | Heartbeat | Interruption
 
 _MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _LISTINGS: Final = msgspec.json.Decoder(Listing)
@@ -162,11 +173,14 @@ def encode_line(fields: Mapping[str, object]) -> bytes:
 
 def order_fields(order: AttemptOrder) -> dict[str, object]:
     """Return the `attempt` of a start request."""
+    entrypoint = {} if order.entrypoint is None else {"entrypoint": order.entrypoint}
     return {
         "attempt_id": order.attempt_id,
         "container_id": order.container_id,
         "image": order.image,
         "command": order.command,
+        **entrypoint,
+        "init": order.init,
         "env": dict(order.env),
         "cpu_millis": order.cpu_millis,
         "memory_bytes": order.memory_bytes,

@@ -11,6 +11,7 @@ import structlog
 
 from pool.messages import (
     AttemptExited,
+    AttemptImageSeen,
     BrokenReported,
     InterruptionNoticed,
     LogComplete,
@@ -19,7 +20,7 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import AttemptExit
+from pool.model import AttemptExit, AttemptImage
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +104,9 @@ class WorkerReports:
 
     def exited(self, worker_id: str, attempt_id: str, how: AttemptExit) -> None:
         self._post(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
+
+    def image(self, worker_id: str, attempt_id: str, image: AttemptImage) -> None:
+        self._post(AttemptImageSeen(worker_id=worker_id, attempt_id=attempt_id, image=image))
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         if attempt_id not in self._allowed:

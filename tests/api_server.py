@@ -25,6 +25,8 @@ MINIMAL: dict[str, Any] = {"command": ["true"]}
 FULL: dict[str, Any] = {
     "name": "train",
     "image": "docker.io/library/debian:12",
+    "entrypoint": ["env", "-i"],
+    "init": False,
     "command": ["sh", "-c", "echo hi"],
     "env": {"B": "2", "A": "é"},
     "cpus": 0.5,

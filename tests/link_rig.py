@@ -13,7 +13,7 @@ from drivers.interface import HostKeyVerdict
 from pool.link import WorkerLink
 from pool.link_attempts import LinkListener
 from pool.link_model import LinkSettings, StartResult
-from pool.model import AttemptExit, AttemptOrder
+from pool.model import AttemptExit, AttemptImage, AttemptOrder
 from pool.ssh_keys import PrivateKey
 from tests.sshd_host import wait_until
 
@@ -52,6 +52,7 @@ class Recorder(LinkListener):
         self.exits_told = 0
         self.logs: dict[tuple[str, str], bytearray] = {}
         self.complete: list[str] = []
+        self.images: list[tuple[str, AttemptImage]] = []
         self.losses: list[tuple[float, str]] = []
         self.faults: list[str] = []
         self.interruptions: list[str] = []
@@ -62,6 +63,10 @@ class Recorder(LinkListener):
         self.workers.add(worker_id)
         self.exits[attempt_id] = how
         self.exits_told += 1
+
+    def image(self, worker_id: str, attempt_id: str, image: AttemptImage) -> None:
+        self.workers.add(worker_id)
+        self.images.append((attempt_id, image))
 
     def log(self, worker_id: str, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
         self.workers.add(worker_id)

@@ -401,6 +401,7 @@ def order(
     cpu_millis: int = 0,
     memory_bytes: int = 0,
     resident: bool = False,
+    **more: object,
 ) -> dict[str, Any]:
     """Return the order for an attempt of container `c-ATTEMPT`."""
     return {
@@ -412,6 +413,7 @@ def order(
         "cpu_millis": cpu_millis,
         "memory_bytes": memory_bytes,
         "resident": resident,
+        **more,
     }
 
 

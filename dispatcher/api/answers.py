@@ -101,16 +101,15 @@ def container_answer(
     Of its attempts it has the last `most_attempts`; `container` may lack earlier ones itself.
     """
     ceiling = container.spec.constraints.max_price_usd_per_hour
-    spec, resources, constraints = (
-        container.spec,
-        container.spec.resources,
-        container.spec.constraints,
-    )
+    spec = container.spec
+    resources, constraints = spec.resources, spec.constraints
     last = container.attempts[-1] if container.attempts else None
     return ContainerAnswer(
         id=container.id,
         name=spec.name,
         image=spec.image,
+        entrypoint=spec.entrypoint,
+        init=spec.init,
         command=spec.command,
         env=dict(spec.env),
         cpus=_cpus(resources.cpu_millis),
@@ -181,6 +180,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         missing_since=rfc3339(view.missing_since),
         cloud_says=view.cloud_says or None,
         gone_at=rfc3339(view.gone_at),
+        advice=view.advice or None,
     )
 
 
@@ -341,5 +341,9 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         stderr_bytes=attempt.stderr_bytes,
         log_complete=attempt.log_complete,
         given=_given(attempt.resources),
+        pulling_since=rfc3339(attempt.pulling_since),
+        pulled_at=rfc3339(attempt.pulled_at),
+        image_digest=attempt.image_digest or None,
+        warning=attempt.warning or None,
         revision=attempt.revision or msgspec.UNSET,
     )

@@ -70,7 +70,8 @@ class InstanceView:
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
     where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
     its cloud says of it when it is not simply on, in a sentence. Of one that is gone `last_error`
-    is why, and no more is known than what the store keeps.
+    is why, and no more is known than what the store keeps. `advice` is what
+    would make it better, "" for nothing.
     """
 
     id: str
@@ -91,6 +92,7 @@ class InstanceView:
     missing_since: float = 0.0
     cloud_says: str = ""
     gone_at: float = 0.0
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +145,13 @@ class StrayView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the server can do its work; `problems` says in sentences what is wrong."""
+    """Whether the server can do its work; `problems` says in sentences what is wrong.
+
+    `advice` says what would make instances better, which work without.
+    """
 
     problems: tuple[Problem, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -26,6 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _FIRST_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _RESERVED_PREFIX = "LONGSHORE_"
+_FIRST_ENTRY = "give at least one entry that is not empty"
 _NAME_RULE = "use 1 to 63 letters, digits, dots, dashes, underscores or slashes"
 _SMALL_ORDER_BYTES = 64 * 2**10
 
@@ -51,7 +52,7 @@ class ContainerChecks:
         """Add what is wrong with what every request has, but its name and what it waits for."""
         place = f"{path}." if path else ""
         before = len(problems)
-        self._check_command(request.command, f"{place}command", problems)
+        self._check_program(request, place, problems)
         self._check_env(request.env, f"{place}env", problems)
         if len(problems) == before:
             self._check_order(request, place, problems)
@@ -87,10 +88,26 @@ class ContainerChecks:
         check_project(request.project, f"{place}project", problems)
         check_container(request.after, f"{place}after", self._limits.after_entries, problems)
 
-    def _check_command(self, command: list[str], path: str, problems: Problems) -> None:
+    def _check_program(self, request: RunRequest, place: str, problems: Problems) -> None:
+        """Add what is wrong with what is to be executed: an image may know that by itself."""
+        command, entrypoint = request.command, request.entrypoint
+        if entrypoint is not None and not request.image:
+            problems.add(f"{place}entrypoint", "is for an image: name one, or leave it out")
+        if command and not command[0]:
+            problems.add(f"{place}command", f"must name a program: {_FIRST_ENTRY}")
+        elif not command and not request.image:
+            problems.add(f"{place}command", f"must name a program: {_FIRST_ENTRY}, or an image")
+        elif not command and entrypoint == []:
+            what = "must name a program: with 'entrypoint: []' the image names none"
+            problems.add(f"{place}command", what)
+        self._check_words(command, f"{place}command", problems)
+        if entrypoint:
+            if not entrypoint[0]:
+                problems.add(f"{place}entrypoint", f"must name a program: {_FIRST_ENTRY}")
+            self._check_words(entrypoint, f"{place}entrypoint", problems)
+
+    def _check_words(self, command: list[str], path: str, problems: Problems) -> None:
         limits = self._limits
-        if not command or not command[0]:
-            problems.add(path, "must name a program: give at least one entry that is not empty")
         if len(command) > limits.command_items:
             problems.add(path, f"has over {limits.command_items} entries: pass a file instead")
             return
@@ -140,7 +157,7 @@ class ContainerChecks:
 
     def _check_order(self, request: RunRequest, place: str, problems: Problems) -> None:
         """Refuse what the line to the runner cannot hold once it is escaped."""
-        env, command = request.env, request.command
+        env, command = request.env, [*(request.entrypoint or ()), *request.command]
         characters = sum(map(len, command)) + sum(map(len, env)) + sum(map(len, env.values()))
         if characters < _SMALL_ORDER_BYTES and len(command) + len(env) < 1000:
             return
@@ -201,12 +218,17 @@ def _check_gpus(request: RunRequest, path: str, problems: Problems) -> None:
         )
 
 
+def program_instead(item: Any) -> dict[str, Any]:
+    """Return what stands for a command whose form is wrong; one that is missing is missed."""
+    return {"command": ["unknown"]} if isinstance(item, dict) and "command" in item else {}
+
+
 def decode_what_can_be(
     wanted: type[Wanted], item: Any, path: str, problems: Problems, **instead: Any
 ) -> Wanted | None:
     """Return `item` as a `wanted`, without what is wrong with it, so that the rest is checked too.
 
-    Adds what is wrong to `problems`; `instead` is put in the place of fields that must be there.
+    Adds what is wrong to `problems`; `instead` is put in the place of what is wrong or missing.
     None when nothing is left to check.
     """
     try:

@@ -22,12 +22,14 @@ class ReadyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether requests can be served (`ready`), and whether anything is wrong (`degraded`).
 
     A server that is not ready is degraded, too. One that is ready and degraded takes requests; what
-    is wrong with the cloud, or with a disk, is among its `problems`.
+    is wrong with the cloud, or with a disk, is among its `problems`. `advice` is what would make
+    instances better, a sentence each; they work without.
     """
 
     ready: bool
     degraded: bool
     problems: list[ProblemAnswer]
+    advice: list[str]
 
 
 class StoreAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,5 +60,6 @@ class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     degraded: bool
     problems: list[ProblemAnswer]
+    advice: list[str]
     store: StoreAnswer
     logs: LogsAnswer

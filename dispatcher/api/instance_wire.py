@@ -64,7 +64,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     its cloud says of it when it is not simply on ("the cloud says that it is stopped: …"); null
     when it is, and with drivers that do not tell.
     `gone_at` is when it was found to be gone, null while it is not: then its `state` is "gone",
-    `last_error` is why, and what the store does not keep is empty.
+    `last_error` is why, and what the store does not keep is empty. `advice` is what
+    would make it better by its own word, null for nothing.
     """
 
     id: str
@@ -85,6 +86,7 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     missing_since: str | None = None
     cloud_says: str | None = None
     gone_at: str | None = None
+    advice: str | None = None
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from dispatcher.api.container_checks import (
     check_project,
     check_text,
     decode_what_can_be,
+    program_instead,
 )
 from dispatcher.api.job_kinds import (
     check_kind,
@@ -171,7 +172,7 @@ def _task(
     rest = {key: child for key, child in item.items() if key not in mistaken}
     if kind is not None:
         rest = task_without_misfits(rest, kind, path, problems)
-    request = decode_what_can_be(TaskRequest, rest, path, problems, command=["unknown"])
+    request = decode_what_can_be(TaskRequest, rest, path, problems, **program_instead(item))
     name, array = rest.get("name", ""), rest.get("array")
     if request is not None:
         checks.check(request, path, problems)

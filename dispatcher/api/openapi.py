@@ -24,7 +24,7 @@ from dispatcher.input.quantities import (
 DOCUMENT = web.AppKey("document", bytes)
 """The document of an application, as it is answered."""
 _REFERENCE = "#/components/schemas/{name}"
-_NOT_TOLD = ("command", "env", "after")
+_NOT_TOLD = ("command", "entrypoint", "env", "after")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _QUANTITIES: dict[type, dict[str, Any]] = {
     Size: {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dispatcher.api.backend import NewContainer
-from dispatcher.api.container_checks import ContainerChecks, decode_what_can_be
+from dispatcher.api.container_checks import ContainerChecks, decode_what_can_be, program_instead
 from dispatcher.api.limits import ApiLimits, Defaults
 from dispatcher.api.specification import specification
 from dispatcher.api.wire import ContainerRequest
@@ -75,7 +75,7 @@ class SubmissionDecoder:
         try:
             for path, item in items:
                 request = decode_what_can_be(
-                    ContainerRequest, item, path, problems, command=["unknown"]
+                    ContainerRequest, item, path, problems, **program_instead(item)
                 )
                 if request is not None:
                     self._checks.check_container(request, path, problems)

@@ -62,6 +62,7 @@ class ServerRoutes:
             ready=health.ready,
             degraded=bool(health.problems),
             problems=_problems(health),
+            advice=list(health.advice),
         )
         return json_response(answer, status=200 if health.ready else 503)
 
@@ -75,6 +76,7 @@ class ServerRoutes:
                 ready=health.ready,
                 degraded=bool(health.problems),
                 problems=_problems(health),
+                advice=list(health.advice),
                 store=StoreAnswer(
                     database_bytes=store.database_bytes,
                     wal_bytes=store.wal_bytes,

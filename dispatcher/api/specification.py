@@ -25,6 +25,8 @@ def specification(request: RunRequest, defaults: Defaults) -> ContainerSpec:
         name=request.name,
         image=request.image,
         command=tuple(request.command),
+        init=request.init,
+        entrypoint=None if request.entrypoint is None else tuple(request.entrypoint),
         env=tuple(sorted(request.env.items())),
         resources=Resources(
             cpu_millis=_given(request.cpus, defaults.cpu_millis),

@@ -127,7 +127,12 @@ class DependencyRequest(Request, frozen=True, kw_only=True):
 
 
 class RunRequest(Request, frozen=True, kw_only=True):
-    """What is to run, alone or as a task of a job; what is left out gets the server's default."""
+    """What is to run, alone or as a task of a job; what is left out gets the server's default.
+
+    Without an image there must be a `command`. With one it may be empty, for the image's CMD;
+    `entrypoint` takes the place of the image's ENTRYPOINT (and CMD), [] for none.
+    With `init` its process 1 is an init of the engine's, where that has one.
+    """
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
     words_of_others: ClassVar[Mapping[str, str]] = {
@@ -161,6 +166,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
     advice_on_words: ClassVar[Mapping[str, str]] = NOTHING_LIKE
     examples: ClassVar[Mapping[str, str]] = {
         "command": "command: [python3, train.py], or command: [sh, -c, './prepare && ./train']",
+        "entrypoint": "entrypoint: [], with command: [sh, -c, './prepare && ./train']",
         "env": 'env: {THREADS: "4"}',
         "gpus": "gpus: 1, or gpus: {count: 1, model: a100}",
         "resources": "resources: {licence: 1}",
@@ -172,9 +178,11 @@ class RunRequest(Request, frozen=True, kw_only=True):
         "grace_period_s": "grace_period_s: 30",
     }
 
-    command: list[str]
+    command: list[str] = []
     name: str = ""
     image: str = ""
+    entrypoint: list[str] | None = None
+    init: bool = True
     env: dict[str, str] = {}
     cpus: CpuMillis | None = None
     memory: Size | None = None
@@ -290,7 +298,10 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `given` is null where that is what the container says, and something else where its instance
     type has defaults of its own. `revision` is that of its job where that one has revisions,
-    or how often its elastic job had begun anew.
+    or how often its elastic job had begun anew. Its image was being fetched from `pulling_since`
+    until `pulled_at`, null for both where it was there; that is outside the time limit.
+    `image_digest` is that of the image that ran (where the engine knows no digest, the image's id),
+    `warning` a sentence about how the image takes what was asked for; null for none.
     """
 
     id: str
@@ -308,12 +319,18 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stderr_bytes: int
     log_complete: bool
     given: GivenAnswer | None
+    pulling_since: str | None
+    pulled_at: str | None
+    image_digest: str | None
+    warning: str | None
     revision: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One container; sizes in bytes, times in RFC 3339, cost in US dollars.
 
+    `entrypoint` is null where that is the image's own. While its image is being fetched the `state`
+    is "running", and its last attempt is `pulling_since` then and not `pulled_at` yet.
     `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
@@ -327,6 +344,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     image: str
+    entrypoint: tuple[str, ...] | None
+    init: bool
     command: tuple[str, ...]
     env: dict[str, str]
     cpus: float

@@ -107,7 +107,7 @@ def ps_row(seen: ContainerView) -> tuple[str, ...]:
     return (
         seen.id,
         seen.title,
-        seen.state,
+        seen.shown_state,
         str(seen.priority),
         f"{seen.cpus:g}",
         output.size(seen.memory),
@@ -157,10 +157,11 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
     ended = seen.reason.message if seen.reason else ""
     # What is queued has no instance; that of its last attempt stands in the table below.
     placed = seen.state != "queued"
+    last = seen.attempts[-1] if seen.attempts else None
     return [
         ("id", seen.id),
         ("name", seen.name),
-        ("state", seen.state + (f" ({seen.cancelling})" if seen.cancelling else "")),
+        ("state", seen.shown_state + (f" ({seen.cancelling})" if seen.cancelling else "")),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("job", seen.job or ""),
@@ -170,8 +171,12 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("waiting", seen.waiting or ""),
         ("in doubt", seen.doubt or ""),
         ("log", seen.log_problem or ""),
+        ("warning", (last.warning or "") if last else ""),
         ("command", shlex.join(seen.command)),
         ("image", seen.image),
+        ("image digest", (last.image_digest or "") if last else ""),
+        ("init", "" if seen.init else "none"),
+        ("entrypoint", _entrypoint(seen.entrypoint)),
         ("cpus", f"{seen.cpus:g}"),
         ("memory", output.size(seen.memory)),
         ("disk", output.size(seen.disk)),
@@ -196,6 +201,13 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
     ]
+
+
+def _entrypoint(words: tuple[str, ...] | None) -> str:
+    """Return what takes the place of the image's, "" where nothing does."""
+    if words is None:
+        return ""
+    return shlex.join(words) if words else "none"
 
 
 def _pairs(entries: Mapping[str, object]) -> str:

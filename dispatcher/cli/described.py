@@ -15,6 +15,18 @@ from dispatcher.cli.submission import amounts, gpus, pairs
 
 CONTAINER_OPTIONS = (
     click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),
+    click.option(
+        "--entrypoint",
+        multiple=True,
+        metavar="WORD",
+        help="In place of the image's ENTRYPOINT and CMD, repeated for each word; '' for none.",
+    ),
+    click.option(
+        "--no-init",
+        is_flag=True,
+        default=None,
+        help="With an image: the program itself is process 1, without the engine's init.",
+    ),
     click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
     click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
     click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
@@ -179,10 +191,15 @@ def dependency(text: str) -> object:
 
 def described_container(command: tuple[str, ...], described: dict[str, Any]) -> Json:
     """Return one container as JSON, with nothing in it that was not asked for."""
-    body: Json = {"command": list(command), **described_resources(described)}
+    body: Json = {"command": list(command)} if command else {}
+    body |= described_resources(described)
     for option, field in PLAIN_FIELDS.items():
         if described[option] is not None:
             body[field] = described[option]
+    if described["no_init"]:
+        body["init"] = False
+    if described["entrypoint"]:
+        body["entrypoint"] = [] if described["entrypoint"] == ("",) else [*described["entrypoint"]]
     if described["retries"] is not None:
         body["retries"] = {"max": described["retries"]}
     if described["env"]:

@@ -33,6 +33,8 @@ def health(*, client: Client, as_json: bool) -> int:
                 [(each.kind, output.age(each.since), each.message) for each in seen.problems],
                 wrap=("PROBLEM",),
             )
+        for each in seen.advice:
+            click.echo(f"advice: {each}")
         output.print_fields(_disks(seen))
     return FAILED if seen.degraded else 0
 

@@ -85,7 +85,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
-    notes = (missing, seen.cloud_says, taken_back, seen.broken, seen.last_error)
+    notes = (missing, seen.cloud_says, taken_back, seen.broken, seen.last_error, seen.advice)
     return (
         seen.id,
         seen.instance_type,

@@ -75,12 +75,14 @@ class LineProgress:
             click.echo(progress_line(seen), err=True)
             return
         # Places are given and taken back while the cloud is at its quota: that is no news.
-        state = ("waiting", None) if seen.waits else (seen.state, seen.instance)
+        state = ("waiting", None) if seen.waits else (seen.shown_state, seen.instance)
         if self._states.get(seen.id) == state or seen.final:
             return
         self._states[seen.id] = state
         note = seen.note()
-        click.echo(output.safe(f"{seen.id} {seen.state}{f': {note}' if note else ''}"), err=True)
+        click.echo(
+            output.safe(f"{seen.id} {seen.shown_state}{f': {note}' if note else ''}"), err=True
+        )
 
     def say(self, sentence: str) -> None:
         """Write the sentence."""

@@ -57,6 +57,7 @@ def submit(
     \b
     Examples:
       longshore submit --cpus 2 --memory 4GiB -- python3 train.py
+      longshore submit --image docker.io/library/hello-world --wait
       longshore submit --array 100%10 -- sh -c 'process part-$LONGSHORE_ARRAY_INDEX'
       longshore submit -f job.yml --wait
     """
@@ -94,8 +95,8 @@ def sources_of(
     if files and (command or given):
         what = f"--{given[0].replace('_', '-')}" if given else "a command"
         raise click.UsageError(f"-f and {what} exclude each other: write it into the file.")
-    if not files and not command:
-        raise click.UsageError("Nothing to run: give '-- CMD...' or '-f FILE'.")
+    if not files and not command and not described["image"]:
+        raise click.UsageError("Nothing to run: give '-- CMD...', '--image IMAGE' or '-f FILE'.")
     return read_sources(files)
 
 

@@ -55,6 +55,15 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     log_complete: bool = True
+    pulling_since: datetime | None = None
+    pulled_at: datetime | None = None
+    image_digest: str | None = None
+    warning: str | None = None
+
+    @property
+    def is_pulling(self) -> bool:
+        """Return whether its image is still being fetched."""
+        return self.pulling_since is not None and self.pulled_at is None and self.outcome is None
 
 
 class GpusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +118,8 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     project: str = ""
     image: str = ""
+    entrypoint: tuple[str, ...] | None = None
+    init: bool = True
     command: tuple[str, ...] = ()
     cpus: float = 0
     memory: int = 0
@@ -151,6 +162,12 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     def final(self) -> bool:
         """Return whether nothing follows."""
         return self.state in FINAL_STATES
+
+    @property
+    def shown_state(self) -> str:
+        """Return its state for people, who want to know that its program does not run yet."""
+        pulling = self.state == "running" and self.attempts and self.attempts[-1].is_pulling
+        return "pulling" if pulling else self.state
 
     @property
     def status(self) -> int:
@@ -246,6 +263,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     missing_since: datetime | None = None
     cloud_says: str | None = None
     gone_at: datetime | None = None
+    advice: str | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,6 +337,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[ProblemView, ...]
     store: StoreView
     logs: LogsView
+    advice: tuple[str, ...] = ()
 
 
 class StrayView(msgspec.Struct, frozen=True, kw_only=True):

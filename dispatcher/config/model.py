@@ -88,13 +88,17 @@ class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How containers are run; `binary` "" is the engine's name, `run_as` "" the runner's user."""
+    """How containers are run; `binary` "" is the engine's name, `run_as` "" the runner's user.
+
+    With `init` a container with an image gets an init of its engine's as process 1, if it has one.
+    """
 
     name: EngineName = EngineName.AUTO
     binary: Text = ""
     global_arguments: tuple[Text, ...] = ()
     arguments: tuple[Text, ...] = ()
     run_as: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    init: bool = True
 
 
 class SshConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ from dispatcher.desk.views import (
     stray_views,
 )
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import unlisted, unreached
+from dispatcher.explaining.health import advice_of, unlisted, unreached
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -441,7 +441,8 @@ class DispatcherBackend:
 
     def health(self) -> Health:
         """Return whether requests can be served, and what is wrong."""
-        return Health(problems=self._health.problems())
+        advice = tuple(advice_of(self._engine.pool))
+        return Health(problems=self._health.problems(), advice=advice)
 
     def vitals(self) -> Vitals:
         """Return how store and disk do."""

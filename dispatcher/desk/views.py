@@ -58,6 +58,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         taken_back_at=worker.interruption,
         missing_since=worker.missing_since or 0.0,
         cloud_says=worker.cloud_says,
+        advice=worker.advice,
     )
 
 

@@ -207,6 +207,9 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
         doing = "cancelled" if container.cancel_requested else "ended"
         return f"{container.id} is being {doing} on {where}{until}"
     doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
+    if last.is_pulling:
+        since = moment(last.pulling_since or 0.0)
+        doing = f"waits since {since} for its image {container.spec.image} to be pulled"
     doubt = _doubt(engine, container)
     return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
 

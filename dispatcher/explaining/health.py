@@ -120,6 +120,19 @@ def _destroys(pool: PoolCore) -> list[Problem]:
     ]
 
 
+def advice_of(pool: PoolCore) -> list[str]:
+    """Return what would make instances better by their own word, each once, with who says it."""
+    said: dict[str, list[str]] = {}
+    for worker in sorted(pool.workers.values(), key=lambda w: w.id):
+        if worker.advice:
+            said.setdefault(worker.advice, []).append(worker.id)
+    return [f"{_some(ids)}: {advice}" for advice, ids in sorted(said.items())]
+
+
+def _some(ids: list[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
+
+
 def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:
     """Return why nothing comes from an instance, "" while there is a session with it.
 

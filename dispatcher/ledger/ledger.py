@@ -45,7 +45,7 @@ from drivers.errors import BugError
 from drivers.interface import InstanceType
 from pool.histogram import Histogram
 from pool.model import Worker
-from pool.notices import AttemptEnded, AttemptLost, AttemptMissing
+from pool.notices import AttemptEnded, AttemptImageKnown, AttemptLost, AttemptMissing
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
@@ -127,8 +127,13 @@ class Ledger:
 
     def _limit_time(self, container: Container, attempt: Attempt) -> None:
         limit_s = container.spec.time_limit_s
-        if limit_s is not None and attempt.started_at is not None and attempt.ending is None:
-            self.time_limits.set(attempt.id, attempt.started_at + limit_s)
+        if limit_s is None or attempt.started_at is None or attempt.ending is not None:
+            return
+        if attempt.is_pulling:
+            self.time_limits.discard(attempt.id)
+        else:
+            began_at = attempt.pulled_at or attempt.started_at
+            self.time_limits.set(attempt.id, began_at + limit_s)
 
     def hold_for_process(
         self, container_id: str, attempt_id: str, worker_id: str, *, forgotten_before: float
@@ -257,6 +262,34 @@ class Ledger:
             ),
             attempt,
         )
+
+    def image_known(self, notice: AttemptImageKnown, now: float) -> None:
+        """Note what an instance tells of an attempt's image; what is known already changes nothing.
+
+        The time that it takes to fetch it does not count against the time limit.
+        """
+        found = self.of_attempt(notice.attempt_id)
+        if found is None:
+            return
+        container, before = found
+        image, pulled_at = notice.image, before.pulled_at
+        if image.pulling:
+            attempt = replace(before, pulling_since=before.pulling_since or now)
+        else:
+            if before.is_pulling:
+                pulled_at = now
+            attempt = replace(
+                before, pulled_at=pulled_at, image_digest=image.digest, warning=image.warning
+            )
+        if attempt == before:
+            return
+        self._limit_time(container, attempt)
+        container = replace(container, attempts=(*container.attempts[:-1], attempt))
+        self.containers[container.id] = container
+        self.changes.append(SaveAttempt(attempt=attempt))
+        # The digest alone is told with what comes next: it is news to nobody who watches.
+        if attempt.is_pulling is not before.is_pulling or attempt.warning != before.warning:
+            self.published.append(PublishContainer(container=container))
 
     def ending(self, container_id: str, outcome: AttemptOutcome, *, by: EndingFor) -> str:
         """Note what the outcome of a container's open attempt will be; return the attempt's id.

@@ -28,7 +28,9 @@ def when_it_ran(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, 
     as that can be true. Nothing ends before it began, though a later process's clock was set back.
     """
     started_at = attempt.started_at or attempt.created_at
+    # The instance counts from when the image was there.
+    began_at = max(started_at, attempt.pulled_at or 0.0)
     ran_s = how.finished_at - how.started_at
-    if how.started_at > 0 and 0 <= ran_s <= now - started_at:
-        return started_at, started_at + ran_s
+    if how.started_at > 0 and 0 <= ran_s <= now - began_at:
+        return started_at, began_at + ran_s
     return started_at, max(started_at, now)

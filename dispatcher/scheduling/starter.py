@@ -43,6 +43,8 @@ class Starter:
             container_id=container_id,
             image=spec.image,
             command=spec.command,
+            entrypoint=spec.entrypoint,
+            init=spec.init,
             env=environment(container, attempt, array_size, more),
             cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,

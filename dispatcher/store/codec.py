@@ -152,6 +152,10 @@ def attempt_values(attempt: Attempt) -> Values:
         "ending_detail": attempt.ending_for.detail,
         "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
         "revision": attempt.revision,
+        "pulling_since": attempt.pulling_since,
+        "pulled_at": attempt.pulled_at,
+        "image_digest": attempt.image_digest,
+        "warning": attempt.warning,
     }
 
 
@@ -179,6 +183,10 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         ),
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),
         revision=row.revision,
+        pulling_since=row.pulling_since,
+        pulled_at=row.pulled_at,
+        image_digest=row.image_digest,
+        warning=row.warning,
     )
 
 

@@ -143,6 +143,10 @@ attempts = Table(
     Column("revision", Integer, nullable=False),
     Column("ending_cause", Text, nullable=False),
     Column("ending_detail", Text, nullable=False),
+    Column("pulling_since", Double),
+    Column("pulled_at", Double),
+    Column("image_digest", Text, nullable=False),
+    Column("warning", Text, nullable=False),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator
 from pool.runner import collector, launch, machine, wire
 from pool.runner.engines import Engine
 from pool.runner.handshake import Hello
+from pool.runner.images import Image
 from pool.runner.inotify import GrowthListener
 from pool.runner.interruption import InterruptionWatch
 from pool.runner.launch import Launcher
@@ -52,6 +53,7 @@ class Session:
         self._pump = LogPump(spool, output.push)
         self._live: dict[str, Attempt] = {}
         self._kills: dict[str, tuple[str, float]] = {}
+        self._images: dict[str, Image] = {}
         self._ended = False
         self._complaints: set[str] = set()
         self.taken_over = False
@@ -176,17 +178,29 @@ class Session:
     # ---- what happens by itself ----
 
     def _check(self, attempt_id: str) -> None:
-        """Push the exit of a live attempt if it has one by now."""
+        """Push what is new of a live attempt's image, and its exit if it has one by now."""
         attempt = self._live.get(attempt_id)
-        if attempt is None or self._spool.ended(attempt_id) is None:
+        if attempt is None:
+            return
+        if attempt.engine != "process":
+            self._tell_image(attempt)
+        if self._spool.ended(attempt_id) is None:
             return
         self._launcher.end_rest(attempt)
         exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
+        self._images.pop(attempt_id, None)
         self._kills.pop(attempt_id, None)
         self._pump.grew({f"{attempt_id}.{stream}" for stream in STREAMS})
         report = {"attempt_id": attempt_id, "container_id": attempt.container_id, "exit": exit_}
         self._output.push({"type": "exited", **report})
+
+    def _tell_image(self, attempt: Attempt) -> None:
+        image = self._spool.image(attempt.attempt_id)
+        if image is not None and image != self._images.get(attempt.attempt_id):
+            self._images[attempt.attempt_id] = image
+            whose = {"attempt_id": attempt.attempt_id, "container_id": attempt.container_id}
+            self._output.push({"type": "image", **whose, "image": image.fields()})
 
     def _bury(self, attempt_ids: list[str]) -> None:
         """Find the exits whose word did not reach us, and the attempts that nobody watches."""

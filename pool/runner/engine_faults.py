@@ -14,10 +14,32 @@ import re
 #: The engines end so where a container's program is not there or cannot be executed; Podman also
 #: where its runtime says nothing at all, so that it takes words of the program besides.
 _OF_THE_PROGRAM = frozenset({126, 127})
+#: A runtime that may not set a limit, or misses a device, says the like: what counts is that it
+#: speaks of what it was to execute, or of the directory to do it in.
 _WORDS_OF_THE_PROGRAM = re.compile(
-    r"no such file or directory|not found|permission denied|is a directory|exec format error",
+    r'exec: "[^"\n]*": |executable file [^\n]*not found|open executable: |find executable|'
+    r"executable path |exec format error|\bexec [^\n]*: (?:no such file|permission denied)"
+    r"|chdir to cwd|no such container directory|is not a regular file",
     re.IGNORECASE,
 )
+
+#: All that an init (catatonit, tini) or a runtime writes to a container's stderr when it has begun
+#: it, and then cannot execute its program.
+_UNEXECUTED = re.compile(
+    r"\s*(?:ERROR \(catatonit:\d+\): failed to exec pid1: "
+    r"|\[FATAL tini \(\d+\)\] exec [^\n]* failed: "
+    r"|(?:standard_init_linux\.go:\d+: )?exec [^\n:]*: )(?P<why>[A-Za-z ]{5,60}?)\s*",
+    re.IGNORECASE,
+)
+_CODES_UNEXECUTED = frozenset({1, 126, 127, 255})
+
+#: Catatonit has a shell try what the kernel does not know how to execute, which reads a program
+#: for another kind of processor as if it were a script then.
+_READ_BY_A_SHELL = re.compile(
+    r"[^\n]*?: (?:line )?1: [^\n]*\x7fELF|[^\n]*: cannot execute binary file\b", re.IGNORECASE
+)
+_CODES_OF_A_SHELL = frozenset({2, 126, 127})
+_FORMAT = "exec format error"
 
 #: An image of the name `localhost/…` is in no registry: one that is not there was never made.
 _OF_THE_IMAGE = re.compile(
@@ -28,10 +50,28 @@ _OF_THE_IMAGE = re.compile(
     r"|repository does not exist|name unknown|no such manifest|not found: manifest"
     r"|no image found in manifest list|no matching manifest|exec format error"
     r"|pinging container registry localhost\b"
-    r"|executable file [^\n]* not found|no such file or directory: OCI"
+    r"|executable file [^\n]*not found in"
     r"|unable to find user|no matching entries in passwd file|linux spec user",
     re.IGNORECASE,
 )
+
+
+def unexecuted(code: int | None, out_bytes: int, said: str) -> str:
+    """Return why a container that ended with `code` never became its program, "" if it did.
+
+    `said` is the whole of its stderr. A program can write the same: then it is its own fault.
+    """
+    if out_bytes:
+        return ""
+    if code in _CODES_OF_A_SHELL and _READ_BY_A_SHELL.match(said):
+        why = _FORMAT
+    elif code in _CODES_UNEXECUTED and (found := _UNEXECUTED.fullmatch(said)):
+        why = found["why"].lower()
+    else:
+        return ""
+    if why == _FORMAT:
+        why += ": it is made for another kind of processor, or is a script without a line #!"
+    return f"its program cannot be executed: {why}"
 
 
 def is_of_the_request(code: int | None, said: str) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 from typing import Any, NamedTuple
 
 from pool.runner import cgroups, containment, machine
+from pool.runner.images import options
 from pool.runner.podman_secrets import left_behind
 from pool.runner.spool import Spool, SpoolError, write_whole
 
@@ -27,6 +28,7 @@ class EngineConfig(NamedTuple):
     global_arguments: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     run_as: str = ""
+    init: bool = True
 
 
 class Engine(NamedTuple):
@@ -35,7 +37,8 @@ class Engine(NamedTuple):
     `prefix` is the client with its global arguments, `drop` the command that gives up privileges
     for what runs without a container: all of the process engine's, and with `imageless` what
     names no image. `hierarchy` is where that has its control groups, "" for nowhere, `work` the
-    directory of its working directories.
+    directory of its working directories. With `init` containers get one of the engine's as process
+    1, with `advice` they do not, and it says why and what to do about it.
     """
 
     name: str
@@ -48,6 +51,8 @@ class Engine(NamedTuple):
     imageless: bool = False
     hierarchy: str = ""
     work: str = ""
+    init: bool = False
+    advice: str = ""
 
 
 class EngineConfigError(Exception):
@@ -58,8 +63,9 @@ def parse_config(text: str) -> EngineConfig:
     """Return the engine configuration in a JSON object.
 
     `{"name": "auto|podman|docker|process", "binary": "", "global_arguments": [], "arguments": [],
-    "run_as": ""}`; all may be missing. `global_arguments` come before the engine's subcommand,
-    `arguments` after `run`; `run_as` is for the process engine. EngineConfigError for others.
+    "run_as": "", "init": true}`; all may be missing. `global_arguments` come before the engine's
+    subcommand, `arguments` after `run`; `run_as` is for the process engine. EngineConfigError for
+    others.
     """
     try:
         value = json.loads(text)
@@ -73,6 +79,7 @@ def parse_config(text: str) -> EngineConfig:
         global_arguments=_words(value, "global_arguments"),
         arguments=_words(value, "arguments"),
         run_as=_word(value, "run_as", ""),
+        init=_flag(value, "init"),
     )
     if config.name not in ("auto", *NAMES):
         raise EngineConfigError(f"there is no engine {config.name!r}: auto, {', '.join(NAMES)}")
@@ -84,6 +91,13 @@ def _word(value: dict[str, Any], field: str, default: str) -> str:
     if not isinstance(word, str):
         raise EngineConfigError(f"{field} is text")
     return word
+
+
+def _flag(value: dict[str, Any], field: str) -> bool:
+    flag = value.get(field, True)
+    if not isinstance(flag, bool):
+        raise EngineConfigError(f"{field} is true or false")
+    return flag
 
 
 def _words(value: dict[str, Any], field: str) -> tuple[str, ...]:
@@ -107,7 +121,9 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
         kept_key, kept = json.loads(known)
         if kept_key == key:
             name, prefix, arguments, drop, *rest = kept
-            return Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
+            engine = Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
+            # What is advised may have been done.
+            return _with_init(engine, config, spool) if engine.advice else engine
     engine = _choose(config, spool)
     if not engine.problem:
         with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
@@ -126,8 +142,13 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
             bare = try_process(config, spool)
             if bare.problem:
                 return engine
-            return bare._replace(
-                name=name, prefix=engine.prefix, arguments=engine.arguments, imageless=True
+            return engine._replace(
+                drop=bare.drop,
+                uid=bare.uid,
+                gid=bare.gid,
+                imageless=True,
+                hierarchy=bare.hierarchy,
+                work=bare.work,
             )
     return try_process(config, spool)
 
@@ -207,7 +228,64 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
         failed = _remove_secrets(prefix, spool)
     if failed:
         return engine._replace(problem=f"{name}: {failed}")
-    return engine._replace(prefix=prefix, arguments=config.arguments)
+    engine = engine._replace(prefix=prefix, arguments=config.arguments)
+    return _with_init(engine, config, spool)
+
+
+def _with_init(engine: Engine, config: EngineConfig, spool: Spool) -> Engine:
+    """Return a container engine with what is found out of its init, which may be none.
+
+    As process 1 of its container a program that does not ask for TERM would never get it, and the
+    children that others leave to it would never be buried.
+    """
+    if not config.init:
+        return engine._replace(init=False, advice="")
+    docker = engine.name == "docker"
+    failed = _docker_init_problem(engine) if docker else _podman_init_problem(engine, spool)
+    if not failed:
+        return engine._replace(init=True, advice="")
+    package = "tini, or that of docker-init," if docker else "catatonit"
+    advice = (
+        f"{engine.name} has no init for its containers, so their programs may be deaf to TERM: "
+        f"install the package {package} on instances, or set engine.init to false ({failed})"
+    )
+    return engine._replace(init=False, advice=advice[: 2 * PROBLEM_CHARACTERS])
+
+
+def _docker_init_problem(engine: Engine) -> str:
+    found, failed = _run((*engine.prefix, "info", "--format", "{{.InitCommit.ID}}"))
+    return failed or ("" if found.strip() not in ("", "N/A") else "docker-init is not there")
+
+
+def _podman_init_problem(engine: Engine, spool: Spool) -> str:
+    """Return why Podman can give containers no init, "" when it can; it needs no image for that."""
+    name = f"longshore-init-{os.getpid()}"
+    root = os.path.join(spool.places.runner, f".{name}")
+    label = f"{LABEL}={spool.places.name}"
+    where = options(engine.arguments, frozenset({"--init-path"}), frozenset())
+    words = [
+        "create",
+        "--init",
+        *where,
+        "--name",
+        name,
+        "--label",
+        label,
+        "--rootfs",
+        root,
+        "/none",
+    ]
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError as error:
+        return str(error)
+    try:
+        failed = _run((*engine.prefix, *words))[1]
+        # A container that is left is an orphan, which the next choice removes.
+        return failed or _run((*engine.prefix, "rm", "--force", name))[1]
+    finally:
+        with contextlib.suppress(OSError):  # an empty directory that is left harms nobody
+            os.rmdir(root)
 
 
 def _remove_orphans(prefix: tuple[str, ...], spool: Spool) -> str:

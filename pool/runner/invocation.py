@@ -14,7 +14,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from pool.runner import cgroups, machine, scripts
+from pool.runner import cgroups, images, machine, scripts
 from pool.runner.engines import LABEL, Engine
 from pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from pool.runner.spool import Spool
@@ -92,10 +92,16 @@ class Recipe(NamedTuple):
         words += ["--cidfile", self.spool.path(order.attempt_id, "cid")]
         # Attached and without a log of the engine's: what it writes arrives here, once.
         words += ["--log-driver", "none"]
+        # A health check is the image's own, runs beside the program, and nobody asks for its word.
+        words += ["--no-healthcheck"]
+        if self.engine.init and order.init:
+            words += ["--init"]
         if self.engine.name == "podman":
             words += ["--quiet", "--cgroups=no-conmon"]
         words += ["--oom-score-adj", str(max(scripts.OOM_SCORE, machine.oom_score()))]
         words += self.engine.arguments
+        if images.pull_policy(self.engine.arguments) not in ("missing", "never"):
+            words += ["--pull", "missing"]  # it has just been fetched
         own = self._own_variables(order)
         users = {key: value for key, value in order.env if key not in own}
         lines, secrets = _divided(users, self.engine.name)
@@ -109,15 +115,22 @@ class Recipe(NamedTuple):
         for key in sorted(own):
             argv += [b"--env", key + b"=" + own[key]]
         env = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
+        argv += _entrypoint(order)
+        env[b"_ls_image"] = order.image.encode()
+        env[b"_ls_pull"] = images.pull_policy(self.engine.arguments).encode()
+        env[b"_ls_asked"] = b"1" if order.command and order.entrypoint is None else b"0"
+        env[b"_ls_news"] = self.spool.fifo.encode()
         env[b"_ls_secrets"] = " ".join(names).encode()
         env[b"_ls_name"] = name.encode()
         env[b"_ls_group"] = cgroups.tree(group).encode()
         env[b"_ls_limit"] = scripts.ANSWER_LIMIT_S
         env[b"_ls_events"] = cgroups.memory_events(group).encode() if order.memory_bytes else b""
         env[b"_ls_watch"] = b"1" if order.memory_bytes and not cgroups.unified() else b""
-        conmon = self.engine.name == "podman"
-        script = scripts.for_supervisor(self.engine.prefix, conmon=conmon).encode()
-        argv = [b"sh", b"-c", script, b"sh", *argv, order.image.encode(), *order.command]
+        script = scripts.for_supervisor(
+            self.engine.prefix, self.engine.name, images.pull_options(self.engine.arguments)
+        )
+        argv = [b"sh", b"-c", script.encode(), b"sh", *argv, order.image.encode()]
+        argv += [*(order.entrypoint or ())[1:], *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
     def _own_variables(self, order: Order) -> dict[bytes, bytes]:
@@ -130,6 +143,16 @@ class Recipe(NamedTuple):
         if self.environ.get("LONGSHORE_INSTANCE_ID"):
             own["LONGSHORE_INSTANCE_ID"] = self.environ["LONGSHORE_INSTANCE_ID"]
         return {name.encode(): value.encode() for name, value in own.items()}
+
+
+def _entrypoint(order: Order) -> list[bytes]:
+    """Return what gives an order's entrypoint to an engine; what follows its first word does not.
+
+    The engines take one word (Podman a list as well, Docker not): the others go before the command.
+    """
+    if order.entrypoint is None:
+        return []
+    return [b"--entrypoint", order.entrypoint[0] if order.entrypoint else b""]
 
 
 def container_name(attempt_id: str) -> str:

@@ -218,7 +218,8 @@ class Launcher:
             # The one that is under way does for another TERM, but a KILL must follow it.
             return name == "TERM"
         else:
-            words = [name, container_name(attempt.attempt_id), str(pid)]
+            wanted = name if name == "KILL" else self._spool.stop_signal(attempt.attempt_id)
+            words = [wanted or name, container_name(attempt.attempt_id), str(pid), name]
             env = {b"_ls_limit": scripts.SIGNAL_LIMIT_S}
             self._help(attempt.attempt_id, scripts.KILL, words, env=env, given={9: mark})
             return True

@@ -61,6 +61,7 @@ def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
         "engine": engine.name,
         "attempts": [spool.report(attempt) for attempt in spool.attempts()],
         "broken": spool.broken() or engine.problem,
+        "advice": engine.advice,
     }
 
 

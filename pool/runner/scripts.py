@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import shlex
 
+from pool.runner.images import template
+
 # For one call of an engine's client, in seconds, as `timeout` takes them.
 ANSWER_LIMIT_S = b"20"
 SIGNAL_LIMIT_S = b"10"
@@ -28,7 +30,8 @@ _ls_record() {
   read -r _ls_stat </proc/self/stat
   _ls_pid=${_ls_stat%% *}
   set -- ${_ls_stat##*) }
-  echo "$_ls_pid ${20}" 1<>"$_ls_spool/job"
+  # A later record covers an earlier one, whatever their lengths.
+  echo "$_ls_pid ${20}                    " 1<>"$_ls_spool/job"
 }
 _ls_finish() {
   until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
@@ -186,12 +189,32 @@ _ls_end_group() {
 # `cid` before the start; without one there was none. An engine that does not answer is asked again,
 # as long as anything may run or nobody has told the attempt to end.
 #
+# An image that is not there is fetched before: see `images`. The signals go to its client
+# then (`job`), and to nobody, for a moment, between its end and the start.
+#
 # Podman learns of an end from conmon alone. If that is gone and the container is still said to run,
 # its exit is lost, and what is left of it goes.
 ENGINE = (
     RECORD
     + TOOLS
     + """
+_ls_inspect() {
+  _ls_seen=$(_ls_engine image inspect --format '@IMAGE@' "$_ls_image") && [ -n "$_ls_seen" ]
+}
+_ls_tell() { [ ! -p "$_ls_news" ] || echo "$_ls_id" 1<>"$_ls_news"; }
+_ls_pull_image() {
+  true >"$_ls_spool/pulling"
+  _ls_tell
+  (
+    _ls_record
+    exec >/dev/null 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
+    exec @ENGINE@ pull --quiet @PULL@ "$_ls_image"
+  )
+  _ls_client=$?
+  echo "0 0                              " 1<>"$_ls_spool/job"
+  [ "$_ls_client" != 0 ] || _ls_inspect
+}
+_ls_run() {
 (
   _ls_record
   exec >&6 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
@@ -199,10 +222,27 @@ ENGINE = (
     timeout -s KILL 60 \\
       @ENGINE@ secret create "$_ls_secret" "$_ls_spool/$_ls_secret" >/dev/null || exit 125
   done
-  unset _ls_stat _ls_pid _ls_secret
+  unset _ls_stat _ls_pid _ls_secret _ls_seen _ls_image
   exec @ENGINE@ "$@"
 )
-_ls_client=$? _ls_cid= _ls_code= _ls_state=never _ls_mute=
+}
+_ls_client=0 _ls_seen=
+_ls_inspect
+case $?.$_ls_pull in
+  137.*|*.never) ;;
+  0.missing) ;;
+  *) _ls_pull_image ;;
+esac
+_ls_stop=${_ls_seen#*:?} _ls_stop=${_ls_stop%%[!A-Z0-9+-]*}
+[ "${#_ls_seen}" -lt 65000 ] || _ls_seen=
+printf '%s %s\\n' "$_ls_asked" "${_ls_seen:-null}" >"$_ls_spool/image"
+rm -f "$_ls_spool/pulling"
+_ls_tell
+if [ "$_ls_client" = 0 ] && [ ! -e "$_ls_spool/killed" ]; then
+  _ls_run "$@"
+  _ls_client=$?
+fi
+_ls_cid= _ls_code= _ls_state=never _ls_mute=
 _ls_conmon_lives() {
   read -r _ls_stat <"/proc/$1/stat" || return
   case $_ls_stat in "$1 (conmon) "[ZX]*) return 1 ;; "$1 (conmon) "*) ;; *) return 1 ;; esac
@@ -213,7 +253,7 @@ _ls_wait() {
 }
 _ls_forward() {
   [ -e "$_ls_spool/killed" ] || return
-  if [ "$_ls_client" = 137 ]; then set -- KILL; else set -- TERM; fi
+  if [ "$_ls_client" = 137 ]; then set -- KILL; else set -- "${_ls_stop:-TERM}"; fi
   _ls_engine kill --signal "$1" "$_ls_cid"
 }
 _ls_look() {
@@ -284,9 +324,10 @@ esac
 """
 )
 
-# Each ends what the one before could not: the container by its name, then the engine's client.
+# Each ends what the one before could not: the container by its name, then the engine's client. That
+# knows nothing of the signal that the image wants for TERM.
 KILL = """
-timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- || kill -s "$1" "$3"
+timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- || kill -s "$4" "$3"
 """
 
 # Buries an attempt whose supervisor is gone: nothing of it may run on when it is called lost.
@@ -347,11 +388,13 @@ def for_engine(script: str, prefix: tuple[str, ...]) -> str:
     return script.replace("@ENGINE@", " ".join(shlex.quote(word) for word in prefix))
 
 
-def for_supervisor(prefix: tuple[str, ...], *, conmon: bool) -> str:
-    """Return the supervisor of a container; `conmon` tells whether the engine is Podman."""
-    monitor = "{{.State.ConmonPid}}" if conmon else "-"
+def for_supervisor(prefix: tuple[str, ...], engine: str, pull_options: list[str]) -> str:
+    """Return the supervisor of a container; `pull_options` are for the fetching of its image."""
+    monitor = "{{.State.ConmonPid}}" if engine == "podman" else "-"
     words = ("{{.State.Status}}", "{{.State.ExitCode}}", monitor, "{{.State.StartedAt}}")
-    return for_engine(ENGINE.replace("@STATE@", " ".join(words)), prefix)
+    script = ENGINE.replace("@STATE@", " ".join(words)).replace("@IMAGE@", template(engine))
+    script = script.replace("@PULL@", " ".join(map(shlex.quote, pull_options)))
+    return for_engine(script, prefix)
 
 
 def for_process(drop: tuple[str, ...]) -> str:

@@ -22,8 +22,8 @@ import stat
 import time
 from typing import Any, Iterable, NamedTuple
 
-from pool.runner import machine
-from pool.runner.engine_faults import is_of_the_request
+from pool.runner import images, machine
+from pool.runner.engine_faults import is_of_the_request, unexecuted
 from pool.runner.stores import Stores
 from pool.runner.wire import NAME
 
@@ -36,6 +36,7 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be our
 KILLED = "killed"  # this file is there once a container's attempt was signalled; before, UNKILLED
 UNKILLED = "unkilled"
 LOST_MESSAGE = "its supervisor ended without recording an exit"
+REMOVED_MESSAGE = "it ran, and its container was removed by somebody else"
 UNSTARTED_MESSAGE = "it was told to end before its program was started"
 
 
@@ -397,6 +398,20 @@ class Spool:
             return 0, 0
         return int(fields[0]), int(fields[1])
 
+    def image(self, attempt_id: str) -> images.Image | None:
+        """Return what is known of the image of an attempt, None while nothing is (or for none)."""
+        if os.path.exists(self.path(attempt_id, images.PULLING)):
+            return images.Image(pulling=True)
+        text = self._image_record(attempt_id)
+        return images.parse(text)[0] if text else None
+
+    def stop_signal(self, attempt_id: str) -> str:
+        """Return the signal that the image of an attempt wants in place of TERM, "" for TERM."""
+        return images.parse(self._image_record(attempt_id))[1]
+
+    def _image_record(self, attempt_id: str) -> str:
+        return machine.read_text(self.path(attempt_id, images.RECORD))[: images.MOST_BYTES]
+
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""
         self._remove_logs(attempt_id)
@@ -425,13 +440,17 @@ class Spool:
 
     def report(self, attempt: Attempt) -> dict[str, Any]:
         """Return the REPORT of an attempt."""
-        report = {
+        report: dict[str, Any] = {
             "attempt_id": attempt.attempt_id,
             "container_id": attempt.container_id,
             "exit": self.exit_of(attempt),
         }
-        store = self.stores.of(attempt.attempt_id)
-        return {**report, "store": store} if store else report
+        store, image = self.stores.of(attempt.attempt_id), self.image(attempt.attempt_id)
+        if store:
+            report["store"] = store
+        if image is not None:
+            report["image"] = image.fields()
+        return report
 
     def exit_of(self, attempt: Attempt) -> dict[str, Any] | None:
         """Return the EXIT of an attempt, None while it runs."""
@@ -443,15 +462,27 @@ class Spool:
             started_at = os.stat(self.path(attempt.attempt_id, "job")).st_mtime
         except FileNotFoundError:
             started_at = attempt.claimed_at
+        if ended.kind == "engine_failure" and self._stream_bytes(attempt.attempt_id, "stdout"):
+            # An engine says nothing there: so it did run, and all trace of its container is gone.
+            ended = ended._replace(kind="lost", code=None)
+        out_bytes, err_bytes = (self._stream_bytes(attempt.attempt_id, each) for each in STREAMS)
+        why = ""
+        if (
+            attempt.engine != "process"
+            and ended.kind == "exited"
+            and err_bytes < MESSAGE_CHARACTERS
+        ):
+            said = last_text(self.log(attempt.attempt_id, "stderr"))
+            why = unexecuted(ended.code, out_bytes, said)
         return {
-            "kind": ended.kind,
+            "kind": "engine_failure" if why else ended.kind,
             "code": ended.code,
-            "message": self._message(attempt.attempt_id, ended),
-            "fault": self._fault(attempt.attempt_id, ended),
+            "message": why or self._message(attempt.attempt_id, ended),
+            "fault": "request" if why else self._fault(attempt.attempt_id, ended),
             "started_at": started_at,
             "finished_at": ended.finished_at,
-            "stdout_bytes": self._stream_bytes(attempt.attempt_id, "stdout"),
-            "stderr_bytes": self._stream_bytes(attempt.attempt_id, "stderr"),
+            "stdout_bytes": out_bytes,
+            "stderr_bytes": err_bytes,
         }
 
     def _stream_bytes(self, attempt_id: str, stream: str) -> int:
@@ -469,7 +500,8 @@ class Spool:
 
     def _message(self, attempt_id: str, ended: Ended) -> str:
         if ended.kind == "lost":
-            return machine.read_text(self.path(attempt_id, "why")).strip() or LOST_MESSAGE
+            why = machine.read_text(self.path(attempt_id, "why")).strip()
+            return why or (LOST_MESSAGE if ended.ran else REMOVED_MESSAGE)
         if ended.kind == "out_of_memory":
             return "it used more memory than it asked for"
         if ended.kind == "exited":

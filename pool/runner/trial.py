@@ -87,6 +87,8 @@ def _import_and_run(
     words += ["--log-driver", "none"]
     if engine.name == "podman":
         words += ["--quiet", "--cgroups=no-conmon"]
+    if engine.init:
+        words += ["--init"]
     return _run((*engine.prefix, *words, *engine.arguments, image, _PROGRAM), deadline)
 
 

@@ -29,7 +29,9 @@ class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault o
 class Order(NamedTuple):
     """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none.
 
-    A `resident` one lives as long as its instance does: no lease waits for it.
+    A `resident` one lives as long as its instance does: no lease waits for it. With an image,
+    `command` may be empty, for its own; `entrypoint` takes the place of the image's, () for none.
+    It has an `init` as process 1 if the engine has one.
     """
 
     attempt_id: str
@@ -40,6 +42,8 @@ class Order(NamedTuple):
     cpu_millis: int
     memory_bytes: int
     resident: bool = False
+    entrypoint: tuple[bytes, ...] | None = None
+    init: bool = True
 
 
 class LineBuffer:
@@ -143,22 +147,25 @@ def parse_order(value: object) -> Order:
     if image.startswith("-") or len(image) > 4096:
         raise Refusal("invalid", "image must not begin with a dash nor be longer than 4096")
     _raw("image", image)
+    entrypoint = value.get("entrypoint")
     return Order(
         attempt_id=name_field(value, "attempt_id"),
         container_id=text_field(value, "container_id"),
         image=image,
-        command=_parse_command(value.get("command", [])),
+        command=_parse_words("command", value.get("command", [])),
         env=_parse_env(value.get("env", {})),
         cpu_millis=cpus_field(value),
         memory_bytes=count_field(value, "memory_bytes"),
         resident=flag_field(value, "resident", missing=False),
+        init=flag_field(value, "init", missing=True),
+        entrypoint=None if entrypoint is None else _parse_words("entrypoint", entrypoint),
     )
 
 
-def _parse_command(value: object) -> tuple[bytes, ...]:
+def _parse_words(field: str, value: object) -> tuple[bytes, ...]:
     if not isinstance(value, list):
-        raise Refusal("invalid", "command must be a list")
-    return tuple(_raw("command", word) for word in value)
+        raise Refusal("invalid", f"{field} must be a list")
+    return tuple(_raw(field, word) for word in value)
 
 
 def _parse_env(value: object) -> tuple[tuple[bytes, bytes], ...]:

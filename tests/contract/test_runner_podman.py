@@ -307,7 +307,8 @@ def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
 def test_a_command_missing_in_the_image_is_the_engines_failure(
     session: Attached, command: str, code: int
 ) -> None:
-    exit_ = session.run(A, command, image=IMAGE)
+    # What an init says of it is in `test_runner_images`.
+    exit_ = session.run(A, command, image=IMAGE, init=False)
     assert (exit_["kind"], exit_["code"]) == ("engine_failure", code)
     assert command in exit_["message"]
 
@@ -611,7 +612,7 @@ def test_auto_runs_what_names_no_image_as_a_process(podman: str) -> None:
         session, hello = runner.attach()
         assert hello["engine"] == "podman"
         session.run(f"{A}-1", "cat", "/proc/1/comm")
-        session.run(f"{A}-2", "cat", "/proc/1/comm", image=IMAGE)
+        session.run(f"{A}-2", "cat", "/proc/1/comm", image=IMAGE, init=False)
         assert session.log(f"{A}-2") == b"cat\n", "it is the first process of its container"
         assert session.log(f"{A}-1") not in (b"", b"cat\n"), "it runs beside the machine's own"
         for attempt_id in (f"{A}-1", f"{A}-2"):

@@ -14,7 +14,7 @@ import pytest
 from pool.runner import cgroups
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
-from tests.runner_harness import Runner
+from tests.runner_harness import Runner, eventually
 
 pytestmark = pytest.mark.real
 
@@ -93,12 +93,15 @@ def test_the_process_engine_is_tried_by_a_process() -> None:
     ],
 )
 def test_what_fails_on_any_instance_is_the_requests_fault(
-    runner: Runner, image: str, command: str
+    podman: str, runner: Runner, image: str, command: str
 ) -> None:
     session, _ = runner.attach()
     exit_ = session.run(A, command, image=image)
     assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
     session.request("release", attempt_id=A)
+    # What an init could not execute has a container until then.
+    listed = [podman, "ps", "-a", "-q", "--filter", f"name=longshore-{A}"]
+    eventually(lambda: not subprocess.run(listed, capture_output=True, check=True).stdout)
     session.close()
 
 

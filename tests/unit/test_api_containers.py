@@ -26,6 +26,8 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "id": "c-00000001",
         "name": "",
         "image": "",
+        "entrypoint": None,
+        "init": True,
         "command": ["true"],
         "env": {},
         "cpus": 1,

@@ -141,7 +141,11 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
             "has over 64 entries: use fewer",
         ),
         ({"tasks": ["true"]}, "tasks[0]", "must be an object, not text"),
-        ({"tasks": [{}]}, "tasks[0].command", "is missing: add it"),
+        (
+            {"tasks": [{}]},
+            "tasks[0].command",
+            "must name a program: give at least one entry that is not empty, or an image",
+        ),
         ({"tasks": [{**ONE, "arry": 3}]}, "tasks[0].arry", 'is not known: did you mean "array"?'),
         (
             {"tasks": [{**ONE, "priority": 3}]},

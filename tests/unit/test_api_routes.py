@@ -67,6 +67,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "missing_since": None,
         "cloud_says": None,
         "gone_at": None,
+        "advice": None,
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
@@ -176,7 +177,7 @@ async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log() -> None:
 
 async def test_health_and_metrics(client: Client) -> None:
     assert await client.call("GET", "/health/live") == (200, {"live": True})
-    well = {"ready": True, "degraded": False, "problems": []}
+    well = {"ready": True, "degraded": False, "problems": [], "advice": []}
     assert await client.call("GET", "/health/ready") == (200, well)
     disks = {
         "store": {
@@ -193,7 +194,7 @@ async def test_health_and_metrics(client: Client) -> None:
         problem = Problem(kind=kind, since=EPOCH, message="refused")
         client.backend.problems = (problem,)
         told = {"kind": kind.value, "since": "2023-11-14T22:13:20.000Z", "message": "refused"}
-        expected = {"ready": ready, "degraded": True, "problems": [told]}
+        expected = {"ready": ready, "degraded": True, "problems": [told], "advice": []}
         status = 200 if ready else 503
         assert await client.call("GET", "/health/ready") == (status, expected)
         assert await client.call("GET", "/v1/health") == (200, expected | disks)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from dispatcher.cli.containers import ps_row, show_fields
 from dispatcher.cli.explain import LimitView, WaitingView, summary
-from dispatcher.cli.views import ContainerView, WaitView
+from dispatcher.cli.views import AttemptView, ContainerView, WaitView
 
 WHY = "behind c-5, which is next in line: at quota: max_instances is 1 (position 2 of 4)"
 
@@ -28,6 +30,26 @@ def test_a_row_and_the_page_say_what_is_not_known_of_one_that_should_run() -> No
     seen = ContainerView(id="c-1", state="running", instance="i-1", doubt="nobody knows")
     assert ps_row(seen)[-1] == "i-1 (in doubt)"
     assert ("in doubt", "nobody knows") in show_fields(seen)
+
+
+def test_a_row_and_the_page_say_what_is_known_of_the_image() -> None:
+    pull = AttemptView(number=1, pulling_since=datetime(2026, 1, 1, tzinfo=UTC))
+    seen = ContainerView(id="c-1", state="running", entrypoint=(), attempts=(pull,))
+    assert ps_row(seen)[2] == "pulling"
+    assert ("state", "pulling") in show_fields(seen)
+    assert ("entrypoint", "none") in show_fields(seen)
+    there = AttemptView(
+        number=1,
+        pulling_since=datetime(2026, 1, 1, tzinfo=UTC),
+        pulled_at=datetime(2026, 1, 2, tzinfo=UTC),
+        image_digest="sha256:1",
+        warning="look out",
+    )
+    seen = ContainerView(id="c-1", state="running", entrypoint=("a", "b c"), attempts=(there,))
+    assert ps_row(seen)[2] == "running"
+    told = dict(show_fields(seen))
+    assert (told["image digest"], told["warning"]) == ("sha256:1", "look out")
+    assert told["entrypoint"] == "a 'b c'"
 
 
 def test_the_limit_that_blocks_is_told_as_such() -> None:

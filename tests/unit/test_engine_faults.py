@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pool.runner.engine_faults import is_of_the_request
+from pool.runner.engine_faults import is_of_the_request, unexecuted
 
+RUNC = "Error: runc: runc create failed: unable to start container process: "
 OF_THE_REQUEST = [
     (125, "Error: initializing source docker://a/b: reading manifest x: manifest unknown"),
     (125, 'Error: short-name "nosuch" did not resolve to an alias and no registries are defined'),
@@ -20,8 +21,24 @@ OF_THE_REQUEST = [
     (126, 'Error: runc: exec: "/tmp": permission denied: OCI permission denied'),
     (127, 'Error: exec: "/no": stat /no: no such file or directory: OCI runtime attempted …'),
     (127, "Error: crun: executable file `no` not found in $PATH: No such file or directory"),
+    (126, "Error: crun: open executable: Permission denied: OCI permission denied"),
+    (
+        127,
+        'docker: Error response from daemon: exec: "no": executable file not found in $PATH: …',
+    ),
+    (126, f'{RUNC}chdir to cwd ("/no") set in config.json failed: no such file or directory'),
 ]
+# The first are a runtime that may not do what it must, of an engine that passes for working.
 OF_THE_INSTANCE = [
+    (
+        126,
+        f"{RUNC}error setting rlimit type 7: operation not permitted: OCI permission denied",
+    ),
+    (126, f"{RUNC}error mounting proc: permission denied: OCI permission denied"),
+    (126, "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"),
+    (126, "Error: crun: open `/proc/sys/net/ipv4/x`: Permission denied: OCI permission denied"),
+    (127, "Error: crun: cannot stat `/dev/fuse`: No such file or directory: OCI runtime attempted"),
+    (127, "Error: default OCI runtime crun not found: invalid argument"),
     (125, "Error: creating container storage: open /var/lib/containers: no such file or directory"),
     (125, "Error: mounting storage for container x: input/output error"),
     (125, "Error: writing blob: adding layer: no space left on device"),
@@ -41,3 +58,37 @@ def test_what_fails_anywhere_is_the_requests(code: int, said: str) -> None:
 @pytest.mark.parametrize(("code", "said"), OF_THE_INSTANCE)
 def test_what_may_work_elsewhere_is_the_instances(code: int | None, said: str) -> None:
     assert not is_of_the_request(code, said)
+
+
+FORMAT = (
+    "its program cannot be executed: exec format error: "
+    "it is made for another kind of processor, or is a script without a line #!"
+)
+MISSING = "its program cannot be executed: no such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "why"),
+    [
+        (1, "exec /bad: exec format error\n", FORMAT),
+        (1, "standard_init_linux.go:228: exec user process caused: exec format error\n", FORMAT),
+        (1, "exec /script: no such file or directory\n", MISSING),
+        (127, "exec container process `/bad`: Exec format error\n", FORMAT),
+        (1, "ERROR (catatonit:6): failed to exec pid1: No such file or directory\n", MISSING),
+        (127, "[FATAL tini (7)] exec /no such failed: No such file or directory\n", MISSING),
+        (127, "/bad: line 1: \x7fELF\x02\x01: not found\n", FORMAT),
+        (2, "/bad: 1: \x7fELF: not found\n/bad: 3: Syntax error: word unexpected\n", FORMAT),
+        (126, "/bad: /bad: cannot execute binary file\n", FORMAT),
+        (1, "/bad: exec format error\n", ""),
+        (1, "hello\nexec /bad: exec format error\n", ""),
+        (1, "exec /bad: exec format error\nhello\n", ""),
+        (2, "exec /bad: exec format error\n", ""),
+        (0, "exec /bad: exec format error\n", ""),
+        (1, "", ""),
+    ],
+)
+def test_a_program_that_was_never_executed_is_told_from_one_that_failed(
+    code: int, said: str, why: str
+) -> None:
+    assert unexecuted(code, 0, said) == why
+    assert not unexecuted(code, 1, said), "what wrote to stdout ran"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dispatcher.explaining.health import ProblemKind
+from dispatcher.explaining.health import ProblemKind, advice_of
 from drivers.errors import (
     CapacityError,
     CloudAuthError,
@@ -12,10 +12,17 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.messages import DestroyFailed, DestroyInstance, ListingFailed, ListInstances
-from pool.model import PoolSettings
+from pool.messages import (
+    DestroyFailed,
+    DestroyInstance,
+    ListingFailed,
+    ListInstances,
+    Probe,
+    ProbeSucceeded,
+)
+from pool.model import PoolSettings, ProbeReport
 from pool.troubles import CreateTroubles, TroubleKind
-from tests.engine_rig import Rig
+from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
 from tests.health import kinds, told
 from tests.samples import make_container, make_type
@@ -215,3 +222,26 @@ def test_each_kind_is_a_series_of_the_metric() -> None:
     assert value(rig, "longshore_problem", kind="credentials") == 1
     series = [key for key in samples(rig) if key[0] == "longshore_problem"]
     assert len(series) == len(ProblemKind)
+
+
+def test_what_would_make_instances_better_is_said_once_with_who_says_it() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1), make_container(2))
+    advice = "podman has no init: install the package catatonit"
+    for probe in last_commands(rig, Probe):
+        report = ProbeReport(attempts=(), boot_id="b", advice=advice)
+        rig.send(
+            ProbeSucceeded(
+                op_id=probe.op_id,
+                worker_id=probe.worker_id,
+                revision=probe.revision,
+                began_at=rig.now,
+                host_key="k",
+                report=report,
+            )
+        )
+    assert advice_of(rig.engine.pool) == [f"i-001 and 1 more: {advice}"]
+    assert told(rig) == []
+    assert sorted(rig.worker_states().values()) == ["running", "running"]
+    assert {worker.advice for worker in rig.engine.pool.workers.values()} == {advice}

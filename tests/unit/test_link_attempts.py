@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pool.link_attempts import AttemptFeed
+from pool.model import AttemptImage
 from pool.session import Session
 from pool.session_wire import Push
 from tests.link_rig import Recorder, order
@@ -274,3 +275,14 @@ def test_of_words_that_an_attempt_ended_the_first_of_a_session_counts(rig: FedRi
     rig.push("stdout", 0, b"hello")
     rig.hear_ack("stdout", 5)
     wait_until(lambda: rig.disk.complete == ["a1"], "the end of the log")
+
+
+def test_news_of_an_image_are_told_before_the_exit_and_not_for_ever(rig: FedRig) -> None:
+    image = {"pulling": False, "digest": "sha256:1", "warning": ""}
+    rig.begin(report() | {"image": image})
+    rig.reply(rig.hear_tail(0, 0))
+    for _ in range(10):
+        rig.say({"type": "image", "attempt_id": "a1", "container_id": "c1", "image": image})
+    rig.end(stdout=0)
+    wait_until(lambda: "a1" in rig.disk.exits, "the exit is told")
+    assert rig.disk.images == 4 * [("a1", AttemptImage(digest="sha256:1"))]

@@ -31,6 +31,7 @@ tr '\\0' '\\n' </proc/$$/environ >"$said.environ"
 tr '\\0' '\\n' </proc/$$/cmdline >"$said.cmdline"
 case $1-$2 in
   run-*) until [ "$1" = --cidfile ]; do shift; done; echo id >"$2" ;;
+  image-inspect) echo null ;;
   container-inspect) echo "exited 0 0 2026-01-31 00:00:00 +0000 UTC" ;;
   secret-create) [ ! -e @SAID@/full ] && cp -- "$4" "@SAID@/secret.$3" ;;
   secret-rm) shift 2; for name; do rm -- "@SAID@/secret.$name"; done ;;
@@ -116,7 +117,7 @@ def test_the_client_and_all_that_it_starts_see_a_value_in_a_file_only(
     assert ended is not None
     assert ended.code == 0, Path(spool.log("a", "stderr")).read_text()
     environs = [each.read_bytes() for each in sorted(said.glob("*.environ"))]
-    assert len(environs) == len(GOVERNING) + 2, "a secret each, the container, how it ended"
+    assert len(environs) == len(GOVERNING) + 3, "the image, a secret each, the container, its end"
     assert not [each for each in environs for name in GOVERNING if f"\n{name}=".encode() in each]
     names = [secret_name(spool, "a", index) for index in range(len(env))]
     words = "\n".join(each.read_text() for each in sorted(said.glob("*.cmdline")))
@@ -148,6 +149,7 @@ case $1-$2 in
     echo id >"$2"
     trap "exit 0" TERM
     while :; do sleep 0.1; done ;;
+  image-inspect) echo null ;;
   container-inspect) echo "created 0 0 0001-01-01 00:00:00 +0000 UTC" ;;
   kill-*) exit 1 ;;
 esac

@@ -87,13 +87,22 @@ resource select selectors shlex signal stat struct subprocess sys time typing
 
 def test_an_engine_configuration_is_read() -> None:
     assert engines.parse_config("{}") == EngineConfig()
-    text = '{"name":"podman","binary":"p","global_arguments":["a"],"arguments":["b"],"run_as":""}'
-    assert engines.parse_config(text) == EngineConfig("podman", "p", ("a",), ("b",), "")
+    text = '{"name":"podman","binary":"p","global_arguments":["a"],"arguments":["b"],"init":false}'
+    assert engines.parse_config(text) == EngineConfig("podman", "p", ("a",), ("b",), "", init=False)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "1", '{"name":"rkt"}', '{"name":null}', '{"arguments":"x"}', '{"run_as":1}'],
+    [
+        "",
+        "[]",
+        "1",
+        '{"name":"rkt"}',
+        '{"name":null}',
+        '{"arguments":"x"}',
+        '{"run_as":1}',
+        '{"init":1}',
+    ],
 )
 def test_any_other_engine_configuration_is_named(text: str) -> None:
     with pytest.raises(EngineConfigError, match=r"\w"):

@@ -122,6 +122,28 @@ def test_half_an_exit_record_is_none(runner: Runner) -> None:
     assert alive(job)
 
 
+@pytest.mark.parametrize(
+    ("wrote", "told"),
+    [
+        ("", ("engine_failure", 137, "the engine ended with code 137 and started nothing")),
+        ("up\n", ("lost", None, "it ran, and its container was removed by somebody else")),
+    ],
+)
+def test_what_has_written_has_run_whatever_is_left_of_its_container(
+    runner: Runner, wrote: str, told: tuple[str, int | None, str]
+) -> None:
+    spool = Spool(runner.places)
+    attempt = attempt_of("a", "c-1", "podman", boot_id(), "")
+    lock = spool.claim(attempt)
+    assert lock is not None
+    os.close(lock)
+    Path(spool.path("a", "exit")).write_text("137 0 never\n")
+    Path(spool.log("a", "stdout")).write_text(wrote)
+    exit_ = spool.exit_of(attempt)
+    assert exit_ is not None
+    assert (exit_["kind"], exit_["code"], exit_["message"]) == told
+
+
 def test_working_directories_that_a_crash_left_are_swept(runner: Runner) -> None:
     session, _ = runner.attach()
     left = Path(runner.places.work, ".a.1", "deep")

@@ -148,6 +148,7 @@ def test_an_order_becomes_the_fields_of_the_protocol() -> None:
         "cpu_millis": 0,
         "memory_bytes": 0,
         "resident": True,
+        "init": True,
     }
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from dispatcher.messages import Woken
 from dispatcher.model import AttemptOutcome, Retries
-from pool.messages import AttemptExited, SignalAttempt
-from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
+from pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
+from pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
 
@@ -40,6 +40,65 @@ def test_what_runs_for_longer_than_it_may_is_ended_and_has_failed() -> None:
     assert container.reason is not None
     assert container.reason.code == "time_limit"
     assert container.reason.message == "it ran for longer than its time limit of 60 s"
+
+
+def see_image(rig: Rig, **known: object) -> None:
+    """Have the instance of c-1 tell what it knows of the image of its first attempt."""
+    worker_id = rig.attempts["c-1-1"].instance_id
+    image = AttemptImage(**known)  # type: ignore[arg-type] # what each test gives
+    rig.send(AttemptImageSeen(worker_id=worker_id, attempt_id="c-1-1", image=image))
+
+
+def test_the_limit_counts_from_when_the_image_is_there() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0, image="a/b"))
+    see_image(rig, pulling=True)
+    rig.advance(600)
+    assert signals(rig) == []
+    assert rig.attempts["c-1-1"].is_pulling
+    see_image(rig, digest="sha256:1", warning="look out")
+    attempt = rig.attempts["c-1-1"]
+    assert (attempt.image_digest, attempt.warning, attempt.is_pulling) == (
+        "sha256:1",
+        "look out",
+        False,
+    )
+    assert attempt.pulled_at is not None
+    assert attempt.pulling_since is not None
+    assert attempt.pulled_at - attempt.pulling_since == 600
+    rig.advance(59.5)
+    assert signals(rig) == []
+    rig.advance(0.5)
+    assert signals(rig) == ["TERM"]
+
+
+def test_what_is_pulled_over_a_restart_of_the_dispatcher_has_its_whole_time() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, time_limit_s=60.0, image="a/b"))
+    see_image(rig, pulling=True)
+    rig.advance(30)
+    rig.crash()
+    rig.advance(100)
+    assert signals(rig) == []
+    see_image(rig, digest="sha256:1")
+    rig.advance(59.5)
+    assert signals(rig) == []
+    rig.advance(0.5)
+    assert signals(rig) == ["TERM"]
+
+
+def test_what_ran_after_a_pull_ended_when_it_did() -> None:
+    rig = Rig(pool=QUIET)
+    rig.submit(make_container(1, image="a/b"))
+    see_image(rig, pulling=True)
+    rig.advance(600)
+    see_image(rig, digest="sha256:1")
+    rig.advance(50)
+    worker_id = rig.attempts["c-1-1"].instance_id
+    how = AttemptExit(kind=ExitKind.EXITED, code=0, started_at=7.0, finished_at=47.0)
+    rig.send(AttemptExited(worker_id=worker_id, attempt_id="c-1-1", exit=how))
+    attempt = rig.attempts["c-1-1"]
+    assert (attempt.finished_at or 0.0) - (attempt.pulled_at or 0.0) == 40.0
 
 
 def test_what_ends_in_time_is_left_alone_and_its_limit_forgotten() -> None:
