@@ -232,8 +232,8 @@ ENDINGS = (
         guard="nothing ends before it began, though the clock was set back",
         fault="a clock that is set while no dispatcher runs",
         where="dispatcher.ledger.ledger:Ledger._close",
-        old="max(now, attempt.started_at or attempt.created_at)",
-        new="now",
+        old="max(ended_at, attempt.started_at or attempt.created_at)",
+        new="ended_at",
     ),
     Mutant(
         name="exited before it began",
@@ -248,7 +248,7 @@ ENDINGS = (
         guard="an instance says how long an attempt ran only as far as that can be true",
         fault="an instance whose clock is wrong",
         where="dispatcher.ledger.times:when_it_ran",
-        old="0 <= ran_s <= now - started_at",
+        old="0 <= ran_s <= now - began_at",
         new="True",
     ),
     Mutant(

@@ -196,7 +196,7 @@ RESTARTS = (
         guard="only the exit codes that are named are tried again",
         fault=RETRIES,
         where="dispatcher.restarts:Tries._is_tried_again",
-        old="if retries.exit_codes and last.exit_code not in retries.exit_codes:",
+        old="if exited and retries.exit_codes and last.exit_code not in retries.exit_codes:",
         new="if False:",
     ),
     Mutant(

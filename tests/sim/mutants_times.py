@@ -118,8 +118,8 @@ TIMES = (
         guard="a time limit counts from the start",
         fault="starts that arrive late",
         where="dispatcher.ledger.ledger:Ledger._limit_time",
-        old="attempt.started_at + limit_s",
-        new="attempt.created_at + limit_s",
+        old="attempt.pulled_at or attempt.started_at",
+        new="attempt.created_at",
     ),
     Mutant(
         name="a limit by a clock that was ahead",
