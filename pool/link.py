@@ -439,6 +439,7 @@ def _report(source: Listing | Hello) -> ProbeReport:
         boot_id=source.boot_id,
         engine=source.engine,
         broken=source.broken,
+        machine=source.machine,
     )
 
 

@@ -15,6 +15,7 @@ from pool.model import (
     AttemptExit,
     AttemptOrder,
     AttemptReport,
+    MachineSize,
 )
 
 PROTOCOL: Final = 1
@@ -31,7 +32,10 @@ class MalformedMessageError(LongshoreError):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="hello"):
-    """The runner's first message: who it is, and every attempt that it knows."""
+    """The runner's first message: who it is, and every attempt that it knows.
+
+    `machine` is None from a runner that does not say what its machine has.
+    """
 
     protocol: int
     cluster: str
@@ -41,6 +45,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    machine: MachineSize | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
@@ -101,6 +106,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     engine: Name
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
+    machine: MachineSize | None = None
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from dispatcher.api.instance_wire import (
     InstanceList,
     LeakAnswer,
     LeakList,
+    MachineAnswer,
     StrayAnswer,
     StrayList,
 )
@@ -179,6 +180,12 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         last_error=view.last_error,
         taken_back_at=view.taken_back_at or None,
         missing_since=rfc3339(view.missing_since),
+        machine=(
+            MachineAnswer(cpus=view.machine.cpus, memory=view.machine.memory_bytes)
+            if view.machine is not None
+            else None
+        ),
+        shortfall=view.shortfall,
     )
 
 

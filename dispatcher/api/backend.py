@@ -14,7 +14,7 @@ from dispatcher.jobs.terms import Terms
 from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from pool.leaks import Leak
-from pool.model import IdleBehavior
+from pool.model import IdleBehavior, MachineSize
 
 NO_TERMS = Terms()
 
@@ -66,7 +66,8 @@ class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
 
     `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known. `missing_since` is since when listings lack it.
+    where that is not known. `missing_since` is since when listings lack it. `machine` is what its
+    machine has, None while it has not said; `shortfall` is what that is less than its type says.
     """
 
     id: str
@@ -85,6 +86,8 @@ class InstanceView:
     last_error: str
     taken_back_at: str = ""
     missing_since: float = 0.0
+    machine: MachineSize | None = None
+    shortfall: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

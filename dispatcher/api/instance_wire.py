@@ -55,12 +55,21 @@ class StrayList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class MachineAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine of an instance has: `cpus` that may be used there, `memory` in bytes."""
+
+    cpus: int
+    memory: int
+
+
 class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One instance as admins see it; a time is null when it never happened.
 
     `taken_back_at` is when its cloud takes it back, as it says itself; null where none is known.
     `missing_since` is when the first of the listings began that lack it, null while none does: it
     counts in every limit until it is listed again, answers, or counts as gone.
+    `machine` is what the instance says that its machine has, null until it has; `shortfall` is what
+    that is less than its type says, in words, "" for nothing; only what is there is placed on.
     """
 
     id: str
@@ -79,6 +88,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
     taken_back_at: str | None
     missing_since: str | None = None
+    machine: MachineAnswer | None = None
+    shortfall: str = ""
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

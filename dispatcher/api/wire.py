@@ -325,7 +325,10 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether work is taken and placed, and what is wrong if not."""
+    """Whether work is taken and placed, and what is wrong if not.
+
+    When it is `ready`, what `problems` tells of does not keep work from being placed.
+    """
 
     ready: bool
     problems: tuple[str, ...]

@@ -43,6 +43,8 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
+    short = f"has only {seen.shortfall}" if seen.shortfall else ""
+    notes = (missing, taken_back, seen.broken, short, seen.last_error)
     return (
         seen.id,
         seen.instance_type,
@@ -52,7 +54,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        output.cut("; ".join(x for x in (missing, taken_back, seen.broken, seen.last_error) if x)),
+        output.cut("; ".join(x for x in notes if x)),
     )
 
 

@@ -241,6 +241,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     taken_back_at: str | None = None
     missing_since: datetime | None = None
+    shortfall: str = ""
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):

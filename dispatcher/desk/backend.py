@@ -27,7 +27,7 @@ from dispatcher.desk.job_planning import planning
 from dispatcher.desk.jobs import IdempotencyKey, JobDesk
 from dispatcher.desk.views import instance_report, instance_view, leak_report, stray_views
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import cloud_problems, unlisted, unreached
+from dispatcher.explaining.health import cloud_problems, smaller_machines, unlisted, unreached
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -405,7 +405,8 @@ class DispatcherBackend:
         problems += cloud_problems(self._engine.pool, self._now())
         if self._runtime.failure is not None:
             problems.append("the dispatcher is stopping after an error; see its log")
-        return Health(ready=not problems, problems=tuple(problems))
+        told = smaller_machines(self._engine.pool)
+        return Health(ready=not problems, problems=(*problems, *told))
 
     def metrics(self) -> bytes:
         """Return the Prometheus text exposition."""

@@ -22,6 +22,7 @@ from pool import strays
 from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import Worker
+from pool.room import shortfall
 
 
 def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
@@ -53,6 +54,8 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         last_error=worker.last_error,
         taken_back_at=worker.interruption,
         missing_since=worker.missing_since or 0.0,
+        machine=worker.machine,
+        shortfall=shortfall(worker.type, worker.machine),
     )
 
 

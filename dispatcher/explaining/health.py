@@ -6,6 +6,8 @@ from drivers.errors import AmbiguousResult, CloudAuthError
 from pool.core import PoolCore
 from pool.holds import HoldCause
 from pool.leaks import listing_is_current
+from pool.model import Worker
+from pool.room import shortfall
 
 STILLBORN_PROBLEM = 3
 
@@ -34,6 +36,32 @@ def cloud_problems(pool: PoolCore, now: float) -> list[str]:
     if stillborn is not None and pool.stillborn >= STILLBORN_PROBLEM:
         problems.append(f"creating is slowed down: {stillborn.reason}")
     return problems
+
+
+def smaller_machines(pool: PoolCore) -> list[str]:
+    """Return which types' machines are smaller than the types say, a sentence each.
+
+    That keeps nothing from being placed, but for what fits on none of them.
+    """
+    by_type: dict[str, list[Worker]] = {}
+    for _, worker in sorted(pool.workers.items()):
+        if shortfall(worker.type, worker.machine):
+            by_type.setdefault(worker.type.name, []).append(worker)
+    return [
+        f"{_counted(workers, name)} smaller than the type says: {workers[0].id} has only"
+        f" {shortfall(workers[0].type, workers[0].machine)}; correct instance_types.{name}, or"
+        " have the cloud make what it says"
+        for name, workers in sorted(by_type.items())
+    ]
+
+
+def _counted(workers: list[Worker], type_name: str) -> str:
+    number = len(workers)
+    return (
+        f"{number} instances of type {type_name} are"
+        if number > 1
+        else (f"an instance of type {type_name} is")
+    )
 
 
 def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:

@@ -64,6 +64,8 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "last_error": "",
         "taken_back_at": None,
         "missing_since": None,
+        "machine": None,
+        "shortfall": "",
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"
