@@ -29,6 +29,7 @@ from pool.link_model import (
     StartVerdict,
 )
 from pool.model import REBOOTED, AttemptOrder, ProbeReport
+from pool.remote_shell import AnswerStream, for_any_shell, run_script
 from pool.session import Session, SessionSettings
 from pool.session_requests import RequestFailed
 from pool.session_wire import (
@@ -262,7 +263,8 @@ class WorkerLink:
         contact = contact_command() if settings.power_off_command else ""
         probe = settings.boot_probe_command
         try:
-            result = connection.run(
+            result = run_script(
+                connection,
                 bounded_command(probe, _FAR_SHARE * timeout_s, first=contact),
                 deadline_s=timeout_s,
                 output_limit_bytes=_COMMAND_OUTPUT_BYTES,
@@ -346,7 +348,10 @@ class WorkerLink:
         settings = self._settings
         command = runner_command(settings.bundle, ("attach", *self._runner_arguments()))
         try:
-            stream = connection.open_channel(command, deadline_s=settings.command_timeout_s)
+            channel = connection.open_channel(
+                for_any_shell(command), deadline_s=settings.command_timeout_s
+            )
+            stream = AnswerStream(channel)
             session = Session.attach(stream, cut=connection.cut, settings=self._session_settings())
             self._touch()
             self._begin(connection, session)
