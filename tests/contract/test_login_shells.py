@@ -126,3 +126,27 @@ def test_a_login_that_never_stops_talking_is_cut_off(
     with host_with(tmp_path / "i-1", key, "yes") as host:
         error = refused(link, host)
     assert re.search("wrote more than [0-9]+ bytes", error.message)
+
+
+def test_one_session_a_connection_is_enough(
+    tmp_path: Path, key: PrivateKey, link: WorkerLink, recorder: Recorder
+) -> None:
+    directory = tmp_path / "i-1"
+    with SshdHost(
+        directory, authorized_key=public_key_text(key), configuration=["MaxSessions 1"]
+    ) as host:
+        host.runner_directory.mkdir()
+        (host.runner_directory / "instance-secret").write_text(SECRET)
+        probe(link, host)
+        assert start(link, order("a", "sleep", "600")).verdict is StartVerdict.STARTED
+        # The session takes the one that its connection may have, and goes on meanwhile.
+        for _ in range(2):
+            ready = probe(link, host, host_key=host.host_key)
+            assert [each.attempt_id for each in ready.report.attempts] == ["a"]
+            assert ready.boot_error == ""
+        assert not (host.runner_directory / "instance-secret").exists()
+        wait_until(lambda: len(host.session_pids()) == 1, "the other connection's end")
+        assert recorder.losses == []
+        link.signal("a", "KILL", grace_s=0)
+        wait_until(lambda: "a" in recorder.exits, "its end")
+        link.release("a")
