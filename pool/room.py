@@ -88,6 +88,15 @@ def _lacks(type_: InstanceType, machine: MachineSize) -> tuple[int, int]:
     return cpu_millis, 0 if is_usual else memory_bytes
 
 
+def whole_of(worker: Worker) -> Resources:
+    """Return what a worker has in all: what its type says, or less where its machine has less."""
+    whole = worker.type.resources
+    if worker.machine is None:
+        return whole
+    lacks_cpus, lacks_memory = _lacks(worker.type, worker.machine)
+    return whole.minus(Resources(cpu_millis=lacks_cpus, memory_bytes=lacks_memory))
+
+
 def as_found(worker: Worker) -> InstanceType:
     """Return a worker's type as it is on its machine, as far as that is known."""
     return found_as(worker.type, worker.machine or worker.expected)

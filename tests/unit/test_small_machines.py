@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from dispatcher.cli.main import main
@@ -16,14 +17,16 @@ from dispatcher.desk.publishing import publish_event
 from dispatcher.explaining.explanation import explain
 from dispatcher.explaining.health import cloud_problems, smaller_machines
 from dispatcher.messages import PublishInstance
+from dispatcher.metrics.exposition import Metrics
 from dispatcher.model import SchedulerSettings
 from drivers.interface import InstanceType, Resources
-from pool.messages import SessionLost
+from pool.messages import SessionLost, UpdateLimits
 from pool.model import MachineSize, PoolSettings
 from pool.room import found_as, shortfall
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
-from tests.engine_rig import Rig
+from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
+from tests.engine_rig import Rig, last_commands
 from tests.per_instance_jobs_rig import DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
@@ -251,3 +254,37 @@ async def test_the_server_is_ready_and_tells_what_the_machine_has(
             monkeypatch.setenv("LONGSHORE_URL", url)
             assert await asyncio.to_thread(main, ["instances"]) == 0
             assert f"has only {TOLD}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_there_is_is_counted_as_it_is() -> None:
+    rig = small_rig(max_instances=1)
+    rig.submit(make_container(1))
+    found = values_of(rig)
+    assert found["longshore_instances_cpus"] == 2
+    assert found["longshore_instances_memory_bytes"] == 7 * GIB
+
+
+def values_of(rig: Rig) -> dict[str, float]:
+    metrics = Metrics(rig.engine, heard_at=lambda _id: 0.0, store_problem=lambda: "")
+    text = metrics.exposition(rig.now).decode()
+    families = text_string_to_metric_families(text)
+    return {
+        s.name: s.value for family in families for s in family.samples if "category" in s.labels
+    }
+
+
+def test_elastic_jobs_take_no_more_than_is_there() -> None:
+    rig = rig_of(8, most=1)
+    rig.machine = MachineSize(cpus=3, memory_bytes=8 * GIB)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
+    submit(rig, 1, essential(1), elastic(6))
+    assert running(rig) == {"e": 1, "w": 2}
+
+
+def test_spare_cpus_are_those_that_are_there() -> None:
+    rig = rig_of(8)
+    rig.machine = MachineSize(cpus=3, memory_bytes=8 * GIB)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
+    submit(rig, 1, essential(1, cpus=2))
+    told = {each.attempt_id: each.cpu_millis for each in last_commands(rig, UpdateLimits)}
+    assert told == {"c-1000-1": 3000}
