@@ -157,7 +157,7 @@ class Engine:
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
         self.ledger = Ledger(queue=queue, types=types, settings=settings)
         self.ledger.ran = self.market.ran
-        self.placers = Placers(jobs=self.ledger.jobs, priced=self.market.priced)
+        self.placers = Placers(jobs=self.ledger.jobs, as_bought=self._as_bought)
         self.ledger.rule = self.placers.rule
         self.per_instance = self.placers.per_instance = PerInstancePlacer(
             pool=self.pool,
@@ -203,6 +203,9 @@ class Engine:
 
     def _is_lasting(self, container: Container) -> bool:
         return is_lasting(container, self.settings)
+
+    def _as_bought(self, type_: InstanceType) -> InstanceType:
+        return self.market.priced(self.pool.as_found(type_))
 
     def _allowed(
         self, key: ClassKey, fitting: tuple[InstanceType, ...]
@@ -442,7 +445,12 @@ class Engine:
             self.records[worker_id] = record
             self.ledger.changes.append(SaveInstance(instance=record))
         self._instance_news.append(
-            PublishInstance(worker_id=worker_id, state=notice.state, reason=notice.reason)
+            PublishInstance(
+                worker_id=worker_id,
+                state=notice.state,
+                reason=notice.reason,
+                warns=notice.warns,
+            )
         )
 
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:

@@ -217,12 +217,13 @@ class PublishInstance:
     """Tell the API's subscribers that an instance changed.
 
     `state` is what it was at that moment, `reason` why it changed; `gone` is its last record, None
-    while it is there.
+    while it is there. What `warns` is something that somebody should mend.
     """
 
     worker_id: str
     state: str
     reason: str
+    warns: bool = False
     gone: InstanceRecord | None = None
 
 

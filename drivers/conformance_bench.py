@@ -7,7 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from drivers.conformance_model import Nonconformity, NotShown, RemoteShell, Trial
+from drivers.conformance_model import (
+    Nonconformity,
+    NotShown,
+    RemoteShell,
+    Trial,
+    UnprovenKeyError,
+)
 from drivers.conformance_sweep import CLUSTER_PREFIX, Ledger, sweep
 from drivers.errors import BugError, CloudError, HostKeyMismatch, RateLimitError, Unreachable
 from drivers.interface import (
@@ -306,7 +312,7 @@ class Bench:
             shell = self.shell.connect(
                 address, secret=subject.wish.secret, verify=lambda _: HostKeyVerdict.UNKNOWN
             )
-        except (Unreachable, HostKeyMismatch):
+        except (Unreachable, HostKeyMismatch, UnprovenKeyError):
             return False
         shell.close()
         return True
@@ -320,6 +326,10 @@ class Bench:
             except Unreachable as error:
                 raise CloudError(str(error)) from error
             except HostKeyMismatch as error:
+                return Login(shell=None, early=f"its host key was another one then ({error})")
+            except UnprovenKeyError as error:
+                if not error.may_pass:
+                    raise Nonconformity(str(error), error.remedy) from error
                 return Login(shell=None, early=f"the instance's secret was not there yet ({error})")
             status, _ = shell.run(
                 self.shell.mark_command, timeout_s=self.patience.command_timeout_s
@@ -357,7 +367,7 @@ class Bench:
         def look() -> RemoteShell | None:
             try:
                 return self.connect(subject)
-            except (Unreachable, HostKeyMismatch) as error:
+            except (Unreachable, HostKeyMismatch, UnprovenKeyError) as error:
                 raise CloudError(str(error)) from error
 
         return login.shell or self.until(

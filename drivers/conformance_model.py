@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from drivers.errors import RemoteError
 from drivers.interface import HostKeyVerdict, InstanceType
 from drivers.registry import DriverContext, DriverInfo
 
@@ -30,6 +31,18 @@ class Nonconformity(Exception):  # noqa: N818 - it is what the driver does wrong
 
 class NotShown(Exception):  # noqa: N818 - it is no error, and never escapes the kit
     """A check cannot be made here; its text says why."""
+
+
+class UnprovenKeyError(RemoteError):
+    """An instance was reached and did not prove its host key; the text says why.
+
+    `may_pass` says that its init script may have yet to run; `remedy` is what would do else.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool, remedy: str) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+        self.remedy = remedy
 
 
 class RemoteShell(Protocol):
@@ -81,7 +94,7 @@ class Shell(Protocol):
     def connect(self, address: str, *, secret: str, verify: Verify) -> RemoteShell:
         """Connect to `address`, prove the host key by the driver's word or `secret`, and log in.
 
-        Raises `Unreachable`, and `HostKeyMismatch` when the key is wrong or is not proven.
+        Raises `Unreachable`, `HostKeyMismatch` when the key is wrong, and `UnprovenKeyError`.
         """
         ...
 

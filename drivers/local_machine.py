@@ -39,13 +39,20 @@ exec python3 "$@"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only names that nobody else can know are removed
 
 
-def instance_environment(instance_id: str, directory: Path) -> dict[str, str]:
-    """Return what everything that runs on a local instance finds in its environment."""
+def instance_environment(
+    instance_id: str, directory: Path, *, is_whole_machine: bool = False
+) -> dict[str, str]:
+    """Return what everything that runs on a local instance finds in its environment.
+
+    Unless it is the whole machine it says nothing of what the machine has: several share that, and
+    what they are sold as is made up.
+    """
     return login_environment(
         {
             INSTANCE_VARIABLE: instance_id,
             "LONGSHORE_RUNNER_DIR": str(directory / "runner"),
             "LONGSHORE_HOST_KEYS": str(directory / "ssh_host_ed25519_key.pub"),
+            **({} if is_whole_machine else {"LONGSHORE_MACHINE": "shared"}),
         }
     )
 
@@ -155,6 +162,7 @@ class LocalMachine:
     It has its address from the first moment, and refuses connections until `boot` is through.
     `directory` is made when missing; what is in it already (the host key) is taken up again.
     Without `has_runner` its Python is broken, as in a bad image: what is deployed cannot run.
+    `is_whole_machine` says that it is all of this machine, and not one of several on it.
     """
 
     def __init__(
@@ -164,11 +172,14 @@ class LocalMachine:
         directory: Path,
         authorized_key: str,
         has_runner: bool = True,
+        is_whole_machine: bool = False,
     ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._instance_id = instance_id
         self._directory = directory
-        self._environment = instance_environment(instance_id, directory)
+        self._environment = instance_environment(
+            instance_id, directory, is_whole_machine=is_whole_machine
+        )
         if not has_runner:
             _break_python(directory / "bin", self._environment)
         self._server = SshServer(

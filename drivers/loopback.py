@@ -167,6 +167,7 @@ class LoopbackInstanceSet:
                     instance_id=state.id,
                     directory=self._directory / state.id,
                     authorized_key=state.public_key,
+                    is_whole_machine=True,
                 )
             except OSError as error:
                 raise CloudError(f"this machine cannot be an instance: {error}") from error

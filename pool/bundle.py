@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STAMP = (1980, 1, 1, 0, 0, 0)
+# What is imported is Python 3.8; this itself is any, so that an older one can be told.
 _MAIN = """import sys
+
+if sys.version_info < (3, 8):
+    sys.exit("this is Python %d.%d, and the runner needs 3.8 or later" % sys.version_info[:2])
 
 from pool.runner.main import main
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from drivers.conformance_model import RemoteShell, Verify
-from drivers.errors import HostKeyMismatch, Unreachable
+from drivers.conformance_model import RemoteShell, UnprovenKeyError, Verify
+from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
 from pool.cloud_calls import with_port
-from pool.hostkey import RUNNER_DIRECTORY, init_fragment, users_directory
+from pool.hostkey import RUNNER_DIRECTORY, UnprovenCause, init_fragment, users_directory
 from pool.lease import first_contact_fragment
 from pool.link import WorkerLink
 from pool.link_attempts import LinkListener
-from pool.link_connect import connect_proven
+from pool.link_connect import UnprovenError, connect_proven
 from pool.link_model import LinkSettings, ProbeStage, ProbeStageError
 from pool.model import AttemptExit, AttemptImage
+from pool.remote_shell import run_script
 from pool.ssh import SshConnection
 from pool.ssh_keys import new_private_key, public_key_text
 
@@ -48,7 +49,7 @@ class PoolShell:
     @property
     def mark_command(self) -> str:
         """Return shell that looks for what the script leaves at its end."""
-        return f"/bin/sh -c '{RUNNER_DIRECTORY}[ -e \"$d/{_MARK}\" ]'"
+        return f'{RUNNER_DIRECTORY}[ -e "$d/{_MARK}" ]'
 
     def init_command(self, secret: str, *, power_off: str, delay_s: int) -> str:
         """Return the script: secret, lease, and the mark in the place of the operator's own."""
@@ -59,7 +60,10 @@ class PoolShell:
         return f"{init_fragment(secret, user=user)}\n{lease}\n{mark}"
 
     def connect(self, address: str, *, secret: str, verify: Verify) -> RemoteShell:
-        """Connect as a probe does; raises `Unreachable` and `HostKeyMismatch`."""
+        """Connect as a probe does.
+
+        Raises `Unreachable`, `HostKeyMismatch`, and `UnprovenKeyError`.
+        """
         connection = _connected(
             self._settings, with_port(address, self._default_port), secret, verify
         )
@@ -113,7 +117,7 @@ class _Shell:
         return self.connection.host_key
 
     def run(self, command: str, *, timeout_s: float) -> tuple[int, str]:
-        result = self.connection.run(command, deadline_s=timeout_s)
+        result = run_script(self.connection, command, deadline_s=timeout_s)
         return result.exit_status, result.stdout.decode(errors="replace")
 
     def close(self) -> None:
@@ -145,10 +149,27 @@ class _Nobody(LinkListener):
         """Hear that an instance is broken: the next check tells of it."""
 
 
+_REMEDIES: Final = {
+    UnprovenCause.NO_PYTHON: "take an image with Python 3.8 or later in the SSH user's path",
+    UnprovenCause.NO_KEYS: "take an image whose SSH server has its keys in"
+    " /etc/ssh/ssh_host_*_key.pub, or set LONGSHORE_HOST_KEYS for the SSH user",
+    UnprovenCause.OTHER_KEY: "take an image whose SSH server has its keys in"
+    " /etc/ssh/ssh_host_*_key.pub, or set LONGSHORE_HOST_KEYS for the SSH user",
+}
+_ELSE: Final = "run the init command of the create call, whole and before anybody can log in"
+
+
 def _connected(settings: LinkSettings, address: str, secret: str, verify: Verify) -> SshConnection:
     try:
         return connect_proven(settings, address, "", secret, verify)
+    except UnprovenError as error:
+        may_pass = error.cause in (UnprovenCause.SECRET_MISSING, UnprovenCause.SECRET_WRONG)
+        remedy = _REMEDIES.get(error.cause, _ELSE)
+        raise UnprovenKeyError(error.message, may_pass=may_pass, remedy=remedy) from error
     except ProbeStageError as error:
-        if error.stage is ProbeStage.CONNECT:
+        if error.stage is ProbeStage.CONNECT or isinstance(error.__cause__, Unreachable):
             raise Unreachable(str(error)) from error
+        if isinstance(error.__cause__, CommandFailed):
+            remedy = "give the SSH user a login shell that runs commands, and no forced command"
+            raise UnprovenKeyError(error.message, may_pass=False, remedy=remedy) from error
         raise HostKeyMismatch(str(error)) from error

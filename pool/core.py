@@ -28,6 +28,7 @@ from pool.model import (
     Doubtful,
     IdleBehavior,
     InstanceSeen,
+    MachineSize,
     PendingLaunch,
     PoolAttempt,
     PoolSettings,
@@ -36,7 +37,7 @@ from pool.model import (
     stray_id,
 )
 from pool.notices import AttemptLost, LaunchEnded, Notice, StrayGone, WorkerChanged, WorkerGone
-from pool.room import charge, room_left, shares_a_cpu
+from pool.room import charge, found_as, room_left, shares_a_cpu
 from pool.statistics import Statistics
 from pool.tags import behavior_from, is_unrecognised
 from pool.timers import OF_WORKERS, TimerKind, Timers
@@ -57,6 +58,8 @@ class PoolCore:
     (why admins ended it) are by instance, and outlive its worker for an hour, as the last two do.
     `awaited` are the workers that a claim waits for, and those let run again that no pass has
     looked at since; `touched` those of which the planner may see something new.
+    `machines` is what the machines of a type have, by its name, where that is clearly less than the
+    type says (`sizes`).
     `listing_problem` is why the latest listing failed, "" if it did not, `listing_trouble` since
     when they do, None when they do not; `troubles` are the creates that fail. `stillborn` is how
     many instances in a row were of no use, the last for `stillborn_why`, the oldest bought at
@@ -108,6 +111,7 @@ class PoolCore:
         self.began_at = 0.0
         self.listed_once = False
         self.missing: dict[str, InstanceSeen] = {}
+        self.machines: dict[str, MachineSize] = {}
         self.doubtful: dict[str, Doubtful] = {}
         self.ended: dict[str, str] = {}
         self.listed_at = 0.0
@@ -179,8 +183,9 @@ class PoolCore:
             boots_since=now,
             address=seen.address,
             host_key=self.pinned_keys.get(seen.id, ""),
-            free=type_.allocatable,
+            expected=self.machines.get(type_.name),
         )
+        worker.free = room_left(worker)
         self.workers[seen.id] = worker
         self.missing.pop(seen.id, None)
         self.doubtful.pop(seen.id, None)
@@ -196,11 +201,15 @@ class PoolCore:
         """Note that what the planner sees of a worker may have changed."""
         self.touched.add(worker_id)
 
-    def note_changed(self, worker: Worker, why: str) -> None:
-        """Tell the engine that a worker is new or changed, and why."""
+    def as_found(self, type_: InstanceType) -> InstanceType:
+        """Return a type as its instances turned out to be, which is as it is for most."""
+        return found_as(type_, self.machines.get(type_.name))
+
+    def note_changed(self, worker: Worker, why: str, *, warns: bool = False) -> None:
+        """Tell the engine that a worker is new or changed, and why; `warns` of what is wrong."""
         self.touch(worker.id)
         self.notices.append(
-            WorkerChanged(worker_id=worker.id, state=worker.state.value, reason=why)
+            WorkerChanged(worker_id=worker.id, state=worker.state.value, reason=why, warns=warns)
         )
 
     def attempts_on(self, worker_id: str) -> list[PoolAttempt]:
@@ -230,6 +239,7 @@ class PoolCore:
         if not is_unrecognised(worker.type) or type_ == worker.type:
             return
         worker.type = type_
+        worker.expected = self.machines.get(type_.name)
         worker.free = room_left(worker)
         self.note_changed(worker, f"its type is {type_.name}")
 

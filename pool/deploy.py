@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from drivers.errors import CommandFailed
 from pool.hostkey import RUNNER_DIRECTORY, void_command
+from pool.remote_shell import run_script
 from pool.ssh import CommandResult, SshConnection
 
 _NOT_DEPLOYED: Final = 91
@@ -37,7 +38,7 @@ def runner_command(bundle: Bundle, arguments: tuple[str, ...], *, void_secret: b
     words = " ".join(shlex.quote(each) for each in arguments)
     void = f"{void_command()}; " if void_secret else ""
     verified = f"{_verified(bundle, _name(bundle))} || exit {_NOT_DEPLOYED}"
-    return _shell(f'{void}{verified}; exec python3 "$f" {words}')
+    return f'{void}{verified}; exec python3 "$f" {words}'
 
 
 def deploy(connection: SshConnection, bundle: Bundle, *, deadline_s: float) -> None:
@@ -46,13 +47,13 @@ def deploy(connection: SshConnection, bundle: Bundle, *, deadline_s: float) -> N
     Harmless when it is there already, and when two do it at once. Raises `CommandFailed` when the
     far side could not keep it (a full disk, say), and `Unreachable`.
     """
-    upload = _shell(
+    upload = (
         f'{RUNNER_DIRECTORY}umask 077; mkdir -p "$d" && t="$(mktemp "$d/.upload-XXXXXX")" '
         f"|| exit {_UPLOAD_FAILED}; "
         f'if cat > "$t" && {_is_right(bundle, "$t")}; then exec mv -f "$t" "$d/{_name(bundle)}"; '
         f'else rm -f "$t"; exit {_UPLOAD_FAILED}; fi'
     )
-    result = connection.run(upload, stdin=bundle.data, deadline_s=deadline_s)
+    result = run_script(connection, upload, stdin=bundle.data, deadline_s=deadline_s)
     if result.exit_status != 0:
         raise _failure("the runner could not be deployed", result)
 
@@ -72,7 +73,9 @@ def run_runner(
     0, and `Unreachable` when it is not done within `deadline_s`.
     """
     command = runner_command(bundle, arguments, void_secret=void_secret)
-    result = connection.run(command, deadline_s=deadline_s, output_limit_bytes=output_limit_bytes)
+    result = run_script(
+        connection, command, deadline_s=deadline_s, output_limit_bytes=output_limit_bytes
+    )
     if result.exit_status == _NOT_DEPLOYED:
         return None
     if result.exit_status != 0:
@@ -88,7 +91,7 @@ def bounded_command(command: str, timeout_s: float, *, first: str = "") -> str:
     """
     words = shlex.quote(command)
     before = f"( {first} ); " if first else ""
-    return _shell(
+    return (
         f"{before}if command -v timeout >/dev/null 2>&1; "
         f"then exec timeout {max(1, round(timeout_s))} /bin/sh -c {words}; "
         f"else exec /bin/sh -c {words}; fi"
@@ -107,11 +110,6 @@ def _failure(what: str, result: CommandResult) -> CommandFailed:
         exit_status=result.exit_status,
         stderr=result.stderr.decode(errors="replace"),
     )
-
-
-def _shell(script: str) -> str:
-    """Wrap a POSIX script, since the user's login shell may be another."""
-    return f"exec /bin/sh -c {shlex.quote(script)}"
 
 
 def _name(bundle: Bundle) -> str:

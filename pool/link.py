@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from drivers.errors import CommandFailed, RemoteError, Unreachable
@@ -29,6 +30,7 @@ from pool.link_model import (
     StartVerdict,
 )
 from pool.model import REBOOTED, AttemptOrder, ProbeReport
+from pool.remote_shell import AnswerStream, for_any_shell, run_script
 from pool.session import Session, SessionSettings
 from pool.session_requests import RequestFailed
 from pool.session_wire import (
@@ -47,6 +49,16 @@ from pool.ssh import SshConnection
 _COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
 _FAR_SHARE: Final = 0.8
 """How much of its time a boot probe gets on the far side, so that it ends before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looks:
+    """What a probe looks at; see `WorkerLink.probe`."""
+
+    boot: bool
+    look_anyway: bool
+    trial: bool
+    void_secret: bool
 
 
 class WorkerLink:
@@ -73,6 +85,7 @@ class WorkerLink:
         self._probing = threading.Lock()
         self._lock = threading.Lock()
         self._connection: SshConnection | None = None
+        self._beside: SshConnection | None = None
         self._session: Session | None = None
         self._closed = False
         self._secret_void = False
@@ -112,29 +125,16 @@ class WorkerLink:
             if self._closed:
                 raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
             connection = self._connected(address, host_key, secret, verify)
-            boot_error = ""
-            try:
-                if boot:
-                    boot_error = self._boot(connection, may_fail=look_anyway)
-                listed = self._list(connection, void_secret=bool(host_key))
-                trial_error = self._try_engine(connection) if trial else None
-                greeted = self._attach(connection)
-            except ProbeStageError as error:
-                # A live session has heartbeats, which know better than one command that is late.
-                silent = isinstance(error.__cause__, Unreachable) and not self._attached()
-                if silent or error.stage is ProbeStage.ATTACH:
-                    self._drop(connection)
-                if boot_error:
-                    what = f"{boot_error}; looking for what runs all the same: {error}"
-                    raise ProbeStageError(ProbeStage.BOOT, what) from error
-                raise
-            report = listed if greeted is None else greeted
-            return LinkReady(
-                host_key=connection.host_key,
-                report=report,
-                boot_error=boot_error,
-                trial_error=trial_error,
+            looks = _Looks(
+                boot=boot, look_anyway=look_anyway, trial=trial, void_secret=bool(host_key)
             )
+            if not self._is_taken(connection):
+                try:
+                    return self._look(connection, looks)
+                except ProbeStageError:
+                    if not self._is_taken(connection):
+                        raise
+            return self._look_beside(connection, looks, verify)
 
     def start(
         self, order: AttemptOrder, boot_id: str, on_result: Callable[[StartResult], None]
@@ -193,11 +193,12 @@ class WorkerLink:
 
         Nothing else changes: the listener hears of the loss, and `probe` makes a new connection.
         """
-        session, connection = self._session, self._connection
+        session = self._session
         if session is not None:
             session.cut()
-        if connection is not None:
-            connection.cut()
+        for connection in (self._connection, self._beside):
+            if connection is not None:
+                connection.cut()
 
     def abandon(self) -> None:
         """Do as `cut`, for good: the listener hears of no loss, and what is left is to `close`."""
@@ -214,13 +215,67 @@ class WorkerLink:
             self._closed = True
             session, self._session = self._session, None
             connection, self._connection = self._connection, None
+            beside = self._beside
             self._lease.end(session)
         if session is not None:
             session.close()
         if connection is not None:
             connection.close()
+        if beside is not None:
+            beside.cut()
 
     # ---- the stages of a probe ----------------------------------------------------------------
+
+    def _look(
+        self, connection: SshConnection, looks: _Looks, *, attaches: bool = True
+    ) -> LinkReady:
+        boot_error = ""
+        try:
+            if looks.boot:
+                boot_error = self._boot(connection, may_fail=looks.look_anyway)
+            listed = self._list(connection, void_secret=looks.void_secret)
+            trial_error = self._try_engine(connection) if looks.trial else None
+            greeted = self._attach(connection) if attaches else None
+        except ProbeStageError as error:
+            # A live session has heartbeats, which know better than one command that is late.
+            silent = isinstance(error.__cause__, Unreachable) and not self._attached()
+            if silent or error.stage is ProbeStage.ATTACH:
+                self._drop(connection)
+            if boot_error:
+                what = f"{boot_error}; looking for what runs all the same: {error}"
+                raise ProbeStageError(ProbeStage.BOOT, what) from error
+            raise
+        return LinkReady(
+            host_key=connection.host_key,
+            report=listed if greeted is None else greeted,
+            boot_error=boot_error,
+            trial_error=trial_error,
+        )
+
+    def _is_taken(self, connection: SshConnection) -> bool:
+        """Return whether the session takes all that its connection may have (`MaxSessions 1`)."""
+        return connection.is_full and self._attached()
+
+    def _look_beside(
+        self,
+        connection: SshConnection,
+        looks: _Looks,
+        verify: Callable[[str], HostKeyVerdict],
+    ) -> LinkReady:
+        """Do the same over a connection of its own, and leave the session where it is."""
+        address, host_key = connection.address, connection.host_key
+        beside = connect_proven(self._settings, address, host_key, "", verify)
+        with self._lock:
+            self._beside = beside
+            closed = self._closed
+        try:
+            if closed:
+                raise ProbeStageError(ProbeStage.CONNECT, "the link was closed")
+            return self._look(beside, looks, attaches=False)
+        finally:
+            with self._lock:
+                self._beside = None
+            beside.close()
 
     def _connected(
         self, address: str, host_key: str, secret: str, verify: Callable[[str], HostKeyVerdict]
@@ -262,7 +317,8 @@ class WorkerLink:
         contact = contact_command() if settings.power_off_command else ""
         probe = settings.boot_probe_command
         try:
-            result = connection.run(
+            result = run_script(
+                connection,
                 bounded_command(probe, _FAR_SHARE * timeout_s, first=contact),
                 deadline_s=timeout_s,
                 output_limit_bytes=_COMMAND_OUTPUT_BYTES,
@@ -346,7 +402,10 @@ class WorkerLink:
         settings = self._settings
         command = runner_command(settings.bundle, ("attach", *self._runner_arguments()))
         try:
-            stream = connection.open_channel(command, deadline_s=settings.command_timeout_s)
+            channel = connection.open_channel(
+                for_any_shell(command), deadline_s=settings.command_timeout_s
+            )
+            stream = AnswerStream(channel)
             session = Session.attach(stream, cut=connection.cut, settings=self._session_settings())
             self._touch()
             self._begin(connection, session)
@@ -440,6 +499,7 @@ def _report(source: Listing | Hello) -> ProbeReport:
         engine=source.engine,
         broken=source.broken,
         advice=source.advice,
+        machine=source.machine,
     )
 
 

@@ -7,9 +7,25 @@ from collections.abc import Callable
 from drivers.errors import CloudError, HostKeyMismatch, RemoteError, Unreachable
 from drivers.interface import HostKeyVerdict
 from pool.deploy import failure_text
-from pool.hostkey import ANSWER_LIMIT_BYTES, is_proof, proof_command
+from pool.hostkey import (
+    ANSWER_LIMIT_BYTES,
+    UnprovenCause,
+    is_proof,
+    proof_command,
+    say_unproven,
+    unproven_cause,
+)
 from pool.link_model import LinkSettings, ProbeStage, ProbeStageError
+from pool.remote_shell import run_script
 from pool.ssh import SshConnection
+
+
+class UnprovenError(ProbeStageError):
+    """An instance did not prove its host key by its secret; `cause` is why."""
+
+    def __init__(self, message: str, *, cause: UnprovenCause) -> None:
+        super().__init__(ProbeStage.HOST_KEY, message)
+        self.cause = cause
 
 
 def connect_proven(
@@ -53,6 +69,9 @@ def connect_proven(
     if not connection.proven:
         try:
             _prove(connection, secret, timeout_s=settings.command_timeout_s)
+        except UnprovenError:
+            connection.close()
+            raise
         except RemoteError as error:
             connection.close()
             raise ProbeStageError(ProbeStage.HOST_KEY, str(error)) from error
@@ -60,9 +79,18 @@ def connect_proven(
 
 
 def _prove(connection: SshConnection, secret: str, *, timeout_s: float) -> None:
-    result = connection.run(
-        proof_command(), deadline_s=timeout_s, output_limit_bytes=ANSWER_LIMIT_BYTES
+    result = run_script(
+        connection,
+        proof_command(),
+        deadline_s=timeout_s,
+        output_limit_bytes=ANSWER_LIMIT_BYTES,
     )
-    if not is_proof(secret, connection.host_key, result.stdout):
-        what = "it does not prove its host key with the instance's secret"
-        raise HostKeyMismatch(f"{connection.address}: {what}; {failure_text(result)}")
+    if is_proof(secret, connection.host_key, result.stdout):
+        return
+    cause = unproven_cause(secret, exit_status=result.exit_status, answer=result.stdout)
+    said = failure_text(result) if result.exit_status else ""
+    raise UnprovenError(
+        f"{connection.address}: it does not prove its host key: {say_unproven(cause)}"
+        f"{f' ({said})' if said else ''}",
+        cause=cause,
+    )

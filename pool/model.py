@@ -14,6 +14,7 @@ from drivers.interface import Existence, InstanceType, Power, Resources
 MOST_BYTES = 2**53
 MOST_WORDS = 4096
 MOST_NAME = 128
+MOST_CPUS = 2**16
 
 # All that an instance knows of comes in one line (`pool.session_wire`), what waits there too.
 MOST_UNRELEASED = 1000
@@ -156,10 +157,19 @@ class AttemptReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSize:
+    """What a machine has, as its runner says: cpus that may be used there, and memory."""
+
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=MOST_CPUS)]
+    memory_bytes: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
     """What a successful run probe saw; `broken` is "" or the runner's reason to drain it.
 
     `advice` is what would make the instance better, "" for nothing.
+    `machine` is None where the runner does not say what the machine has.
     """
 
     attempts: tuple[AttemptReport, ...]
@@ -167,6 +177,7 @@ class ProbeReport:
     engine: str = ""
     broken: str = ""
     advice: str = ""
+    machine: MachineSize | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +354,10 @@ class Worker:
     last_container: str = ""
     attempts: dict[str, Resources] = field(default_factory=dict)
     sharing: set[str] = field(default_factory=set)
+    #: What its machine has, as it says itself, None while it has not.
+    machine: MachineSize | None = None
+    #: What others of its type have, taken for what it has until it says so itself.
+    expected: MachineSize | None = None
     resident: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
     unaccounted: set[str] = field(default_factory=set)

@@ -25,12 +25,14 @@ class LaunchEnded:
 class WorkerChanged:
     """A worker is new, or something that people or the store should know of it changed.
 
-    `state` is what it was at that moment, since several changes may come at once.
+    `state` is what it was at that moment, since several changes may come at once. What `warns` is
+    something that somebody should mend.
     """
 
     worker_id: str
     state: str
     reason: str
+    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import absence, attempts, idle, stillborn, trials
+from pool import absence, attempts, idle, sizes, stillborn, trials
 from pool.core import PoolCore
 from pool.delays import doubled_s
 from pool.messages import (
@@ -101,6 +101,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     absence.end(core, worker, "it answers, though a listing lacks it")
     worker.shown = True
     worker.advice = event.report.advice
+    sizes.take_in(core, worker, event.report.machine, now)
     worker.last_contact = min(event.began_at, now)
     worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
     core.timers.clear(TimerKind.SILENCE, worker.id)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from pool import absence, attempts, idle, interruption, launching, listing, probing, standstill
+from pool import (
+    absence,
+    attempts,
+    idle,
+    interruption,
+    launching,
+    listing,
+    probing,
+    sizes,
+    standstill,
+)
 from pool.core import PoolCore
 from pool.messages import (
     AttemptExited,
@@ -42,6 +52,7 @@ _WORTH_A_PASS = frozenset(
         TimerKind.OFFLINE,
         TimerKind.OVERLOAD,
         TimerKind.SILENCE,
+        TimerKind.SIZE,
     }
 )
 _OfWorker = Literal[
@@ -138,6 +149,8 @@ def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
                 core.asked_kills.pop(subject, None)
                 core.doubtful.pop(subject, None)
                 core.ended.pop(subject, None)
+        case TimerKind.SIZE:
+            sizes.forget(core, subject, now)
         case TimerKind.SIGNAL:
             attempts.on_signal_due(core, subject, now)
         case _:

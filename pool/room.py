@@ -7,11 +7,16 @@ them takes a whole cpu, the others take none (SEMANTICS of the design, placement
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from drivers.interface import Resources
-from pool.model import Worker
+from drivers.interface import InstanceType, Resources
+from pool.model import MachineSize, Worker
 
 SHARED_CPU_MILLIS = 1000
+_USUAL_MEMORY: Final = 0.85
+"""What a machine has at least of its type's memory as a rule: firmware and kernel keep the rest."""
+
+_GIB: Final = 2**30
 
 
 def shares_a_cpu(need: Resources) -> bool:
@@ -37,9 +42,69 @@ def clamped(amounts: Resources) -> Resources:
     )
 
 
+def found_as(type_: InstanceType, machine: MachineSize | None) -> InstanceType:
+    """Return a type as it is on a machine: less is left for containers where that is smaller.
+
+    It is the type itself where it is not clearly smaller, or nobody knows (None): what the kernel
+    keeps of the memory is no difference, and never is there more than the type has.
+    """
+    if machine is None:
+        return type_
+    lacks_cpus, lacks_memory = _lacks(type_, machine)
+    if not lacks_cpus and not lacks_memory:
+        return type_
+    whole, reserve = type_.resources, type_.reserve
+    cpus_kept, memory_kept = reserve.cpu_millis + lacks_cpus, reserve.memory_bytes + lacks_memory
+    return replace(
+        type_,
+        reserve=replace(
+            reserve,
+            cpu_millis=min(whole.cpu_millis, cpus_kept),
+            memory_bytes=min(whole.memory_bytes, memory_kept),
+        ),
+    )
+
+
+def shortfall(type_: InstanceType, machine: MachineSize | None) -> str:
+    """Return what a machine has less than its type says, in words, "" for nothing."""
+    if machine is None:
+        return ""
+    lacks_cpus, lacks_memory = _lacks(type_, machine)
+    whole, told = type_.resources, []
+    if lacks_cpus:
+        told.append(f"{machine.cpus} cpus instead of {whole.cpu_millis / 1000:g}")
+    if lacks_memory:
+        has, wanted = machine.memory_bytes / _GIB, whole.memory_bytes / _GIB
+        told.append(f"{has:.3g} GiB of memory instead of {wanted:.3g}")
+    return " and ".join(told)
+
+
+def _lacks(type_: InstanceType, machine: MachineSize) -> tuple[int, int]:
+    """Return by how many thousandths of a cpu and bytes of memory a machine is clearly smaller."""
+    whole = type_.resources
+    cpu_millis = max(0, whole.cpu_millis - 1000 * machine.cpus)
+    memory_bytes = max(0, whole.memory_bytes - machine.memory_bytes)
+    is_usual = machine.memory_bytes >= _USUAL_MEMORY * whole.memory_bytes
+    return cpu_millis, 0 if is_usual else memory_bytes
+
+
+def whole_of(worker: Worker) -> Resources:
+    """Return what a worker has in all: what its type says, or less where its machine has less."""
+    whole = worker.type.resources
+    if worker.machine is None:
+        return whole
+    lacks_cpus, lacks_memory = _lacks(worker.type, worker.machine)
+    return whole.minus(Resources(cpu_millis=lacks_cpus, memory_bytes=lacks_memory))
+
+
+def as_found(worker: Worker) -> InstanceType:
+    """Return a worker's type as it is on its machine, as far as that is known."""
+    return found_as(worker.type, worker.machine or worker.expected)
+
+
 def room_left(worker: Worker) -> Resources:
     """Return what a worker has left for containers, added up anew."""
-    left = worker.type.allocatable
+    left = as_found(worker).allocatable
     for sharers, attempt_id in enumerate(sorted(worker.sharing)):
         left = left.minus(charge(worker.attempts[attempt_id], sharers=sharers))
     for attempt_id, resources in worker.attempts.items():

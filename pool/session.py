@@ -19,6 +19,7 @@ import structlog
 
 from drivers.errors import CommandFailed, Unreachable
 from pool.lease import LeaseTerms
+from pool.remote_shell import Stream
 from pool.session_outbox import Outbox
 from pool.session_requests import OnReply, RequestFailed, RequestTable
 from pool.session_wire import (
@@ -69,27 +70,6 @@ class SessionSettings:
     lease: LeaseTerms | None = None
     interruption_watch: str = ""
     store: str = ""
-
-
-class Stream(Protocol):
-    """The bytes below a session (`pool.ssh_channel.SshChannel`)."""
-
-    def read(self, timeout_s: float | None) -> bytes | None:
-        """Return bytes, b"" at the end, None when none came in time or `wake` was called."""
-        ...
-
-    def wake(self) -> None:
-        """Make a waiting `read` return None."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send all of `data`; raises `Unreachable`."""
-        ...
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """Return the end of what the far side complained of."""
-        ...
 
 
 class SessionListener(Protocol):

@@ -16,6 +16,7 @@ from pool.model import (
     AttemptImage,
     AttemptOrder,
     AttemptReport,
+    MachineSize,
 )
 
 PROTOCOL: Final = 1
@@ -32,7 +33,10 @@ class MalformedMessageError(LongshoreError):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="hello"):
-    """The runner's first message: who it is, and every attempt that it knows."""
+    """The runner's first message: who it is, and every attempt that it knows.
+
+    `machine` is None from a runner that does not say what its machine has.
+    """
 
     protocol: int
     cluster: str
@@ -43,6 +47,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
     advice: Words = ""
+    machine: MachineSize | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
@@ -112,6 +117,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptReport, ...]
     broken: Words = ""
     advice: Words = ""
+    machine: MachineSize | None = None
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):

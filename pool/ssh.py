@@ -65,6 +65,10 @@ _IDLE_WAKE_S: Final = 30.0
 _SLOT_WAIT_S: Final = 60.0
 _CLOSE_GRACE_S: Final = 1.0
 _JOIN_S: Final = 5.0
+_REFUSAL_GRACE_S: Final = 2.0
+"""For how long a channel is asked for again: a server that takes few counts one that we have closed
+until it has tidied up (`MaxSessions 1`)."""
+_REFUSAL_PAUSE_S: Final = 0.02
 
 # Whatever paramiko has to say reaches the caller as an error of ours; its own lines would tell it
 # a second time, with tracebacks.
@@ -105,6 +109,7 @@ class SshConnection:
         self.address = address
         self.host_key = ""
         self.proven = False
+        self.is_full = False
         self._socket = connected
         self._closed = threading.Lock()
         self._transport = _Transport(connected, packetizer_class=_BoundedPacketizer)
@@ -271,6 +276,18 @@ class SshConnection:
         self._socket.settimeout(_IDLE_WAKE_S)
 
     def _open(self, command: str, deadline: float) -> paramiko.Channel:
+        """Open a channel; `is_full` tells later whether the server took no further one."""
+        until = min(deadline, time.monotonic() + _REFUSAL_GRACE_S)
+        while True:
+            try:
+                return self._open_once(command, deadline)
+            except paramiko.ChannelException as error:
+                if time.monotonic() >= until:
+                    self.is_full = True
+                    raise Unreachable(f"{self.address}: refuses a channel: {error.text}") from error
+            time.sleep(_REFUSAL_PAUSE_S)
+
+    def _open_once(self, command: str, deadline: float) -> paramiko.Channel:
         opened: list[paramiko.Channel] = []
 
         def give_up() -> float:
@@ -285,8 +302,8 @@ class SshConnection:
                 channel = self._transport.open_session(timeout=deadline - time.monotonic())
                 opened.append(channel)
                 channel.exec_command(command)
-        except paramiko.ChannelException as error:
-            raise Unreachable(f"{self.address}: refuses a channel: {error.text}") from error
+        except paramiko.ChannelException:
+            raise
         except FAILURES as error:
             # A server that does not even agree to run a command in time will not get better.
             self.cut()

@@ -7,7 +7,8 @@ from enum import StrEnum
 
 
 class TimerKind(StrEnum):
-    """What is due: of the pool as a whole (the first four), of an instance, or of an attempt.
+    """What is due: of the pool as a whole (the first four), of a type (`SIZE`), of an instance,
+    or of an attempt.
 
     Of what is due at the same moment, the first in the order of these words comes first.
     """
@@ -17,6 +18,7 @@ class TimerKind(StrEnum):
     CLOUD = "cloud"
     PROBES = "probes"
     KEY = "key"
+    SIZE = "size"
     PROBE = "probe"
     SILENCE = "silence"
     IDLE = "idle"

@@ -67,6 +67,7 @@ from pool.model import (
     ExitKind,
     Fault,
     InstanceSeen,
+    MachineSize,
     PoolSettings,
     ProbeReport,
 )
@@ -105,6 +106,9 @@ class Rig(RigStore):
         self.boot_id = "b"
         self.boot_error = ""
         self.trial_error = ""
+        self.machine: MachineSize | None = None
+        self.machines: dict[str, MachineSize] = {}
+        """What an instance says that it has; others say what `machine` is, nothing for None."""
         self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
         self.confirmed: list[int] = []
@@ -411,7 +415,9 @@ class Rig(RigStore):
                 began_at=self.now,
                 host_key="ssh-ed25519 AAAA",
                 report=ProbeReport(
-                    attempts=tuple(reports[id_] for id_ in sorted(reports)), boot_id=self.boot_id
+                    attempts=tuple(reports[id_] for id_ in sorted(reports)),
+                    boot_id=self.boot_id,
+                    machine=self.machines.get(command.worker_id, self.machine),
                 ),
                 boot_error=self.boot_error if command.boot else "",
                 trial_error=self.trial_error if command.trial else None,

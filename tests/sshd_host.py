@@ -95,6 +95,7 @@ class SshdHost:
             "LONGSHORE_RUNNER_DIR": str(self.runner_directory),
             "LONGSHORE_HOST_KEYS": str(directory / "ssh_host_*_key.pub"),
             "LONGSHORE_INSTANCE_ID": directory.name,
+            "LONGSHORE_MACHINE": "shared",
             **(environment or {}),
         }
         self._lines = [*configuration, *self._configuration(key, variables)]

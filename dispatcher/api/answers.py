@@ -17,6 +17,7 @@ from dispatcher.api.instance_wire import (
     InstanceList,
     LeakAnswer,
     LeakList,
+    MachineAnswer,
     StrayAnswer,
     StrayList,
 )
@@ -181,6 +182,12 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
         cloud_says=view.cloud_says or None,
         gone_at=rfc3339(view.gone_at),
         advice=view.advice or None,
+        machine=(
+            MachineAnswer(cpus=view.machine.cpus, memory=view.machine.memory_bytes)
+            if view.machine is not None
+            else None
+        ),
+        shortfall=view.shortfall,
     )
 
 

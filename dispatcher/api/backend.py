@@ -16,7 +16,7 @@ from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.vitals import Vitals
 from pool.leaks import Leak
-from pool.model import IdleBehavior
+from pool.model import IdleBehavior, MachineSize
 
 NO_TERMS = Terms()
 
@@ -71,7 +71,9 @@ class InstanceView:
     where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
     its cloud says of it when it is not simply on, in a sentence. Of one that is gone `last_error`
     is why, and no more is known than what the store keeps. `advice` is what
-    would make it better, "" for nothing.
+    would make it better, "" for nothing. `machine` is
+    what its machine has, None while it has not said; `shortfall` is what that is less than its
+    type says.
     """
 
     id: str
@@ -93,6 +95,8 @@ class InstanceView:
     cloud_says: str = ""
     gone_at: float = 0.0
     advice: str = ""
+    machine: MachineSize | None = None
+    shortfall: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

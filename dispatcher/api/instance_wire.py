@@ -55,6 +55,13 @@ class StrayList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class MachineAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine of an instance has: `cpus` that may be used there, `memory` in bytes."""
+
+    cpus: int
+    memory: int
+
+
 class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One instance as admins see it; a time is null when it never happened.
 
@@ -66,6 +73,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `gone_at` is when it was found to be gone, null while it is not: then its `state` is "gone",
     `last_error` is why, and what the store does not keep is empty. `advice` is what
     would make it better by its own word, null for nothing.
+    `machine` is what the instance says that its machine has, null until it has; `shortfall` is what
+    that is less than its type says, in words, "" for nothing; only what is there is placed on.
     """
 
     id: str
@@ -87,6 +96,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cloud_says: str | None = None
     gone_at: str | None = None
     advice: str | None = None
+    machine: MachineAnswer | None = None
+    shortfall: str = ""
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

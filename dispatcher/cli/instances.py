@@ -85,7 +85,8 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
-    notes = (missing, seen.cloud_says, taken_back, seen.broken, seen.last_error, seen.advice)
+    short = f"has only {seen.shortfall}" if seen.shortfall else ""
+    told = (missing, seen.cloud_says, taken_back, seen.broken, short, seen.last_error, seen.advice)
     return (
         seen.id,
         seen.instance_type,
@@ -95,7 +96,7 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
         str(len(seen.running)),
         output.age(seen.created_at),
         "now" if seen.running else output.age(seen.last_busy_at),
-        output.cut("; ".join(each for each in notes if each)),
+        output.cut("; ".join(each for each in told if each)),
     )
 
 

@@ -264,6 +264,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     cloud_says: str | None = None
     gone_at: datetime | None = None
     advice: str | None = None
+    shortfall: str = ""
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,7 +95,8 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: En
     if isinstance(what, PublishInstance):
         worker = engine.pool.workers.get(what.worker_id)
         record = what.gone or engine.records.get(what.worker_id)
-        log.info(
+        write = log.warning if what.warns else log.info
+        write(
             f"instance {what.state}",
             instance=what.worker_id,
             type=record.type_name if record is not None else worker.type.name if worker else "",

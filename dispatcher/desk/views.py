@@ -24,6 +24,7 @@ from pool import strays
 from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import Worker
+from pool.room import shortfall
 
 _AFTER = "after"
 
@@ -59,6 +60,8 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         missing_since=worker.missing_since or 0.0,
         cloud_says=worker.cloud_says,
         advice=worker.advice,
+        machine=worker.machine,
+        shortfall=shortfall(worker.type, worker.machine),
     )
 
 

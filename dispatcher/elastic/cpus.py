@@ -11,6 +11,7 @@ from dispatcher.scheduling.placers import Placers
 from pool.core import PoolCore
 from pool.messages import UpdateLimits
 from pool.model import AttemptPhase, Worker
+from pool.room import as_found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class SpareCpus:
         if not sharers:
             self._given.pop(worker.id, None)
             return
-        spare = unreserved_millis(worker.type.allocatable, worker.attempts.values())
+        spare = unreserved_millis(as_found(worker).allocatable, worker.attempts.values())
         wanted = cpu_limits(spare, sharers)
         for change in changes(given.limits, wanted):
             self._pool.commands.append(

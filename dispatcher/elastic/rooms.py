@@ -142,7 +142,7 @@ class Rooms:
         type_ = self._pool.types.get(type_name)
         if type_ is None:
             return None
-        slot = empty_slot(SlotKind.LAUNCHING, token, type_)
+        slot = empty_slot(SlotKind.LAUNCHING, token, self._pool.as_found(type_))
         slot.free = slot.free.minus(self._others.get(token, NOTHING))
         self._leave_to_newcomers(slot)
         self._leave_to_claims(slot, token)
@@ -151,7 +151,7 @@ class Rooms:
     def _leave_to_newcomers(self, slot: Slot) -> None:
         per_instance = self._placers.per_instance
         if per_instance is not None:
-            slot.free = slot.free.minus(per_instance.taken_of(slot.type))
+            slot.free = slot.free.minus(per_instance.taken_of(self._pool.as_found(slot.type)))
 
     def _leave_to_claims(self, slot: Slot, slot_id: str) -> None:
         """Leave what batch work has claimed on an instance that was created for it."""

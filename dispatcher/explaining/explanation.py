@@ -254,6 +254,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
         as_new=whole if container.pinned_to else engine.placing.left_of,
+        as_found=whole if container.pinned_to else pool.as_found,
         scarce=() if container.pinned_to else _given_up(engine, key),
     )
 

@@ -11,7 +11,8 @@ from typing import assert_never
 
 from pool.core import PoolCore
 from pool.leaks import REFUSALS, listing_is_current
-from pool.model import WorkerState
+from pool.model import Worker, WorkerState
+from pool.room import shortfall
 from pool.troubles import Trouble, TroubleKind
 
 STILLBORN_PROBLEM = 3
@@ -131,6 +132,32 @@ def advice_of(pool: PoolCore) -> list[str]:
 
 def _some(ids: list[str]) -> str:
     return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
+
+
+def smaller_machines(pool: PoolCore) -> list[str]:
+    """Return which types' machines are smaller than the types say, a sentence each.
+
+    That keeps nothing from being placed, but for what fits on none of them.
+    """
+    by_type: dict[str, list[Worker]] = {}
+    for _, worker in sorted(pool.workers.items()):
+        if shortfall(worker.type, worker.machine):
+            by_type.setdefault(worker.type.name, []).append(worker)
+    return [
+        f"{_counted(workers, name)} smaller than the type says: {workers[0].id} has only"
+        f" {shortfall(workers[0].type, workers[0].machine)}; correct instance_types.{name}, or"
+        " have the cloud make what it says"
+        for name, workers in sorted(by_type.items())
+    ]
+
+
+def _counted(workers: list[Worker], type_name: str) -> str:
+    number = len(workers)
+    return (
+        f"{number} instances of type {type_name} are"
+        if number > 1
+        else (f"an instance of type {type_name} is")
+    )
 
 
 def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:

@@ -13,6 +13,7 @@ from dispatcher.ledger.instance_records import price_of
 from dispatcher.metrics.histograms import histogram
 from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import whole_of
 from pool.statistics import Statistics
 from pool.tags import is_unrecognised
 
@@ -45,8 +46,9 @@ def by_category(engine: Engine) -> Iterator[Metric]:
         workers = groups[labels]
         count.add_metric(labels, len(workers))
         price.add_metric(labels, float(sum(price_of(w, records.get(w.id)) for w in workers)))
-        cpus.add_metric(labels, sum(w.type.resources.cpu_millis for w in workers) / 1000)
-        memory.add_metric(labels, sum(w.type.resources.memory_bytes for w in workers))
+        has = [whole_of(worker) for worker in workers]
+        cpus.add_metric(labels, sum(each.cpu_millis for each in has) / 1000)
+        memory.add_metric(labels, sum(each.memory_bytes for each in has))
     yield from (count, price, cpus, memory)
 
 

@@ -90,7 +90,7 @@ class PerInstancePlacer:
         self._tries: dict[str, dict[str, Tries]] = {}
         self._kept: dict[str, Resources] = {}
         self._newcomers: list[PerInstanceJob] = []
-        self._taken: dict[str, Resources] = {}
+        self._taken: dict[str, tuple[Resources, Resources]] = {}
         self._restless = Restless()
         self._is_restored = False
         self._wanted: set[str] = set()
@@ -118,13 +118,14 @@ class PerInstancePlacer:
 
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what its jobs take of every new instance of a type."""
-        taken = self._taken.get(type_.name)
-        if taken is None:
+        room = type_.allocatable  # of one name there may be less than was thought
+        known = self._taken.get(type_.name)
+        if known is None or known[0] != room:
             if not self._newcomers:
                 self._newcomers = [planned_job(job) for job in self._live_jobs()]
-            taken = taken_of_new_instance(self._newcomers, type_)
-            self._taken[type_.name] = taken
-        return taken
+            known = room, taken_of_new_instance(self._newcomers, type_)
+            self._taken[type_.name] = known
+        return known[1]
 
     def _live_jobs(self) -> list[Job]:
         """Return the jobs that want something, as they are now."""

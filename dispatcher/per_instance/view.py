@@ -17,6 +17,7 @@ from drivers.interface import Resources
 from pool import idle, probing
 from pool.core import PoolCore
 from pool.model import IdleBehavior, Worker, WorkerState
+from pool.room import as_found
 
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
@@ -75,7 +76,7 @@ def host_of(
         behavior = IdleBehavior.DRAIN
     return Host(
         id=worker.id,
-        type=worker.type,
+        type=as_found(worker),
         free=worker.free,
         leaving=_leaving(worker, ledger),
         sharers=worker.sharers,

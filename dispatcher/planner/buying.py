@@ -142,7 +142,8 @@ class Outlook:
         if not line.request_class.types:
             return reasons.no_type(line.request_class)
         if not self.with_room(line):
-            return reasons.no_room_on_new(line.request_class, self._limits.as_new)
+            limits = self._limits
+            return reasons.no_room_on_new(line.request_class, limits.as_new, limits.as_found)
         return self.shortage(line)
 
     def shortage(self, line: Line) -> WaitReason | None:

@@ -107,9 +107,9 @@ class Limits:
     `containers_left` is how many more may have a place at once, `supervisors_left` how many of
     those that submit others, None for any number; `budget` is None without limits of spending.
     `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
-    as soon as it is there. `quotas` are what errors have told of quotas; that may have changed.
-    At each of the `ceilings` supervisors, of which some run (`supervisors_on`, by type), may be
-    `supervisor_fraction` of what can have a place there.
+    as soon as it is there, `as_found` as its instances turned out to be. `quotas` are what errors
+    have told of quotas; that may have changed. At each of the `ceilings` supervisors, of which some
+    run (`supervisors_on`, by type), may be `supervisor_fraction` of what can have a place there.
     """
 
     instances: int
@@ -122,6 +122,7 @@ class Limits:
     supervisors_left: int | None = None
     budget: Budget | None = None
     as_new: Callable[[InstanceType], InstanceType] = whole
+    as_found: Callable[[InstanceType], InstanceType] = whole
     quotas: tuple[QuotaBound, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     supervisor_fraction: float = 1.0

@@ -43,22 +43,34 @@ def no_type(request_class: RequestClass) -> WaitReason:
 
 
 def no_room_on_new(
-    request_class: RequestClass, as_new: Callable[[InstanceType], InstanceType]
+    request_class: RequestClass,
+    as_new: Callable[[InstanceType], InstanceType],
+    as_found: Callable[[InstanceType], InstanceType],
 ) -> WaitReason:
-    """Return why a class waits that only jobs on every instance keep from new instances.
+    """Return why a class waits of which a new instance of no type has room for one.
 
-    `as_new` tells a type without what these jobs take of it.
+    `as_new` tells a type without what jobs on every instance take of it, `as_found` as its
+    instances turned out to be.
     """
     would_do = request_class.fitting
-    told = (
-        f"{type_.name} has {what_is_left(as_new(type_), request_class.need(type_))} left"
-        for type_ in would_do[:_TYPES_TOLD]
-    )
+    told, are_smaller = [], False
+    for type_ in would_do[:_TYPES_TOLD]:
+        wanted = request_class.need(type_)
+        found = what_is_left(as_found(type_), wanted)
+        told.append(
+            f"instances of {type_.name} turned out to have only {found}"
+            if found
+            else f"{type_.name} has {what_is_left(as_new(type_), wanted)} left"
+        )
+        are_smaller |= bool(found)
     more = f", and {len(would_do) - _TYPES_TOLD} more" if len(would_do) > _TYPES_TOLD else ""
-    message = (
-        "jobs that run on every instance leave it too little room on a new one of each type that"
-        f" would do ({', '.join(told)}{more}); it waits for room on an instance that there is"
+    why = (
+        "a new instance of no type that would do has room for it"
+        if are_smaller
+        else "jobs that run on every instance leave it too little room on a new one of each type"
+        " that would do"
     )
+    message = f"{why} ({', '.join(told)}{more}); it waits for room on an instance that there is"
     return WaitReason(code="no_room_on_new", message=message)
 
 

@@ -39,6 +39,7 @@ class TypeVerdict:
 
     `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
     new instance, where that is too little, else "": one that is there may have room all the same.
+    `found` is what its instances turned out to have, where that is too little, else "".
     `waste` is the share of its price that is put on top where types are chosen from.
     """
 
@@ -48,6 +49,7 @@ class TypeVerdict:
     rejections: tuple[str, ...]
     hindrance: str
     left: str = ""
+    found: str = ""
     waste: Decimal = Decimal(0)
 
     @property
@@ -58,6 +60,8 @@ class TypeVerdict:
     @property
     def reasons_against(self) -> tuple[str, ...]:
         """Return why a new instance of it would not do, () when it would."""
+        if self.found:
+            return (*self.rejections, f"its instances turned out to have only {self.found}")
         daemons = (f"daemons leave {self.left}",) if self.left else ()
         return self.rejections + daemons
 
@@ -98,11 +102,13 @@ def type_verdicts(
     max_price_factor: float,
     hindrance: Callable[[InstanceType], Hindrance | None],
     as_new: Callable[[InstanceType], InstanceType] = whole,
+    as_found: Callable[[InstanceType], InstanceType] = whole,
     scarce: Collection[str] = (),
 ) -> list[TypeVerdict]:
     """Return what is to be said of each type, the cheapest first.
 
-    `as_new` tells a type without what daemons take of each new instance. Those that are `scarce`
+    `as_new` tells a type without what daemons take of each new instance, `as_found` as its
+    instances turned out to be. Those that are `scarce`
     count no more for the class, since the cloud has had none for as long as it waits for them.
     """
     ordered = sorted(types, key=lambda type_: price_order(as_new(type_)))
@@ -111,10 +117,9 @@ def type_verdicts(
         for type_ in ordered
     }
     would_do = [type_ for type_ in ordered if not found[type_.name]]
-    left = {
-        type_.name: what_is_left(as_new(type_), need(type_, key.resources, key.unnamed))
-        for type_ in would_do
-    }
+    needs = {t.name: need(t, key.resources, key.unnamed) for t in would_do}
+    left = {t.name: what_is_left(as_new(t), needs[t.name]) for t in would_do}
+    turned_out = {t.name: what_is_left(as_found(t), needs[t.name]) for t in would_do}
     fitting = [type_ for type_ in would_do if not _given_up(type_, key, scarce)]
     for type_ in would_do if fitting else ():
         found[type_.name] += _given_up(type_, key, scarce)
@@ -134,6 +139,7 @@ def type_verdicts(
             rejections=tuple(found[type_.name]),
             hindrance=_told(hindrance(type_)),
             left=left.get(type_.name, ""),
+            found=turned_out.get(type_.name, ""),
             waste=as_new(type_).waste,
         )
         for type_ in ordered

@@ -17,6 +17,7 @@ class Kept:
     def __init__(self) -> None:
         self._by_slot: Mapping[str, Resources] = {}
         self._left: dict[str, InstanceType] = {}
+        self._taken: dict[str, Resources] = {}
         self.renewed: set[str] = set()
 
     def of_ready(self, worker_id: str) -> Resources:
@@ -25,7 +26,7 @@ class Kept:
 
     def of_coming(self, slot_id: str, type_: InstanceType) -> Resources:
         """Return what is kept of one on its way, with what is taken as soon as it is there."""
-        taken = type_.allocatable.minus(self.left_of(type_).allocatable)
+        taken = self._taken.get(type_.name, NOTHING)
         return self._by_slot.get(slot_id, NOTHING).plus(taken)
 
     def left_of(self, type_: InstanceType) -> InstanceType:
@@ -47,5 +48,6 @@ class Kept:
         if left == self._left:
             return False
         self._left = left
+        self._taken = {type_.name: placers.taken_of(type_) for type_ in types}
         self.renewed.update(slot_ids)
         return True

@@ -125,11 +125,11 @@ class Placers:
         jobs: JobBook,
         per_instance: Placer | None = None,
         elastic: Placer | None = None,
-        priced: Callable[[InstanceType], InstanceType] = whole,
+        as_bought: Callable[[InstanceType], InstanceType] = whole,
     ) -> None:
-        """`priced` tells a type with the share of its use that was lost lately."""
+        """`as_bought` tells a type as new ones turned out, with the share of use that was lost."""
         self._jobs = jobs
-        self._priced = priced
+        self._as_bought = as_bought
         self.per_instance = per_instance
         self.elastic = elastic
         # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
@@ -215,9 +215,20 @@ class Placers:
         """Return for how many containers all together keep room, and a place among how many may."""
         return sum(placer.promised for placer in self._all)
 
+    def taken_of(self, type_: InstanceType) -> Resources:
+        """Return what placers take of a new instance of a type."""
+        type_ = self._as_bought(type_)
+        taken = NOTHING
+        for placer in self._all:
+            taken = taken.plus(placer.taken_of(type_))
+        return taken
+
     def left_of(self, type_: InstanceType) -> InstanceType:
-        """Return a type as others find a new instance of it: without what placers take, priced."""
-        type_ = self._priced(type_)
+        """Return a type as others find a new instance of it: without what placers take, priced.
+
+        Where instances of it turned out to be smaller than it says, it is so, too.
+        """
+        type_ = self._as_bought(type_)
         takes = tuple(placer.taken_of(type_) for placer in self._all)
         known = self._left.get(type_.name)
         if known is None or known[:2] != (takes, type_):

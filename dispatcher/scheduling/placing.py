@@ -287,6 +287,7 @@ class Placing:
             ),
             containers_left=_left(limit, spoken_for),
             as_new=self.left_of,
+            as_found=pool.as_found,
             supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
             ceilings=self._ceilings(instances, now),
             supervisor_fraction=self.settings.supervisor_fraction,

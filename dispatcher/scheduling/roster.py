@@ -131,7 +131,8 @@ class Roster:
 
     def _launching(self, token: str, type_: InstanceType) -> Slot:
         slot = empty_slot(SlotKind.LAUNCHING, token, type_)
-        slot.free = slot.free.minus(self._kept.of_coming(token, type_))
+        room = self._pool.as_found(type_).allocatable
+        slot.free = room.minus(self._kept.of_coming(token, type_))
         return slot
 
     def _slot_of(self, worker: Worker) -> Slot:

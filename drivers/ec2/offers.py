@@ -18,6 +18,13 @@ SPOT_SUFFIX: Final = "-spot"
 ARCHITECTURE_LABEL: Final = "arch"
 
 _MIB: Final = 2**20
+_SYSTEM_BYTES: Final = 256 * _MIB
+"""What firmware, kernel, systemd, sshd and a runner take of a small instance."""
+
+_PAGES_SHARE: Final = 50
+"""One part in so many goes with the size: the kernel's book of pages (64 bytes for each 4 KiB, one
+part in 64) and what grows along, such as its tables of hashes."""
+
 _GB: Final = 10**9
 _ARCHITECTURES: Final = ("arm64", "x86_64")
 """What images are made for, the first that a type supports; Apple's run on dedicated hosts only."""
@@ -80,6 +87,16 @@ def offered_types(
     ]
 
 
+def reserve_of(memory_bytes: int) -> Resources:
+    """Return what the system keeps of the memory that EC2 sells, in whole MiB.
+
+    It is a modest estimate, and half of a very small instance at most: containers that ask for all
+    that is left should start, and images with more on them want a larger one. Cpus are shared.
+    """
+    kept = min(memory_bytes // 2, _SYSTEM_BYTES + memory_bytes // _PAGES_SHARE)
+    return Resources(memory_bytes=-(-kept // _MIB) * _MIB)
+
+
 def family(provider_type: str) -> str:
     """Return the family of a type: "m5" of "m5.large"."""
     return provider_type.partition(".")[0]
@@ -119,16 +136,18 @@ def _instance_type(
     store = (told.get("InstanceStorageInfo") or {}) if has_disks else {}
     gpus = list(_gpus(told))
     preemptible = usage == "spot"
+    memory_bytes = told["MemoryInfo"]["SizeInMiB"] * _MIB
     return InstanceType(
         name=name + (SPOT_SUFFIX if preemptible else ""),
         provider_type=name,
         resources=Resources(
             cpu_millis=told["VCpuInfo"]["DefaultVCpus"] * 1000,
-            memory_bytes=told["MemoryInfo"]["SizeInMiB"] * _MIB,
+            memory_bytes=memory_bytes,
             disk_bytes=store.get("TotalSizeInGB", 0) * _GB,
             gpus=sum(count for count, _, _ in gpus),
         ),
         price_usd_per_hour=prices[name],
+        reserve=reserve_of(memory_bytes),
         preemptible=preemptible,
         labels=((ARCHITECTURE_LABEL, architecture),),
         gpu_model=gpus[0][1] if gpus else "",

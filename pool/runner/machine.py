@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Mapping
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -60,10 +61,30 @@ def oom_score() -> int:
     return int(told) if told.lstrip("-").isdecimal() else 0
 
 
+def size(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the cpus that may be used here and the bytes of memory; None where nobody can tell.
+
+    `$LONGSHORE_MACHINE` ("CPUS BYTES") says so where the machine is not ours alone, as in a system
+    container; any other word in it that nothing here is the instance's own.
+    """
+    told = environ.get("LONGSHORE_MACHINE", "").split()
+    if len(told) == 2 and all(each.isdecimal() for each in told):
+        cpus, memory_bytes = int(told[0]), int(told[1])
+    elif told:
+        return None
+    else:
+        cpus, memory_bytes = len(os.sched_getaffinity(0)), _memory("MemTotal")
+    return (cpus, memory_bytes) if cpus and memory_bytes else None
+
+
 def memory_free_bytes() -> int:
     """Return how much memory could be had without swapping."""
+    return _memory("MemAvailable")
+
+
+def _memory(name: str) -> int:
     for line in read_text("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any, Iterator
 
-from pool.runner import collector, engines, handshake, launch, trial, watching, wire
+from pool.runner import collector, engines, handshake, launch, machine, trial, watching, wire
 from pool.runner.attach import Session
 from pool.runner.engines import Engine, EngineConfigError
 from pool.runner.launch import Launcher
@@ -54,7 +54,9 @@ def main(program: str, arguments: list[str]) -> int:
 
 
 def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
+    size = machine.size(dict(os.environ))
     return {
+        **({} if size is None else {"machine": {"cpus": size[0], "memory_bytes": size[1]}}),
         "protocol": wire.PROTOCOL,
         "cluster": cluster,
         "boot_id": spool.boot_id,

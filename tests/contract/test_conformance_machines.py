@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drivers import local_machine
 from drivers.conformance import Outcome, Result, check_named, run
 from drivers.simulated.parameters import SimulatedFaults
 from drivers.ssh_server import SshServer
@@ -92,3 +93,52 @@ def test_a_machine_that_lets_strangers_in_fails(
     result = shown(bed, "stranger")
     assert result.outcome is Outcome.FAILED
     assert "lets in a key that was never put there" in result.why
+
+
+def altered_environment(monkeypatch: pytest.MonkeyPatch, **changes: str) -> None:
+    """Let what runs on instances find other things in its environment."""
+    real = local_machine.instance_environment
+
+    def altered(
+        instance_id: str, directory: Path, *, is_whole_machine: bool = False
+    ) -> dict[str, str]:
+        return real(instance_id, directory, is_whole_machine=is_whole_machine) | changes
+
+    monkeypatch.setattr(local_machine, "instance_environment", altered)
+
+
+def test_an_image_whose_host_keys_lie_elsewhere_is_told_so(
+    bed: SimulatedBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered_environment(monkeypatch, LONGSHORE_HOST_KEYS="/nowhere/*.pub")
+    result = shown(bed, "host-key-proof")
+    assert result.outcome is Outcome.FAILED
+    assert "no public host keys lie where they are looked for" in result.why
+    assert "/nowhere/*.pub" in result.why
+    assert "/etc/ssh/ssh_host_*_key.pub" in result.remedy
+
+
+def test_an_image_whose_host_keys_are_other_ones_is_told_so(
+    bed: SimulatedBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.pub").write_text("ssh-ed25519 AAAA")
+    altered_environment(monkeypatch, LONGSHORE_HOST_KEYS=str(tmp_path / "*.pub"))
+    result = shown(bed, "host-key-proof")
+    assert result.outcome is Outcome.FAILED
+    assert "it knows its secret, and the key that its SSH server shows is none" in result.why
+    assert "/etc/ssh/ssh_host_*_key.pub" in result.remedy
+
+
+def test_an_image_without_python_is_told_so(
+    bed: SimulatedBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for program in sorted(Path("/usr/bin").iterdir()):
+        if not program.name.startswith("python"):
+            (programs / program.name).symlink_to(program)
+    altered_environment(monkeypatch, PATH=str(programs))
+    result = shown(bed, "host-key-proof")
+    assert result.outcome is Outcome.FAILED
+    assert "there is no python3 that the SSH user finds" in result.why
+    assert "Python 3.8 or later" in result.remedy

@@ -84,6 +84,7 @@ def test_what_is_written_is_a_section_of_the_configuration(
         "memory": "8GiB",
         "price_per_hour": 0.096,
         "labels": {"arch": "x86_64"},
+        "reserve": {"memory": "420MiB"},
     }
     assert types["m5.large-spot"] == {
         **types["m5.large"],

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from pool.bundle import build_runner
 from pool.link import WorkerLink
 from pool.link_model import LinkReady, ProbeStage, ProbeStageError, StartResult, StartVerdict
-from pool.model import ExitKind
+from pool.model import ExitKind, MachineSize
 from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import (
     Recorder,
@@ -33,6 +34,7 @@ from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real
 
+MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 SAY_BOTH = ("sh", "-c", "echo out; echo err >&2; exit 3")
 
 
@@ -408,3 +410,25 @@ def test_nobody_hears_of_a_link_that_was_closed(
     wait_until(lambda: host.session_pids() == [], "the end of the connection")
     assert recorder.losses == []
     link.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "machine"),
+    [
+        ("2 1073741824", MachineSize(cpus=2, memory_bytes=2**30)),
+        ("shared", None),
+        ("", MachineSize(cpus=len(os.sched_getaffinity(0)), memory_bytes=MEMORY_BYTES)),
+    ],
+)
+def test_an_instance_says_what_its_machine_has(
+    tmp_path: Path, key: PrivateKey, make: Make, said: str, machine: MachineSize | None
+) -> None:
+    link = make(bundle=build_runner(), engine_json='{"name":"process"}')
+    public = public_key_text(key)
+    with SshdHost(
+        tmp_path / "sized", authorized_key=public, environment={"LONGSHORE_MACHINE": said}
+    ) as host:
+        # The first is of a session that is attached, the second of a list beside it.
+        assert probe(link, host).report.machine == machine
+        assert probe(link, host).report.machine == machine
+        link.close()

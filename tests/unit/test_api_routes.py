@@ -68,6 +68,8 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "cloud_says": None,
         "gone_at": None,
         "advice": None,
+        "machine": None,
+        "shortfall": "",
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"

@@ -16,9 +16,12 @@ import pytest
 from drivers.errors import BugError
 from pool.hostkey import (
     ANSWER_LIMIT_BYTES,
+    UnprovenCause,
     init_fragment,
     is_proof,
     proof_command,
+    say_unproven,
+    unproven_cause,
     void_command,
 )
 
@@ -163,3 +166,29 @@ def test_the_init_fragment_lets_the_script_behind_it_run_even_when_it_fails(
 ) -> None:
     Path(host["LONGSHORE_RUNNER_DIR"]).write_text("a file in the way")
     assert b"done" in shell(init_fragment(SECRET) + "echo done", host).stdout
+
+
+def cause_of(command: str, host: dict[str, str], secret: str = SECRET) -> UnprovenCause:
+    answer = shell(command, host)
+    assert not is_proof(secret, KEY, answer.stdout)
+    return unproven_cause(secret, exit_status=answer.returncode, answer=answer.stdout)
+
+
+def test_why_a_key_is_not_proven_is_told(host: dict[str, str], tmp_path: Path) -> None:
+    proof = proof_command()
+    without_python = {**host, "PATH": str(tmp_path)}
+    assert cause_of(proof, without_python) is UnprovenCause.NO_PYTHON
+    assert cause_of(proof, host) is UnprovenCause.SECRET_MISSING
+    shell(init_fragment("another"), host)
+    assert cause_of(proof, host) is UnprovenCause.SECRET_WRONG
+    shell(init_fragment(SECRET), host)
+    (tmp_path / "ssh_host_b_key.pub").unlink()
+    assert cause_of(proof, host) is UnprovenCause.OTHER_KEY
+    (tmp_path / "ssh_host_a_key.pub").unlink()
+    assert cause_of(proof, host) is UnprovenCause.NO_KEYS
+    assert cause_of("exit 3", host) is UnprovenCause.UNKNOWN
+
+
+def test_each_cause_is_told_in_words_of_its_own() -> None:
+    told = {say_unproven(cause) for cause in UnprovenCause}
+    assert len(told) == len(UnprovenCause)

@@ -12,6 +12,7 @@ import select
 import selectors
 import signal
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,17 @@ def test_the_bundle_is_the_same_each_time_and_complete() -> None:
         assert archive.read("pool/__init__.py") == b""
     assert names == sorted(names)
     assert {f"pool/runner/{path.name}" for path in SOURCES} < set(names)
+
+
+def test_a_python_that_is_too_old_is_told_in_words() -> None:
+    with zipfile.ZipFile(io.BytesIO(build_runner().data)) as archive:
+        program = archive.read("__main__.py").decode()
+    older = "import sys; sys.version_info = (3, 6, 8, 'final', 0)\n" + program
+    done = subprocess.run(
+        [sys.executable, "-c", older], capture_output=True, text=True, check=False, timeout=60
+    )
+    told = "this is Python 3.6, and the runner needs 3.8 or later\n"
+    assert (done.returncode, done.stderr) == (1, told)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
