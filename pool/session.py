@@ -2,6 +2,11 @@
 
 One thread reads and one writes. Nothing is sent on a caller's thread, nor on the reader's: a send
 to a frozen peer blocks, and a reader that blocks cannot notice that the peer is frozen.
+
+All sessions share one lock of Python's, so a runner may send as many lines as it likes, but they
+are read at a pace: an honest one puts more into each line when it has to wait. Answers that were
+asked for cost nothing. A runner that says that it lives far more often than it was told is hung
+up on.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import msgspec
 import structlog
 
 from drivers.errors import CommandFailed, Unreachable
+from pool.allowance import Allowance
 from pool.lease import LeaseTerms
 from pool.remote_shell import Stream
 from pool.session_outbox import Outbox
@@ -44,6 +50,14 @@ from pool.ssh_watchdog import WATCHDOG
 
 _JOIN_S: Final = 10.0
 _REASON_BYTES: Final = 1024
+_LINES_AT_ONCE: Final = 4_000
+_LINES_PER_SECOND: Final = 2_000
+_SIGNS_AT_ONCE: Final = 500
+_SIGNS_PER_INTERVAL: Final = 10
+_LEAST_SIGNS_PER_SECOND: Final = 10
+"""Heartbeats and interruptions: an honest runner sends one an interval, and one a session."""
+_LEAST_REST_S: Final = 0.01
+_LONGEST_REST_S: Final = 0.1
 _ENDING: Final = {"start": "a start", "update-limits": "new limits"}
 """Requests whose lack of a reply ends the session, and how they are called then."""
 
@@ -110,6 +124,10 @@ class Session:
         self._closing = False
         self._late = False
         self._delivering = True
+        self._over = threading.Event()
+        self._lines = Allowance(most=_LINES_AT_ONCE, per_second=_LINES_PER_SECOND)
+        signs = max(_LEAST_SIGNS_PER_SECOND, _SIGNS_PER_INTERVAL / settings.heartbeat_interval_s)
+        self._signs = Allowance(most=_SIGNS_AT_ONCE, per_second=signs)
         self._heard_at = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="session-reader", daemon=True)
         self._writer = threading.Thread(target=self._write, name="session-writer", daemon=True)
@@ -209,6 +227,7 @@ class Session:
     def cut(self) -> None:
         """Have the session end soon, as if the connection had broken; returns at once."""
         self._cut()
+        self._over.set()
         self._stream.wake()
 
     def join(self) -> bool:
@@ -302,6 +321,8 @@ class Session:
             if data:
                 for line in self._splitter.feed(data):
                     self._deliver(line)
+                    if reason := self._rest():
+                        return reason
             reason = self._expire(idle=data is None)
             if reason:
                 return reason
@@ -314,7 +335,10 @@ class Session:
             match message:
                 case Reply():
                     self._answer(message)
-                case Exited() | ImageNews() | LogChunk() | Heartbeat() | Interruption():
+                case Heartbeat() | Interruption():
+                    self._listener.pushed(message)
+                    self._count_sign()
+                case Exited() | ImageNews() | LogChunk():
                     self._listener.pushed(message)
                 case _:
                     raise MalformedMessageError("a second hello")
@@ -326,6 +350,21 @@ class Session:
         on_reply = self._requests.answered(reply.id)
         if on_reply is not None:
             on_reply(reply)
+            self._lines.grant(1)
+
+    def _count_sign(self) -> None:
+        if self._signs.spend(1, time.monotonic()):
+            what = f"its runner floods us with heartbeats: more than {_SIGNS_AT_ONCE} at once"
+            raise MalformedMessageError(what)
+
+    def _rest(self) -> str:
+        """Rest after too many lines, for the others; return why the session must end, or ""."""
+        owed_s = self._lines.spend(1, time.monotonic())
+        if owed_s < _LEAST_REST_S:
+            return ""
+        if self._over.wait(min(owed_s, _LONGEST_REST_S)):
+            return self._late_reason() or self._how_it_ended()
+        return self._expire(idle=False)
 
     def _expire(self, *, idle: bool) -> str:
         """Fail the requests whose time is up; return why the session must end, or ""."""
@@ -348,6 +387,7 @@ class Session:
         if due > now:
             return due
         self._late = True
+        self._over.set()
         self._cut()
         return now + 1.0
 

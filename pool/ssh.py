@@ -1,4 +1,4 @@
-"""SSH connections to instances: with `ssh_channel`, all of the client's side that knows paramiko.
+"""SSH connections to instances: with `ssh_channel` and `ssh_transport`, all that knows paramiko.
 
 Paramiko is tuned and fenced in here. Nagle's algorithm is off. Once logged in, its socket times
 out every 30 s instead of every 0.1 s, so that a thousand idle connections cost nothing; a close
@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 import paramiko
-from paramiko.packet import Packetizer
 
 from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
 from drivers.interface import HostKeyVerdict
 from pool.ssh_channel import FAILURES, SshChannel, converse, say
 from pool.ssh_keys import PrivateKey
 from pool.ssh_threads import small_stack
+from pool.ssh_transport import BoundedTransport
 from pool.ssh_watchdog import WATCHDOG
 
 _KEY_EXCHANGES: Final = (
@@ -60,7 +60,6 @@ _MACS: Final = (
     "hmac-sha2-256",
     "hmac-sha2-512",
 )
-_MOST_PACKET_BYTES: Final = 256 * 1024
 _IDLE_WAKE_S: Final = 30.0
 _SLOT_WAIT_S: Final = 60.0
 _CLOSE_GRACE_S: Final = 1.0
@@ -88,19 +87,6 @@ class CommandResult:
     stderr: bytes
 
 
-class _BoundedPacketizer(Packetizer):
-    """Reads no packet of more than 256 KiB; RFC 4253 asks for 35,000 bytes.
-
-    Paramiko takes 4 GiB of anybody, before any key is proven, and is the slower the more has come.
-    """
-
-    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Read `n` bytes; raises `SSHException` when a packet is too long."""
-        if n > _MOST_PACKET_BYTES:
-            raise paramiko.SSHException(f"a packet with {n} bytes to come is too long")
-        return super().read_all(n, check_rekey)
-
-
 class SshConnection:
     """One connection to one instance, logged in; every method may be called from any thread."""
 
@@ -112,7 +98,7 @@ class SshConnection:
         self.is_full = False
         self._socket = connected
         self._closed = threading.Lock()
-        self._transport = _Transport(connected, packetizer_class=_BoundedPacketizer)
+        self._transport = BoundedTransport(connected)
         self._transport.set_log_channel(_SILENT_LOG)
         WATCHDOG.enlist()
 
@@ -184,7 +170,8 @@ class SshConnection:
                     raw.close()
         if raw.exit_status == -1:
             if not self.alive:
-                raise Unreachable(f"{self.address}: the connection ended while a command ran")
+                what = self._transport.fault or "the connection ended while a command ran"
+                raise Unreachable(f"{self.address}: {what}")
             raise CommandFailed("ended without a status", exit_status=-1)
         return CommandResult(exit_status=raw.exit_status, stdout=output, stderr=channel.stderr_tail)
 
@@ -233,14 +220,17 @@ class SshConnection:
             if not done.wait(deadline_s):
                 raise Unreachable(f"{self.address}: no key exchange within {deadline_s:g} s")
             if not self._transport.is_active():
-                raise Unreachable(f"{self.address}: {say(self._transport.get_exception())}")
+                raise Unreachable(f"{self.address}: {self._why_it_ended()}")
             key = self._transport.get_remote_server_key()
         except paramiko.SSHException as error:
-            raise Unreachable(f"{self.address}: {say(error)}") from error
+            raise Unreachable(f"{self.address}: {self._transport.fault or say(error)}") from error
         finally:
             if handshakes is not None:
                 handshakes.release()
         self.host_key = f"{key.get_name()} {key.get_base64()}"
+
+    def _why_it_ended(self) -> str:
+        return self._transport.fault or say(self._transport.get_exception())
 
     def _prefer(self, key_type: str) -> None:
         """Offer strong algorithms only, and the type of the expected key before other types."""
@@ -271,6 +261,8 @@ class SshConnection:
             raise Unreachable(f"{self.address}: {say(error)}") from error
         if not in_time:
             raise Unreachable(f"{self.address}: no answer to our login within {deadline_s:g} s")
+        if self._transport.fault:
+            raise Unreachable(f"{self.address}: {self._transport.fault}")
         if not self._transport.is_authenticated():
             raise Unreachable(f"{self.address}: refuses our key for user {user!r}")
         self._socket.settimeout(_IDLE_WAKE_S)
@@ -307,24 +299,8 @@ class SshConnection:
         except FAILURES as error:
             # A server that does not even agree to run a command in time will not get better.
             self.cut()
-            raise Unreachable(f"{self.address}: {say(error)}") from error
+            raise Unreachable(f"{self.address}: {self._transport.fault or say(error)}") from error
         return channel
-
-
-_EXCHANGES_BY_NAME: dict[str, type] = vars(paramiko.Transport)["_kex_info"]
-
-
-class _Transport(paramiko.Transport):
-    """One that knows `curve25519-sha256` (RFC 8731) by its own name, too.
-
-    Paramiko 5 knows that exchange by the name from before it was standardized only, and servers
-    that are set up by a policy may offer it under the other.
-    """
-
-    _kex_info: ClassVar[dict[str, type]] = {
-        **_EXCHANGES_BY_NAME,
-        "curve25519-sha256": _EXCHANGES_BY_NAME["curve25519-sha256@libssh.org"],
-    }
 
 
 def _paramiko_key(private_key: PrivateKey) -> paramiko.PKey:

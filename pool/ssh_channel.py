@@ -7,14 +7,14 @@ that it shares with standard output.
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from typing import Final
 
 import paramiko
 
-from drivers.errors import CommandFailed, Unreachable
+from drivers.errors import BugError, CommandFailed, Unreachable
+from pool.ssh_transport import BoundedTransport
 
 _SEND_SLICE_S: Final = 0.1
 _READ_BYTES: Final = 512 * 1024
@@ -49,7 +49,7 @@ class _Wakeup(threading.Event):
             held += len(pipe._buffer)  # type: ignore[attr-defined]  # len(pipe) takes a lock we hold
         if held > _MOST_HELD_BYTES:
             with contextlib.suppress(OSError):  # it is cut already
-                self._raw.get_transport().sock.shutdown(socket.SHUT_RDWR)
+                _transport(self._raw).hang_up("it sends more output than it was given room for")
 
     def clear(self) -> None:
         """Do nothing: see `rearm`."""
@@ -88,6 +88,9 @@ class SshChannel:
                 return self._raw.recv(_READ_BYTES)
         except FAILURES as error:
             raise Unreachable(f"the connection broke: {say(error)}") from error
+        fault = _transport(self._raw).fault if ended else ""
+        if fault:
+            raise Unreachable(f"the connection was cut: {fault}")
         return b"" if ended else None
 
     def wake(self) -> None:
@@ -133,6 +136,13 @@ class SshChannel:
             self.stderr_bytes += len(data)
             self._stderr += data
             del self._stderr[:-_STDERR_KEPT_BYTES]
+
+
+def _transport(raw: paramiko.Channel) -> BoundedTransport:
+    transport = raw.get_transport()
+    if not isinstance(transport, BoundedTransport):
+        raise BugError("a channel that no SshConnection has opened")
+    return transport
 
 
 def converse(

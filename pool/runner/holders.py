@@ -1,9 +1,11 @@
 """Who belongs to an attempt without a container, wherever it has moved to.
 
-A mark in the environment is lost by `env -i`, and can be set by anybody. What a job cannot do
-without is its output: whoever has a pipe of the attempt open and is of the user to whom that
-belongs is of the job. One of another user's, who was handed it, is not: a job shall not get a
-service of the machine killed by giving it a descriptor.
+Whatever it has started is below its supervisor, since orphans fall to that (see `spawning`), unless
+the kernel does not let it or the supervisor was killed. A mark in the environment is lost by
+`env -i`, and can be set by anybody. What a job cannot do without is its output: whoever has a pipe
+of the attempt open and is of the user to whom that belongs is of the job. One of another user's,
+who was handed it, is not: a job shall not get a service of the machine killed by giving it a
+descriptor.
 
 The supervisor and who takes the output have the pipes open, too. They also have a file of the
 attempt open that no job is given, and that none of another user's can open (`own_files`).
@@ -15,6 +17,7 @@ import contextlib
 import os
 from typing import Iterable, Iterator, Tuple
 
+from pool.runner import machine
 from pool.runner.machine import environment, processes, read_text
 from pool.runner.spool import STREAMS, Spool
 
@@ -24,6 +27,7 @@ Identity = Tuple[int, int]  # of a file: its device and inode
 def found(spool: Spool, attempt_ids: Iterable[str]) -> dict[str, list[int]]:
     """Return the processes of each attempt, ours included: one look at all of the machine."""
     by_attempt: dict[str, list[int]] = {each: [] for each in attempt_ids}
+    below = _below(spool, by_attempt)
     pipes: dict[Identity, tuple[str, int]] = {}
     for attempt_id in by_attempt:
         for stream in STREAMS:
@@ -37,9 +41,25 @@ def found(spool: Spool, attempt_ids: Iterable[str]) -> dict[str, list[int]]:
         if user in users:  # no look at what others have open
             held = (pipes[each] for each in open_files(pid) if each in pipes)
             names |= {attempt_id for attempt_id, owner in held if owner == user}
-        for attempt_id in names:
+        for attempt_id in names | below.get(pid, set()):
             by_attempt[attempt_id].append(pid)
     return by_attempt
+
+
+def _below(spool: Spool, attempt_ids: Iterable[str]) -> dict[int, set[str]]:
+    """Return of which attempts a process is by its parents: all that is below their supervisors."""
+    children = machine.children()
+    below: dict[int, set[str]] = {}
+    for attempt_id in attempt_ids:
+        supervisor = spool.supervisor(attempt_id)
+        # Else it has ended, and another may have its pid.
+        if not supervisor or own_files(spool, attempt_id).isdisjoint(open_files(supervisor)):
+            continue
+        found = [supervisor]
+        for pid in found:
+            found += children.get(pid, [])
+            below.setdefault(pid, set()).add(attempt_id)
+    return below
 
 
 def own_files(spool: Spool, attempt_id: str) -> frozenset[Identity]:

@@ -14,7 +14,7 @@ from pool.runner import cgroups, containment, holders, machine, scripts
 from pool.runner.engines import Engine
 from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from pool.runner.podman_secrets import secret_name, secrets_of
-from pool.runner.spawning import spawn, spawn_into
+from pool.runner.spawning import spawn, spawn_gathering, spawn_into
 from pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
 from pool.runner.wire import Order, Refusal
 
@@ -123,8 +123,8 @@ class Launcher:
                 write_whole(spool.path(name, "env"), invocation.variables)
             for index, (_, value) in enumerate(invocation.secrets):
                 write_whole(spool.path(name, secret_name(spool, name, index)), value)
-            if bare and group:
-                self._spawn_grouped(name, group, invocation, given)
+            if bare:
+                self._spawn_bare(name, group, invocation, given)
             else:
                 self._spawn(name, invocation.argv, invocation.env, given)
         finally:
@@ -138,12 +138,18 @@ class Launcher:
         """Spawn `sh` with our descriptors `given` under other numbers."""
         self._children[spawn(argv, self._told(attempt_id, env), given)] = attempt_id
 
-    def _spawn_grouped(
+    def _spawn_bare(
         self, attempt_id: str, group: str, invocation: Invocation, given: dict[int, int]
     ) -> None:
-        """Spawn a supervisor that ends a group: born in it if it can be, else its job joins."""
-        containment.create(group)
+        """Spawn a supervisor that ends all of its job: what is in a group, or else below it.
+
+        It is born in the group if it can be, else its job joins.
+        """
         env = self._told(attempt_id, invocation.env)
+        if not group:
+            self._children[spawn_gathering(invocation.argv, env, given)] = attempt_id
+            return
+        containment.create(group)
         env[b"_ls_group"] = os.fsencode(group)
         if self._can_be_born_in_group and containment.is_version_2(group):
             try:

@@ -36,6 +36,16 @@ def processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
+def children() -> dict[int, list[int]]:
+    """Return the children of each process that has any."""
+    found: dict[int, list[int]] = {}
+    for pid in processes():
+        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        if len(fields) > 1:  # else it has ended
+            found.setdefault(int(fields[1]), []).append(pid)
+    return found
+
+
 def environment(pid: int) -> list[str]:
     """Return what a process was started with as `NAME=value`; nothing when we may not know."""
     return read_text(f"/proc/{pid}/environ").split("\0")

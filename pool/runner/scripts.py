@@ -31,7 +31,7 @@ _ls_record() {
   _ls_pid=${_ls_stat%% *}
   set -- ${_ls_stat##*) }
   # A later record covers an earlier one, whatever their lengths.
-  echo "$_ls_pid ${20}                    " 1<>"$_ls_spool/job"
+  echo "$_ls_pid ${20} $$                    " 1<>"$_ls_spool/job"
 }
 _ls_finish() {
   until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
@@ -92,7 +92,10 @@ and neither the runner nor a supervisor, which have the login's 0. More than tha
 # long as anything is left: a wrapper that TERM ended is no reason to kill what it had started while
 # that saves its work. This script waits, and not the runner, since it is the one that is always
 # there. The end that it tells of is the program's own; the time of `program-ended` is that end's.
-# Without a group, what moved to a session of its own is found by its mark, as far as grep can.
+# Without a group, this script inherits whatever is orphaned below it (see `spawning`): all that the
+# job has started is below it, and nothing is left when it has no child, zombies not counted. Where
+# the kernel lets nobody inherit, what moved to a session of its own is found by its mark, as far as
+# grep can.
 PROCESS = (
     RECORD
     + """
@@ -110,6 +113,30 @@ _ls_marked() {
   set -- $(grep -lszxF "LONGSHORE_ATTEMPT_ID=$_ls_id" /proc/[0-9]*/environ)
   [ -z "$1" ] || grep -lszxF "LONGSHORE_SPOOL=$_ls_mark" "$@"
 }
+_ls_look_below() {
+  _ls_below= _ls_one=
+  if [ -e "/proc/$$/task/$$/children" ]; then
+    read -r _ls_one <"/proc/$$/task/$$/children"
+    set -- $_ls_one
+  else
+    set -- /proc/[0-9]*
+  fi
+  for _ls_one in "$@"; do
+    _ls_one=${_ls_one##*/}
+    read -r _ls_stat <"/proc/$_ls_one/stat" || continue
+    set -- ${_ls_stat##*) }
+    case $1.$2 in [!XZ].$$) _ls_below="$_ls_below $_ls_one" ;; esac
+  done
+  [ -n "$_ls_below" ]
+}
+_ls_end_below() {
+  _ls_passes=300
+  while _ls_look_below && [ "$_ls_passes" -gt 0 ]; do
+    _ls_passes=$((_ls_passes - 1))
+    kill -s KILL $_ls_below
+    sleep 0.01 || sleep 1
+  done
+}
 _ls_is_left() {
   if [ -n "$_ls_group" ]; then
     while read -r _ls_one; do
@@ -117,6 +144,7 @@ _ls_is_left() {
     done <"$_ls_group/cgroup.procs"
     return 1
   fi
+  ! _ls_look_below || return 0
   for _ls_one in /proc/[0-9]*/stat; do
     read -r _ls_stat <"$_ls_one" || continue
     set -- ${_ls_stat##*) }
@@ -154,7 +182,7 @@ if read -r _ls_pid _ls_start <"$_ls_spool/job"; then
   [ ! -s "$_ls_spool/grace" ] || _ls_await_rest
   kill -s KILL -- "-$_ls_pid"
 fi
-[ -z "$_ls_group" ] || _ls_end_rest
+if [ -n "$_ls_group" ]; then _ls_end_rest; else _ls_end_below; fi
 _ls_finish "$_ls_code" 0 "$_ls_state"
 """
 )

@@ -1,4 +1,8 @@
-"""Spawning detached processes: none waits for us, and one may begin its life in a control group."""
+"""Spawning detached processes: none waits for us.
+
+One may begin its life in a control group, or as a subreaper: who is orphaned below it becomes its
+child, so that nothing that it has started leaves its sight.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ctypes
 import os
 import signal
 import struct
+from typing import Callable
 
 RESET_SIGNALS = (
     signal.SIGPIPE,
@@ -21,6 +26,7 @@ CLONE3 = 435  # its number on every architecture that it was added to
 CLONE_ARGUMENTS = struct.Struct("=11Q")
 CLONE_VFORK = 0x4000
 CLONE_INTO_CGROUP = 0x2_0000_0000
+PR_SET_CHILD_SUBREAPER = 36
 CLONE_NUMBER = ctypes.c_long(CLONE3)
 CLONE_SIZE = ctypes.c_size_t(CLONE_ARGUMENTS.size)
 SIGNAL_SET_BYTES = 128  # of glibc; musl's and the kernel's are no larger
@@ -63,13 +69,36 @@ def spawn_into(
     its processors. OSError where the kernel does not know how. Only for a process with a single
     thread: it is a fork that Python does not know of.
     """
+    directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return _born(argv, env, given, lambda: _clone(directory), gathers=False)
+    finally:
+        os.close(directory)
+
+
+def spawn_gathering(argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]) -> int:
+    """Spawn as `spawn` does, but as a subreaper: who is orphaned below it becomes its child.
+
+    `sh` keeps that when it is executed, and does not hand it on. OSError when there can be no more
+    processes. Only for a process with a single thread, as `spawn_into`.
+    """
+    return _born(argv, env, given, _fork, gathers=True)
+
+
+def _born(
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    given: dict[int, int],
+    birth: Callable[[], int],
+    *,
+    gathers: bool,
+) -> int:
     opened = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)]
     try:
-        opened.append(os.open(group, os.O_RDONLY | os.O_DIRECTORY))
         moves = [(opened[0], 0), (opened[1], 1), (opened[1], 2)]
         moves += [(source, target) for target, source in given.items() if source >= 0]
-        child = _Child(argv, env, moves)
-        pid = _clone(opened[2])
+        child = _Child(argv, env, moves, gathers=gathers)
+        pid = birth()
         if not pid:
             child.run()
         return pid
@@ -86,8 +115,14 @@ class _Child:
     """
 
     def __init__(
-        self, argv: list[bytes], env: dict[bytes, bytes], moves: list[tuple[int, int]]
+        self,
+        argv: list[bytes],
+        env: dict[bytes, bytes],
+        moves: list[tuple[int, int]],
+        *,
+        gathers: bool,
     ) -> None:
+        self._gathers = gathers
         words = [name + b"=" + value for name, value in env.items()]
         self._argv = (ctypes.c_char_p * (len(argv) + 1))(*argv, None)
         self._env = (ctypes.c_char_p * (len(words) + 1))(*words, None)
@@ -99,6 +134,8 @@ class _Child:
         """Become `sh`; never returns."""
         try:
             LIBRARY.setsid()
+            if self._gathers:  # where the kernel does not let it, marks and pipes tell what is left
+                LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0)))
             for source, target in self._moves:
                 LIBRARY.dup2(source, target)
             for number in RESET_SIGNALS:
@@ -108,6 +145,13 @@ class _Child:
         finally:
             # Without an exit record and without its lock, the attempt is found to be lost.
             os._exit(127)
+
+
+def _fork() -> int:
+    pid = int(LIBRARY.fork())
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "cannot fork")
+    return pid
 
 
 def _clone(group: int) -> int:

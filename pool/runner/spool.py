@@ -393,8 +393,8 @@ class Spool:
 
     def job(self, attempt: Attempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""
-        fields = machine.read_text(self.path(attempt.attempt_id, "job")).split()
-        if len(fields) != 2 or attempt.boot_id != self.boot_id:
+        fields = self._job_fields(attempt.attempt_id)
+        if len(fields) < 2 or attempt.boot_id != self.boot_id:
             return 0, 0
         return int(fields[0]), int(fields[1])
 
@@ -411,6 +411,17 @@ class Spool:
 
     def _image_record(self, attempt_id: str) -> str:
         return machine.read_text(self.path(attempt_id, images.RECORD))[: images.MOST_BYTES]
+
+    def supervisor(self, attempt_id: str) -> int:
+        """Return the pid that an attempt's supervisor has, or had; 0 when unrecorded.
+
+        Another process may have it by now, and an earlier runner did not record it.
+        """
+        fields = self._job_fields(attempt_id)
+        return int(fields[2]) if len(fields) > 2 else 0
+
+    def _job_fields(self, attempt_id: str) -> list[str]:
+        return machine.read_text(self.path(attempt_id, "job")).split()
 
     def forget(self, attempt_id: str) -> None:
         """Delete an attempt's record and its logs; half deleted, it is found by `sweep`."""

@@ -64,7 +64,9 @@ def test_nothing_outlives_the_job_wherever_it_moved_to(
 ) -> None:
     settle_on(runner, hierarchy)
     session, _ = runner.attach()
-    script = ESCAPES if hierarchy else ESCAPES.replace("env -i", "")
+    # Without a group, its parents tell what is the job's; the supervisor's own death loses them.
+    seen = hierarchy or "lost" not in end
+    script = ESCAPES if seen else ESCAPES.replace("env -i", "")
     last = {"exit": "exit 0", "exit while nobody looks": "until [ -e gate ]; do sleep 0.01; done"}
     session.start("a", "sh", "-c", script + last.get(end, "exec sleep 605"))
     session.until(lambda: session.log("a") == b"up\n")
@@ -78,9 +80,6 @@ def test_nothing_outlives_the_job_wherever_it_moved_to(
     elif end == "exit while nobody looks":
         session.close()
         Path(runner.places.work, "a", "gate").touch()
-        if not hierarchy:  # then it takes the runner, at the next look or at the release
-            eventually(lambda: runner.listing()["attempts"][0]["exit"] is not None)
-            runner.attach()[0].request("release", attempt_id="a")
     elif end == "lost":
         os.kill(runner.supervisor("a"), signal.SIGKILL)
         assert session.exit_of("a")["kind"] == "lost"
@@ -92,6 +91,35 @@ def test_nothing_outlives_the_job_wherever_it_moved_to(
         assert runner.listing()["attempts"][0]["exit"]["kind"] == "lost"
     for pid in pids:
         eventually(lambda pid=pid: not alive(pid), 5.0)  # type: ignore[misc] # the default binds the loop's value
+
+
+HIDDEN = """
+env -i "PATH=$PATH" setsid sh -c 'trap "echo asked >>pids" TERM; echo $$ >>pids
+  while :; do sleep 0.02; done' >/dev/null 2>&1 &
+until [ -s pids ]; do sleep 0.01; done
+echo up
+exec sleep 606
+"""
+"""A daemon that no group, no mark and no output tells of, and that TERM does not end."""
+
+
+@pytest.mark.parametrize("run_as", ["", NOBODY])
+def test_signals_reach_who_can_be_told_by_its_parents_alone(run_as: str) -> None:
+    if run_as and os.geteuid() != 0:
+        not_tested("run_as needs root")
+    with Runner(engine={"name": "process", "run_as": run_as}) as runner:
+        settle_on(runner, "")
+        session, _ = runner.attach()
+        session.start("a", "sh", "-c", HIDDEN)
+        session.until(lambda: session.log("a") == b"up\n")
+        seen = Path(runner.places.work, "a", "pids")
+        pid = int(seen.read_text())
+        session.request("kill", attempt_id="a", signal="TERM", grace_s=600)
+        eventually(lambda: seen.read_text() == f"{pid}\nasked\n")
+        assert session.request("list")["attempts"][0]["exit"] is None, "it has its grace"
+        session.request("kill", attempt_id="a", signal="KILL")
+        assert session.exit_of("a")["code"] == 143
+        assert not alive(pid)
 
 
 def test_a_job_of_another_user_cannot_read_what_is_the_runners() -> None:

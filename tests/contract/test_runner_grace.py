@@ -72,12 +72,7 @@ def save_and_see(runner: Runner, session: Attached) -> None:
     assert session.log("a") == b"up\nasked\nsaved\n"
 
 
-@pytest.mark.parametrize(
-    ("runner", "where"),
-    # Without a group, nothing finds what has no mark.
-    [(each, where) for each in HIERARCHIES for where in PLACES if each or "mark" not in where],
-    indirect=["runner"],
-)
+@pytest.mark.parametrize("where", PLACES)
 def test_what_a_wrapper_started_is_asked_to_end_and_has_its_time(
     runner: Runner, where: str
 ) -> None:

@@ -16,6 +16,7 @@ from pool.session_wire import MalformedMessageError, decode_listing, decode_mess
 from pool.ssh import SshConnection
 from pool.ssh_channel import SshChannel
 from pool.ssh_keys import new_private_key
+from pool.ssh_transport import BoundedTransport
 
 MIB = 2**20
 EXIT = {
@@ -35,10 +36,10 @@ class Raw:
     def __init__(self, sock: socket.socket) -> None:
         self.in_buffer = BufferedPipe()
         self.in_stderr_buffer = BufferedPipe()
-        self.sock = sock
+        self._transport = BoundedTransport(sock)
 
-    def get_transport(self) -> Raw:
-        return self
+    def get_transport(self) -> BoundedTransport:
+        return self._transport
 
 
 def cut_after(stream: str, mebibytes: int) -> bool:

@@ -30,7 +30,7 @@ from pool.runner.output import MAX_WAITING_BYTES, Output
 from pool.runner.spool import Places, Spool
 from pool.runner.wire import Order, ProtocolError
 from tests.conftest import not_tested
-from tests.runner_harness import eventually, reap_one
+from tests.runner_harness import alive, eventually, reap_one
 
 SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
 
@@ -257,6 +257,23 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
         launcher.release(attempt)
         eventually(lambda: launcher.reap() == [])
     assert containment.groups_below(f"{containment.hierarchies()[0]}/longshore-t") == []
+
+
+@pytest.mark.usefixtures("_reserved")
+@pytest.mark.parametrize("children", ["children", "of-an-older-kernel"])
+def test_without_a_group_the_supervisor_ends_what_is_below_it(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, children: str
+) -> None:
+    monkeypatch.setattr(scripts, "PROCESS", scripts.PROCESS.replace("children", children))
+    launcher = launch.Launcher(spool, Engine("process", work=spool.places.work), dict(os.environ))
+    daemon = "env -i setsid sh -c 'echo $$ >pid; exec sleep 60' >/dev/null 2>&1 &"
+    script = f"{daemon} until [ -s pid ]; do sleep 0.01; done; cat pid; exit 3"
+    launcher.start(Order("a", "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
+    reap_one(launcher, spool, "a")
+    ended = spool.ended("a")
+    assert ended is not None
+    assert (ended.kind, ended.code) == ("exited", 3)
+    assert not alive(int(Path(spool.log("a", "stdout")).read_text()))
 
 
 @pytest.mark.usefixtures("_reserved")

@@ -60,6 +60,7 @@ MAY_READ_CLOCKS_AND_DICE = {
     "pool.session": "heartbeats are late or not, requests are answered in time or not",
     "pool.ssh": "SSH is spoken with deadlines",
     "pool.ssh_channel": "SSH is spoken with deadlines",
+    "pool.ssh_transport": "a far end is read at a pace",
     "pool.ssh_watchdog": "SSH is spoken with deadlines",
 }
 
