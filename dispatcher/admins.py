@@ -29,7 +29,7 @@ def carry_out(pool: PoolCore, event: AdminEvent, now: float) -> list[PublishStra
     match event:
         case BehaviorRequested():
             if worker.state is not WorkerState.SHUTDOWN:
-                idle.set_behavior(pool, worker, event.behavior, now)
+                idle.set_behavior(pool, worker, event.behavior, now, event.note)
         case InstanceKillRequested():
             idle.kill_worker(pool, worker, event.reason, now)
         case StraysDecided():

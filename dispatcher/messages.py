@@ -9,7 +9,7 @@ from enum import Enum
 from dispatcher.jobs.model import Job
 from dispatcher.model import Attempt, Container, InstanceRecord
 from pool.messages import PoolCommand, PoolEvent
-from pool.model import IdleBehavior, Launch
+from pool.model import BehaviorNote, IdleBehavior, Launch
 
 # ---- changes to the store -----------------------------------------------------------------------
 
@@ -357,10 +357,14 @@ class PriorityRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviorRequested:
-    """An admin wants another idle behavior of an instance; `asked` is as in `Confirm`."""
+    """An admin wants another idle behavior of an instance; `asked` is as in `Confirm`.
+
+    `note` is what was said of it, None for nothing.
+    """
 
     worker_id: str
     behavior: IdleBehavior
+    note: BehaviorNote | None = None
     asked: int | None = None
 
 

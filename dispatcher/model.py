@@ -12,6 +12,7 @@ import msgspec
 from dispatcher.elastic_settings import ElasticSettings
 from dispatcher.input.quantities import Price
 from drivers.interface import Resources
+from pool.model import BehaviorNote
 
 PRIORITY_DEFAULT = 500
 PRIORITY_MAX = 1000
@@ -391,7 +392,8 @@ class InstanceRecord:
 
     `host_key` is "" until it is proven; `gone_at` is None while it may be billed. `behavior` is the
     idle behavior that an admin gave it, until a listing has shown it in its tags; "" for none.
-    `killed` is the reason of the admin who ended it, "" for none, and None where nobody did.
+    `note` is what was said of the idle behavior that was asked for last, None for nothing. `killed`
+    is the reason of the admin who ended it, "" for none, and None where nobody did.
     """
 
     id: str
@@ -402,6 +404,7 @@ class InstanceRecord:
     host_key: str = ""
     address: str = ""
     behavior: str = ""
+    note: BehaviorNote | None = None
     killed: str | None = None
     gone_at: float | None = None
     gone_reason: str = ""

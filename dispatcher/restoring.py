@@ -25,12 +25,7 @@ def restore(
         records[record.id] = record
         tags = ((TYPE_TAG, record.type_name), (TOKEN_TAG, record.token))
         pool.missing[record.id] = InstanceSeen(id=record.id, address=record.address, tags=tags)
-        if record.host_key:
-            pool.pinned_keys[record.id] = record.host_key
-        if record.behavior:
-            pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
-        if record.killed is not None:
-            pool.asked_kills[record.id] = record.killed
+        _restore_wishes(pool, record)
     for launch in recovered.launches:
         launching.restore(pool, launch)
     for job in recovered.jobs:
@@ -46,6 +41,18 @@ def restore(
     for attempt in recovered.unreleased:
         ledger.unreleased[attempt.id] = attempt
         _expect(pool, attempt, Resources(), AttemptPhase.ENDED)
+
+
+def _restore_wishes(pool: PoolCore, record: InstanceRecord) -> None:
+    """Give the pool what it knew of an instance, and what admins asked for of it."""
+    if record.host_key:
+        pool.pinned_keys[record.id] = record.host_key
+    if record.behavior:
+        pool.asked_behaviors[record.id] = IdleBehavior(record.behavior)
+    if record.note is not None:
+        pool.asked_notes[record.id] = record.note
+    if record.killed is not None:
+        pool.asked_kills[record.id] = record.killed
 
 
 def _restore_container(placing: Placing, container: Container) -> None:

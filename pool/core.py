@@ -25,6 +25,7 @@ from pool.messages import (
 )
 from pool.model import (
     AttemptPhase,
+    BehaviorNote,
     Doubtful,
     IdleBehavior,
     InstanceSeen,
@@ -54,8 +55,9 @@ class PoolCore:
     far as that is known; after it, those that it lacks are workers that are `remembered`.
     `doubtful` are those that no listing ever showed until they were let go, `ended` those whose end
     we had asked for when they were, with the reason.
-    `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it) and `asked_kills`
-    (why admins ended it) are by instance, and outlive its worker for an hour, as the last two do.
+    `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it), `asked_notes`
+    (what they said of it) and `asked_kills` (why admins ended it) are by instance, and outlive its
+    worker for an hour, as the last two do.
     `awaited` are the workers that a claim waits for, and those let run again that no pass has
     looked at since; `touched` those of which the planner may see something new.
     `machines` is what the machines of a type have, by its name, where that is clearly less than the
@@ -103,6 +105,7 @@ class PoolCore:
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
         self.asked_behaviors: dict[str, IdleBehavior] = {}
+        self.asked_notes: dict[str, BehaviorNote] = {}
         self.asked_kills: dict[str, str] = {}
         self.holds = CreateHolds(settings=settings, types=types, groups=quota_groups)
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
@@ -176,6 +179,7 @@ class PoolCore:
             state=WorkerState.UNKNOWN,
             behavior=self.asked_behaviors.get(seen.id, behavior_from(tags)),
             untagged=seen.id in self.asked_behaviors,
+            noted=self.asked_notes.get(seen.id),
             killed=self.asked_kills.get(seen.id),
             appeared_at=now,
             listed_at=now,
@@ -186,6 +190,8 @@ class PoolCore:
             expected=self.machines.get(type_.name),
         )
         worker.free = room_left(worker)
+        if worker.noted is not None and worker.noted.until is not None:
+            self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
         self.missing.pop(seen.id, None)
         self.doubtful.pop(seen.id, None)

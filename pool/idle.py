@@ -16,7 +16,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 from pool.signals import given_up
 from pool.tags import is_unrecognised, tags_of
 from pool.timers import TimerKind
@@ -34,9 +34,16 @@ _LEAVES_WITHIN_S = 120.0
 """How long an instance that is shut down is taken for one that will soon be gone."""
 
 
-def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: float) -> None:
+def set_behavior(
+    core: PoolCore,
+    worker: Worker,
+    behavior: IdleBehavior,
+    now: float,
+    note: BehaviorNote | None = None,
+) -> None:
     """Give a worker another idle behavior, write it to its tags, and act on it at once.
 
+    `note` is what somebody said of it, None for nothing; at its end the worker runs again.
     It is remembered until a listing shows it: a call may be lost, or come after a newer process has
     read the old tags.
     """
@@ -52,9 +59,34 @@ def set_behavior(core: PoolCore, worker: Worker, behavior: IdleBehavior, now: fl
     # Also when nothing changes here: somebody may have written other tags meanwhile.
     worker.untagged = True
     core.asked_behaviors[worker.id] = behavior
-    core.note_changed(worker, f"its idle behavior is {behavior.value} now")
+    _keep_note(core, worker, note)
+    said = f": {note.reason}" if note is not None and note.reason else ""
+    core.note_changed(worker, f"its idle behavior is {behavior.value} now{said}")
     save_tags(core, worker, now)
     review(core, worker, now)
+
+
+def _keep_note(core: PoolCore, worker: Worker, note: BehaviorNote | None) -> None:
+    worker.noted = note
+    core.timers.clear(TimerKind.RELEASE, worker.id)
+    if note is None:
+        core.asked_notes.pop(worker.id, None)
+        return
+    core.asked_notes[worker.id] = note
+    if note.until is not None:
+        core.timers.set(TimerKind.RELEASE, worker.id, note.until)
+
+
+def release(core: PoolCore, worker: Worker, now: float) -> None:
+    """Let a worker run again whose hold has come to its end."""
+    if worker.remembered:
+        # Nobody knows what its tags say now.
+        core.timers.set(TimerKind.RELEASE, worker.id, now + core.settings.sync_interval_s)
+        return
+    note = worker.note
+    if note is None or note.until is None or worker.state is WorkerState.SHUTDOWN:
+        return
+    set_behavior(core, worker, IdleBehavior.RUN, now)
 
 
 def set_lease(core: PoolCore, worker: Worker) -> None:
@@ -170,7 +202,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
     booting = worker.state in _NOT_READY
     asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
     if booting and not asked and _may_be_in_use(core, worker):
-        set_behavior(core, worker, IdleBehavior.HOLD, now)
+        set_behavior(core, worker, IdleBehavior.HOLD, now, _in_use(now))
         return False
     if booting:
         why = worker.cloud_says or worker.last_error or "it never answered"
@@ -207,6 +239,12 @@ def _timeout(core: PoolCore, worker: Worker) -> tuple[Trigger | None, float]:
     if worker.session_up:
         return None, 0.0
     return Trigger.PROBE_TIMEOUT, heard_at + settings.probe_timeout_s
+
+
+def _in_use(now: float) -> BehaviorNote:
+    """Return why an instance is held that nobody asked to be."""
+    reason = "nobody can reach it, and something that is wanted may run there"
+    return BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
 
 
 def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:

@@ -264,6 +264,21 @@ class Swallowed:
     times: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviorNote:
+    """Why an instance has an idle behavior, since when, and who wants it.
+
+    `by` is "" where it is the server itself. Times are in seconds since the epoch; `until` is when
+    it is to run again, None for never.
+    """
+
+    behavior: IdleBehavior
+    reason: str
+    by: str
+    at: float
+    until: float | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Worker:
     """The pool's record of one instance; only `pool.core` changes it.
@@ -294,7 +309,8 @@ class Worker:
     the cloud has taken one for an instance that it knows. In shutdown it has a session for as long
     as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
     before that. `power` is how it stands, as the last listing said that shows it, and `reason` why
-    it stands so or has ended, in the cloud's words, "" where that is not told.
+    it stands so or has ended, in the cloud's words, "" where that is not told. `noted` is what is
+    known of the idle behavior that was asked for last, None for nothing; it may have another.
     """
 
     id: str
@@ -307,6 +323,7 @@ class Worker:
     state_since: float
     address: str = ""
     host_key: str = ""
+    noted: BehaviorNote | None = None
     secret: str = field(default="", repr=False)
     last_contact: float = 0.0
     attached_at: float = 0.0
@@ -390,6 +407,12 @@ class Worker:
     def unseen(self) -> bool:
         """Return whether it gets no new work until a listing shows it; one too new for them may."""
         return self.missing_since is not None or (self.remembered and self.listed)
+
+    @property
+    def note(self) -> BehaviorNote | None:
+        """Return what is known of the idle behavior that it has, None for nothing."""
+        known = self.noted
+        return known if known is not None and known.behavior is self.behavior else None
 
     @property
     def broken(self) -> str:

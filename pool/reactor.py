@@ -51,6 +51,7 @@ _WORTH_A_PASS = frozenset(
         TimerKind.IDLE,
         TimerKind.OFFLINE,
         TimerKind.OVERLOAD,
+        TimerKind.RELEASE,
         TimerKind.SILENCE,
         TimerKind.SIZE,
     }
@@ -64,6 +65,7 @@ _OfWorker = Literal[
     TimerKind.DISMISSAL,
     TimerKind.DESTROY,
     TimerKind.TAGS,
+    TimerKind.RELEASE,
 ]
 
 
@@ -146,6 +148,7 @@ def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
             if subject not in core.workers:
                 core.pinned_keys.pop(subject, None)
                 core.asked_behaviors.pop(subject, None)
+                core.asked_notes.pop(subject, None)
                 core.asked_kills.pop(subject, None)
                 core.doubtful.pop(subject, None)
                 core.ended.pop(subject, None)
@@ -178,6 +181,8 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
                 idle.destroy(core, worker, now)
         case TimerKind.TAGS:
             idle.save_tags(core, worker, now)
+        case TimerKind.RELEASE:
+            idle.release(core, worker, now)
         case _:
             assert_never(kind)
 

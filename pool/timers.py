@@ -28,6 +28,7 @@ class TimerKind(StrEnum):
     DESTROY = "destroy"
     TAGS = "tags"
     SIGNAL = "signal"
+    RELEASE = "release"
 
 
 OF_WORKERS = (
@@ -39,6 +40,7 @@ OF_WORKERS = (
     TimerKind.DISMISSAL,
     TimerKind.DESTROY,
     TimerKind.TAGS,
+    TimerKind.RELEASE,
 )
 """What is forgotten with the worker that it is about."""
 

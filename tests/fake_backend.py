@@ -32,7 +32,7 @@ from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState,
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.queries import ContainerFilter, Page
 from dispatcher.vitals import Vitals
-from pool.model import IdleBehavior
+from pool.model import BehaviorNote, IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
 from tests.samples import DISK
 
@@ -199,11 +199,20 @@ class FakeBackend(FakeJobs):
         self.kept_strays = [decided.get(each, each) for each in self.kept_strays]
         return list(decided.values())
 
-    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+    async def set_idle_behavior(
+        self,
+        instance_id: str,
+        behavior: IdleBehavior,
+        *,
+        reason: str = "",
+        user: str = "",
+        until: float | None = None,
+    ) -> InstanceView:
         view = self._instance(instance_id)
         if view.state == "shutdown":
             raise Conflict(f"instance {instance_id} is being shut down")
-        return self._save_instance(replace(view, idle_behavior=behavior.value))
+        note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=EPOCH, until=until)
+        return self._save_instance(replace(view, idle_behavior=behavior.value, note=note))
 
     async def kill_instance(self, instance_id: str, reason: str) -> InstanceView:
         view = self._instance(instance_id)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
 from dispatcher.api.instance_wire import (
+    BehaviorNoteAnswer,
     InstanceAnswer,
     InstanceList,
     LeakAnswer,
@@ -44,6 +45,7 @@ from dispatcher.model import (
 from dispatcher.queries import LISTED_ATTEMPTS
 from drivers.interface import Resources
 from pool.leaks import Leak
+from pool.model import BehaviorNote
 
 _SMALLEST_USD = Decimal("1e-8")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -160,6 +162,17 @@ def container_answer(
     )
 
 
+def _behavior_note(note: BehaviorNote | None) -> BehaviorNoteAnswer | None:
+    if note is None:
+        return None
+    return BehaviorNoteAnswer(
+        reason=note.reason,
+        by=note.by or None,
+        at=str(rfc3339(note.at)),
+        until=rfc3339(note.until),
+    )
+
+
 def instance_answer(view: InstanceView) -> InstanceAnswer:
     """Return an instance as it is answered."""
     return InstanceAnswer(
@@ -188,6 +201,7 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
             else None
         ),
         shortfall=view.shortfall,
+        idle_behavior_note=_behavior_note(view.note),
     )
 
 

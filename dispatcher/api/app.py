@@ -67,7 +67,7 @@ def make_app(
         ),
         jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(backend),
-        instances=InstanceRoutes(backend, bodies=bodies, limits=limits),
+        instances=InstanceRoutes(backend, bodies=bodies, limits=limits, now=now),
         server=ServerRoutes(backend, gate=subscribers, limits=limits),
     )
     app = web.Application(

@@ -16,7 +16,7 @@ from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
 from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
 from dispatcher.vitals import Vitals
 from pool.leaks import Leak
-from pool.model import IdleBehavior, MachineSize
+from pool.model import BehaviorNote, IdleBehavior, MachineSize
 
 NO_TERMS = Terms()
 
@@ -97,6 +97,7 @@ class InstanceView:
     advice: str = ""
     machine: MachineSize | None = None
     shortfall: str = ""
+    note: BehaviorNote | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +328,19 @@ class Backend(Protocol):
         """
         ...
 
-    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+    async def set_idle_behavior(
+        self,
+        instance_id: str,
+        behavior: IdleBehavior,
+        *,
+        reason: str = "",
+        user: str = "",
+        until: float | None = None,
+    ) -> InstanceView:
         """Set an instance's idle behavior; returns once a restart would know of it.
+
+        `reason` is why, "" for no word of it, and `user` who wants it. A hold ends at `until`
+        (seconds since the epoch), None for never.
 
         Raises `NotFound` for one that is gone too, `Unavailable` as `instance` does; `Conflict`
         when it shuts down, but for what that wish led to;

@@ -7,14 +7,31 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from dispatcher.api.wire import Request
+from dispatcher.api.wire import Moment, Request
 from pool.model import IdleBehavior
 
 
 class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
-    """An instance's new idle behavior."""
+    """An instance's new idle behavior, and why it is to have it.
+
+    With `until` it runs again by itself at that moment; only a hold may have it.
+    """
 
     idle_behavior: IdleBehavior
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    until: Moment | None = None
+
+
+class BehaviorNoteAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an instance has its idle behavior, since when, and who wants it.
+
+    `by` is null where it is the server itself; `until` is when it runs again, null for never.
+    """
+
+    reason: str
+    by: str | None
+    at: str
+    until: str | None
 
 
 class KillRequest(Request, frozen=True, kw_only=True):
@@ -72,7 +89,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     when it is, and with drivers that do not tell.
     `gone_at` is when it was found to be gone, null while it is not: then its `state` is "gone",
     `last_error` is why, and what the store does not keep is empty. `advice` is what
-    would make it better by its own word, null for nothing.
+    would make it better by its own word, null for nothing. `idle_behavior_note` is who asked for
+    its idle behavior, when and why, null where nobody did.
     `machine` is what the instance says that its machine has, null until it has; `shortfall` is what
     that is less than its type says, in words, "" for nothing; only what is there is placed on.
     """
@@ -96,6 +114,7 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cloud_says: str | None = None
     gone_at: str | None = None
     advice: str | None = None
+    idle_behavior_note: BehaviorNoteAnswer | None = None
     machine: MachineAnswer | None = None
     shortfall: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
@@ -15,11 +16,14 @@ from dispatcher.api.answers import (
 )
 from dispatcher.api.backend import Backend
 from dispatcher.api.bodies import Bodies, Query, decode_one
+from dispatcher.api.containers import ANONYMOUS
 from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
 from dispatcher.api.limits import ApiLimits
+from dispatcher.api.moment_text import end_problem, parse_moment
 from dispatcher.api.path_ids import path_id
 from dispatcher.api.plain_text import text_problem
 from drivers.errors import InvalidRequest
+from pool.model import IdleBehavior
 
 INSTANCE_LIST_PARAMETERS = ("gone", "limit", "cursor")
 _PAGE_DEFAULT = 100
@@ -29,10 +33,18 @@ _REASON_DEFAULT = "asked for over the API"
 class InstanceRoutes:
     """Answers for `/v1/instances` and below, for `/v1/leaks` and `/v1/strays`."""
 
-    def __init__(self, backend: Backend, *, bodies: Bodies, limits: ApiLimits) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        limits: ApiLimits,
+        now: Callable[[], float | None],
+    ) -> None:
         self._backend = backend
         self._bodies = bodies
         self._limits = limits
+        self._now = now
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of instances; with `gone`, of those that are gone."""
@@ -74,8 +86,24 @@ class InstanceRoutes:
         """Hold, drain or run an instance."""
         instance_id = path_id(request, "instance")
         wanted = await self._bodies.decoded(request, partial(decode_one, IdleBehaviorRequest))
-        view = await self._backend.set_idle_behavior(instance_id, wanted.idle_behavior)
+        until = self._checked_end(wanted)
+        view = await self._backend.set_idle_behavior(
+            instance_id, wanted.idle_behavior, reason=wanted.reason, user=ANONYMOUS, until=until
+        )
         return json_response(instance_answer(view))
+
+    def _checked_end(self, wanted: IdleBehaviorRequest) -> float | None:
+        """Return until when an instance is held; raises `InvalidRequest` with all that is wrong."""
+        problems = []
+        if wrong := text_problem(wanted.reason):
+            problems.append(("reason", wrong))
+        if wanted.until is not None and wanted.idle_behavior is not IdleBehavior.HOLD:
+            problems.append(("until", "is for a hold alone: leave it out"))
+        elif wanted.until is not None and (wrong := end_problem(wanted.until, self._now())):
+            problems.append(("until", wrong))
+        if problems:
+            raise InvalidRequest(problems)
+        return None if wanted.until is None else parse_moment(wanted.until)
 
     async def kill(self, request: web.Request) -> web.Response:
         """Destroy an instance now."""

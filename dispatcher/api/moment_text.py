@@ -34,6 +34,22 @@ def parse_moment(text: str) -> float:
         raise ValueError(f"{quoted(text)} is not in the calendar: {_REMEDY}") from None
 
 
+def end_problem(text: str, now: float | None) -> str:
+    """Return why nothing can end at the moment `text`, in one sentence; "" when it can.
+
+    `now` is in seconds since the epoch, None for those who do not know it.
+    """
+    try:
+        at = parse_moment(text)
+    except ValueError as error:
+        return str(error)
+    if now is not None and at <= now:
+        return f"{quoted(text)} is over already: name a moment to come"
+    if now is not None and at > now + AHEAD_MAX_S:
+        return f"{quoted(text)} is over a year ahead: leave it out for a hold without an end"
+    return ""
+
+
 def start_problem(text: str, now: float | None) -> str:
     """Return why nothing can wait for the moment `text`, in one sentence; "" when it can.
 

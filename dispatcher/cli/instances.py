@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client
+from dispatcher.cli.client import Client, Json
 from dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
 from dispatcher.cli.references import instance_path
+from dispatcher.cli.spans import Moment
 from dispatcher.cli.views import InstancesView, InstanceView, view
 from pool.tags import is_stand_in
 
@@ -86,7 +87,8 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
     short = f"has only {seen.shortfall}" if seen.shortfall else ""
-    told = (missing, seen.cloud_says, taken_back, seen.broken, short, seen.last_error, seen.advice)
+    said = (missing, _asked(seen), seen.cloud_says, taken_back, seen.broken, short)
+    told = (*said, seen.last_error, seen.advice)
     return (
         seen.id,
         seen.instance_type,
@@ -104,6 +106,16 @@ def _behavior(seen: InstanceView) -> str:
     """Return what an instance does when it is idle: one of no use takes no work, and is drained."""
     why = _drained_because(seen)
     return f"drain ({why})" if why else seen.idle_behavior
+
+
+def _asked(seen: InstanceView) -> str:
+    """Return who wants its idle behavior, since when, until when and why; "" for nobody."""
+    note = seen.idle_behavior_note
+    if note is None or (seen.idle_behavior == "run" and not note.reason):
+        return ""
+    who = f"{seen.idle_behavior} by {note.by or 'the server'} since {output.moment(note.at)}"
+    until = "" if note.until is None else f" until {output.moment(note.until)}"
+    return f"{who}{until}{': ' if note.reason else ''}{note.reason}"
 
 
 def _drained_because(seen: InstanceView) -> str:
@@ -141,6 +153,7 @@ def show_fields(seen: InstanceView) -> list[tuple[str, str]]:
         ("state", seen.state),
         # Nobody keeps how one that is gone would have behaved.
         ("behavior", "" if gone else _behavior(seen)),
+        ("asked for", "" if gone else _asked(seen)),
         ("address", seen.address),
         ("type", seen.instance_type),
         ("cloud's type", seen.provider_type),
@@ -158,24 +171,40 @@ def show_fields(seen: InstanceView) -> list[tuple[str, str]]:
     ]
 
 
-def _behavior_command(name: str, explained: str) -> None:
-    @instance.command(name, help=explained)
-    @click.argument("instance_id", metavar="ID")
+def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
+    options = [
+        click.argument("instance_id", metavar="ID"),
+        click.option("--reason", default="", help="Why, for whoever looks at it later."),
+    ]
+    if ends:
+        until = "--until"
+        told = "When it is to run again: +2h, or a moment like 2026-01-31T12:00:00Z."
+        options.append(click.option(until, type=Moment(), help=told))
+
     @server_command
-    def change(*, client: Client, instance_id: str) -> None:
-        answer = client.send(
-            "PUT", instance_path(instance_id, "/idle-behavior"), {"idle_behavior": name}
-        )
+    def change(*, client: Client, instance_id: str, reason: str, until: str | None = None) -> None:
+        body: Json = {"idle_behavior": name, "reason": reason}
+        if until is not None:
+            body["until"] = until
+        answer = client.send("PUT", instance_path(instance_id, "/idle-behavior"), body)
         seen = view(answer, InstanceView)
         why = _drained_because(seen)
         besides = f", and drains all the same ({why}): hold it to keep it" if why else ""
+        note = seen.idle_behavior_note
+        if note is not None and note.until is not None:
+            besides = f" until {output.moment(note.until)}"
         if seen.state == "shutdown":
             besides = ", and is being shut down: nothing keeps it"
         click.echo(output.safe(f"{seen.id} is set to {seen.idle_behavior or name}{besides}"))
 
+    command = change
+    for each in reversed(options):
+        command = each(command)
+    instance.command(name, help=explained)(command)
+
 
 _behavior_command("run", "Let instance ID work again, and end when it is idle for long.")
-_behavior_command("hold", "Give instance ID no new work, and never shut it down.")
+_behavior_command("hold", "Give instance ID no new work, and never shut it down.", ends=True)
 _behavior_command("drain", "Give instance ID no new work, and shut it down when it is empty.")
 
 

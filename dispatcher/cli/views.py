@@ -242,6 +242,15 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
         return self.instance or self.waiting or ""
 
 
+class BehaviorNoteView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an instance has its idle behavior, and who wants it."""
+
+    reason: str = ""
+    by: str | None = None
+    at: datetime | None = None
+    until: datetime | None = None
+
+
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     """An instance as the server answers it, or as far as an event tells of it."""
 
@@ -265,6 +274,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     gone_at: datetime | None = None
     advice: str | None = None
     shortfall: str = ""
+    idle_behavior_note: BehaviorNoteView | None = None
 
 
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ from dispatcher.store.store import Store
 from dispatcher.vitals import Vitals
 from drivers.interface import InstanceType
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
-from pool.model import IdleBehavior, Worker, WorkerState
+from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 
 
 class DispatcherBackend:
@@ -348,12 +348,23 @@ class DispatcherBackend:
         kept = [each for each in self.strays() if each.instance == instance_id]
         return [each for each in kept if each.attempt in named]
 
-    async def set_idle_behavior(self, instance_id: str, behavior: IdleBehavior) -> InstanceView:
+    async def set_idle_behavior(
+        self,
+        instance_id: str,
+        behavior: IdleBehavior,
+        *,
+        reason: str = "",
+        user: str = "",
+        until: float | None = None,
+    ) -> InstanceView:
         """Tell the engine, unless the instance ends already; the answer shows what came of it."""
         worker = self._worker(instance_id)
         if _is_ending(worker):
             raise _ends(worker, behavior)
-        await self._intake.steer(BehaviorRequested(worker_id=instance_id, behavior=behavior))
+        note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=self._now(), until=until)
+        await self._intake.steer(
+            BehaviorRequested(worker_id=instance_id, behavior=behavior, note=note)
+        )
         # An event before it may have ended the instance. To run or to drain may lead to its end.
         worker = self._worker(instance_id)
         may_end = behavior is not IdleBehavior.HOLD and worker.behavior is behavior

@@ -62,6 +62,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         advice=worker.advice,
         machine=worker.machine,
         shortfall=shortfall(worker.type, worker.machine),
+        note=worker.note,
     )
 
 

@@ -36,5 +36,6 @@ def record_of(worker: Worker, old: InstanceRecord | None) -> InstanceRecord:
         host_key=worker.host_key,
         address=worker.address,
         behavior=worker.behavior.value if worker.untagged else "",
+        note=worker.noted,
         killed=worker.killed,
     )

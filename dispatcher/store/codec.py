@@ -20,7 +20,7 @@ from dispatcher.model import (
     Reason,
 )
 from drivers.interface import Resources
-from pool.model import Launch, Payer
+from pool.model import BehaviorNote, Launch, Payer
 
 Values = dict[str, Any]
 
@@ -28,6 +28,7 @@ _SPEC_ENCODER = msgspec.json.Encoder()
 _SPEC_DECODER = msgspec.json.Decoder(ContainerSpec)
 _RESOURCES_DECODER = msgspec.json.Decoder(Resources)
 _IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
+_NOTE_DECODER = msgspec.json.Decoder(BehaviorNote)
 _STATES = {state.value: state for state in ContainerState}
 _ENDING_CAUSES = {cause.value: cause for cause in EndingCause}
 _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
@@ -226,8 +227,13 @@ def instance_values(instance: InstanceRecord) -> Values:
         "gone_at": instance.gone_at,
         "gone_reason": instance.gone_reason,
         "behavior": instance.behavior,
+        "behavior_note": _note_text(instance.note),
         "killed": instance.killed,
     }
+
+
+def _note_text(note: BehaviorNote | None) -> str:
+    return "" if note is None else _SPEC_ENCODER.encode(note).decode()
 
 
 def instance_from_row(row: Row[Any]) -> InstanceRecord:
@@ -243,6 +249,7 @@ def instance_from_row(row: Row[Any]) -> InstanceRecord:
         gone_at=row.gone_at,
         gone_reason=row.gone_reason,
         behavior=row.behavior,
+        note=_NOTE_DECODER.decode(row.behavior_note) if row.behavior_note else None,
         killed=row.killed,
     )
 

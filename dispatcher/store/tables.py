@@ -176,6 +176,7 @@ instances = Table(
     Column("gone_at", Double),
     Column("gone_reason", Text, nullable=False),
     Column("behavior", Text, nullable=False),
+    Column("behavior_note", Text, nullable=False),
     Column("killed", Text),
 )
 Index("instances_by_gone", instances.c.gone_at, instances.c.id)

@@ -53,7 +53,7 @@ RESTARTS = (
         name="pinned keys are forgotten",
         guard="a proven host key outlives the process",
         fault="a crash",
-        where="dispatcher.restoring:restore",
+        where="dispatcher.restoring:_restore_wishes",
         old="if record.host_key:",
         new="if False:",
     ),

@@ -169,7 +169,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         name="a kill is forgotten by a restart",
         guard="an instance that was killed is killed by the next process too",
         fault="crashes, admins who kill, failing destroys",
-        where="dispatcher.restoring:restore",
+        where="dispatcher.restoring:_restore_wishes",
         old="pool.asked_kills[record.id] = record.killed",
         new="pass",
     ),

@@ -223,7 +223,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="keys are forgotten by a restart",
         guard="a proven key is pinned across restarts",
         fault="crashes",
-        where="dispatcher.restoring:restore",
+        where="dispatcher.restoring:_restore_wishes",
         old="pool.pinned_keys[record.id] = record.host_key",
         new="pass",
     ),

@@ -68,6 +68,7 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "cloud_says": None,
         "gone_at": None,
         "advice": None,
+        "idle_behavior_note": None,
         "machine": None,
         "shortfall": "",
     }

@@ -1,0 +1,18 @@
+"""Why an instance is held, by whom, since when and until when."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from dispatcher.store.migrations import steps
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; of what is held by now, nobody has said why."""
+    column = sa.Column("behavior_note", sa.Text, nullable=False, server_default="")
+    steps.add_column("instances", column)
