@@ -201,7 +201,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
         return False
     booting = worker.state in _NOT_READY
     asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
-    if booting and not asked and _may_be_in_use(core, worker):
+    if booting and not asked and trigger is not Trigger.STOPPED and _may_be_in_use(core, worker):
         set_behavior(core, worker, IdleBehavior.HOLD, now, _in_use(now))
         return False
     if booting:
@@ -218,7 +218,8 @@ def _told(worker: Worker) -> Trigger | None:
     """
     if worker.session_up:
         return None
-    if worker.power is Power.STOPPED:
+    if worker.power is Power.STOPPED and worker.power_listings > 1:
+        # Some clouds say so for a moment while an instance boots, or its machine does.
         return Trigger.STOPPED
     failed = worker.power is Power.FAILED and worker.state in _NOT_READY and not worker.shown
     return Trigger.FAILED if failed else None

@@ -132,6 +132,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
 def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen) -> None:
     """Note how the cloud says that a worker's instance stands."""
     before = worker.cloud_says
+    worker.power_listings = worker.power_listings + 1 if seen.power is worker.power else 1
     worker.power, worker.reason = seen.power, seen.reason
     if worker.cloud_says != before:
         core.note_changed(worker, worker.cloud_says or "the cloud says that it is on again")

@@ -308,7 +308,8 @@ class Worker:
     last of them said; `destroy_answered` says that the latest did not fail, `destroy_accepted` that
     the cloud has taken one for an instance that it knows. In shutdown it has a session for as long
     as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
-    before that. `power` is how it stands, as the last listing said that shows it, and `reason` why
+    before that. `power` is how it stands, as the last listing said that shows it, `power_listings`
+    how many in a row say so, and `reason` why
     it stands so or has ended, in the cloud's words, "" where that is not told. `noted` is what is
     known of the idle behavior that was asked for last, None for nothing; it may have another.
     """
@@ -360,6 +361,7 @@ class Worker:
     broken_at: float = 0.0
     last_error: str = ""
     power: Power = Power.ON
+    power_listings: int = 0
     reason: str = ""
     end_reason: str = ""
     killed: str | None = None

@@ -28,9 +28,11 @@ def when_it_ran(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, 
     as that can be true. Nothing ends before it began, though a later process's clock was set back.
     """
     started_at = attempt.started_at or attempt.created_at
-    # The instance counts from when the image was there.
-    began_at = max(started_at, attempt.pulled_at or 0.0)
     ran_s = how.finished_at - how.started_at
+    # The instance counts from when the image was there; of which we heard much later, where it
+    # could not have run for so long since then.
+    pulled_at = attempt.pulled_at or 0.0
+    began_at = max(started_at, pulled_at if pulled_at + ran_s <= now else 0.0)
     if how.started_at > 0 and 0 <= ran_s <= now - began_at:
         return started_at, began_at + ran_s
     return started_at, max(started_at, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -111,7 +112,12 @@ def encode_spec(spec: ContainerSpec) -> bytes:
 
 def decode_spec(text: bytes) -> ContainerSpec:
     """Return the specification that `encode_spec` wrote, or an earlier Longshore's."""
-    return _SPEC_DECODER.decode(text)
+    spec = _SPEC_DECODER.decode(text)
+    retries = spec.retries
+    if retries.exit_codes and retries.on == ("failed",) and b'"first_delay_s"' not in text:
+        # Exit codes narrowed every failure then, and not those alone that are exits.
+        return replace(spec, retries=replace(retries, on=("exit_code",)))
+    return spec
 
 
 def reason_values(reason: Reason | None) -> Values:

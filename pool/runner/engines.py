@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import subprocess
+import time
 from typing import Any, NamedTuple
 
 from pool.runner import cgroups, containment, machine
@@ -17,6 +18,9 @@ from pool.runner.spool import Spool, SpoolError, write_whole
 NAMES = ("podman", "docker", "process")
 LABEL = "longshore-spool"
 TRIAL_TIMEOUT_S = 30
+_ADVICE_KEPT_S = 300.0
+"""For how long it is believed that an engine has no init: to look takes it a moment."""
+
 PROBLEM_CHARACTERS = 400
 
 
@@ -122,13 +126,29 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
         if kept_key == key:
             name, prefix, arguments, drop, *rest = kept
             engine = Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
+            if not engine.advice or _age_s(path) < _ADVICE_KEPT_S:
+                return engine
             # What is advised may have been done.
-            return _with_init(engine, config, spool) if engine.advice else engine
+            engine = _with_init(engine, config, spool)
+            _keep(path, key, engine)
+            return engine
     engine = _choose(config, spool)
     if not engine.problem:
-        with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
-            write_whole(path, json.dumps([key, engine]).encode())
+        _keep(path, key, engine)
     return engine
+
+
+def _keep(path: str, key: str, engine: Engine) -> None:
+    with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
+        write_whole(path, json.dumps([key, engine]).encode())
+
+
+def _age_s(path: str) -> float:
+    """Return how long ago a file was written, a long time where that cannot be told."""
+    try:
+        return abs(time.time() - os.stat(path).st_mtime)
+    except OSError:
+        return _ADVICE_KEPT_S
 
 
 def _choose(config: EngineConfig, spool: Spool) -> Engine:
@@ -262,7 +282,9 @@ def _podman_init_problem(engine: Engine, spool: Spool) -> str:
     name = f"longshore-init-{os.getpid()}"
     root = os.path.join(spool.places.runner, f".{name}")
     label = f"{LABEL}={spool.places.name}"
-    where = options(engine.arguments, frozenset({"--init-path"}), frozenset())
+    # With a shared PID namespace, or systemd as process 1, Podman refuses one.
+    asked = frozenset({"--init-path", "--pid", "--systemd"})
+    where = options(engine.arguments, asked, frozenset())
     words = [
         "create",
         "--init",

@@ -240,7 +240,12 @@ _ls_pull_image() {
   )
   _ls_client=$?
   echo "0 0                              " 1<>"$_ls_spool/job"
-  [ "$_ls_client" != 0 ] || _ls_inspect
+  if [ "$_ls_client" = 0 ]; then
+    _ls_inspect
+  elif [ "$_ls_pull" = newer ] && _ls_inspect; then
+    # A registry that does not answer has nothing newer.
+    _ls_client=0
+  fi
 }
 _ls_run() {
 (

@@ -21,9 +21,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from dispatcher.messages import InsertContainers, SaveContainer
-from dispatcher.model import ContainerState, Dependency
+from dispatcher.model import ContainerState, Dependency, Retries
 from dispatcher.queries import ContainerFilter
 from dispatcher.store import schema, sqlite
+from dispatcher.store.codec import decode_spec, encode_spec
 from dispatcher.store.errors import (
     NoSuchContainer,
     OutOfOrder,
@@ -34,6 +35,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from dispatcher.store.tables import metadata
+from tests.samples import make_container
 from tests.small_disk import fill, small_disk
 from tests.store_values import SPEC, container, insert, insert_job, job, task, url_in
 
@@ -314,6 +316,14 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     assert (instance.id, instance.host_key, instance.behavior) == ("i-1", "k", "")
     assert instance.killed is None
     store.close()
+
+
+def test_exit_codes_of_an_earlier_version_narrow_every_failure_as_they_did() -> None:
+    now = make_container(1, retries=Retries(most=2, on=("failed",), exit_codes=(75,))).spec
+    assert decode_spec(encode_spec(now)) == now
+    before = encode_spec(now).replace(b',"first_delay_s":0.0', b"")
+    assert before != encode_spec(now)
+    assert decode_spec(before).retries == replace(now.retries, on=("exit_code",))
 
 
 def test_containers_of_the_fourth_schema_are_of_no_job(tmp_path: Path) -> None:

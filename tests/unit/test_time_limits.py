@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dispatcher.ledger.times import when_it_ran
 from dispatcher.messages import Woken
 from dispatcher.model import AttemptOutcome, Retries
 from pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
 from pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
-from tests.samples import make_container
+from tests.samples import lost_on, make_container
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)
 
@@ -328,3 +331,12 @@ def test_priority_0_does_not_give_more_time() -> None:
     rig.crash()
     rig.exit("c-1-1", 143)
     assert rig.states() == {"c-1": "failed"}
+
+
+def test_how_long_it_ran_counts_though_its_image_was_heard_of_much_later() -> None:
+    """What ended while nobody was here is not billed until somebody is."""
+    (attempt,) = lost_on(make_container(1), "i-1", at=1000.0).attempts
+    attempt = replace(attempt, started_at=1000.0, pulled_at=30_000.0)
+    how = AttemptExit(kind=ExitKind.EXITED, code=0, started_at=5.0, finished_at=125.0)
+    assert when_it_ran(attempt, how, 30_000.0) == (1000.0, 1120.0)
+    assert when_it_ran(replace(attempt, pulled_at=1200.0), how, 30_000.0) == (1000.0, 1320.0)
