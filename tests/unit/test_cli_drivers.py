@@ -101,7 +101,7 @@ def test_json_is_one_document_with_every_check(tmp_path: Path, capsys: Capture) 
         ("prices", "not shown"),
     ]
     assert document["checks"][1]["sentence"] == (
-        "A new instance is listed with the tags of its create call."
+        "A new instance is listed with the tags of its create call, and not as of no use."
     )
     assert "passed" in captured.err, "people see how it goes on"
 

@@ -166,14 +166,14 @@ def test_what_was_asked_for_is_shown() -> None:
     assert shown["gpus"] == "2, a100, 40GiB each"
     assert shown["resources"] == "licence=1"
     assert shown["runs only on"] == "large or small, zone=eu, not preemptible, at most $0.5/h"
-    assert shown["retries"] == "3 (exit_code)"
+    assert shown["retries"] == "3 (exit_code, 15 s apart)"
     assert shown["supervisor"] == "yes"
     plain = dict(show_fields(view({"id": "c-1", "state": "queued", "gpus": 3}, ContainerView)))
     assert plain["gpus"] == "3"
     assert not any(plain[name] for name in ("resources", "runs only on", "retries", "supervisor"))
     once = {"id": "c-1", "state": "queued", "retries": {"max": 2, "on": ["failed"], "lost": False}}
     shown = dict(show_fields(view(once, ContainerView)))
-    assert shown["retries"] == "2 (failed), not if it is lost"
+    assert shown["retries"] == "2 (failed, 15 s apart), not if it is lost"
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ def test_a_process_that_cannot_be_made_for_want_of_something_is_refused_as_overl
     def fail(*_arguments: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(launch, "spawn", fail)
+    for name in ("spawn", "spawn_gathering"):
+        monkeypatch.setattr(launch, name, fail)
     launcher = launcher_in(tmp_path)
     with pytest.raises(Refusal) as refusal:
         launcher.start(ORDER)

@@ -37,7 +37,8 @@ def test_the_retries_of_the_documentation_can_be_submitted_from_a_file(tmp_path:
     decoder = SubmissionDecoder(limits=ApiLimits(), defaults=Defaults(), instance_type_names=())
     item = decoder.decode(json.dumps(read_files([str(path)])).encode()).items[0]
     assert item.spec.retries.most == 3
-    assert item.spec.retries.on == ("out_of_memory",)
+    assert item.spec.retries.on == ("exit_code", "out_of_memory")
+    assert item.spec.retries.exit_codes == (75,)
 
 
 SCALARS = {
