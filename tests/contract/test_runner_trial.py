@@ -53,9 +53,22 @@ def trial(runner: Runner) -> str:
     return found
 
 
+def told(podman: str, *words: str) -> str:
+    """Return what Podman says; it may refuse while images of another test come and go."""
+    found: list[str] = []
+
+    def is_told() -> bool:
+        done = subprocess.run([podman, *words], capture_output=True, text=True, check=False)
+        found[:] = [done.stdout]
+        return done.returncode == 0
+
+    eventually(is_told)
+    return found[0]
+
+
 def leftovers(podman: str) -> str:
     listed = [
-        subprocess.run([podman, *words], capture_output=True, text=True, check=True).stdout
+        told(podman, *words)
         for words in (["ps", "-a", "--format", "{{.Names}}"], ["images", "--format", "{{.Names}}"])
     ]
     return "".join(line for line in "".join(listed).splitlines() if "longshore-trial" in line)
