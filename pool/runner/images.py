@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 RECORD = "image"
 PULLING = "pulling"
+UNPULLED = "unpulled"  # for how many seconds it was fetched in vain, where it was given up
 MOST_BYTES = 65_536  # of the record: an image may have a command of any length
 
 #: The first field is where the supervisor's script looks for it.

@@ -506,6 +506,8 @@ class Spool:
         """Return whose fault an engine failure is; of other ends nobody asks."""
         if ended.kind != "engine_failure":
             return "instance"
+        if os.path.exists(self.path(attempt_id, images.UNPULLED)):
+            return "registry"
         said = last_text(self.log(attempt_id, "stderr"))
         return "request" if is_of_the_request(ended.code, said) else "instance"
 
@@ -519,6 +521,9 @@ class Spool:
             return ""
         if ended.code is None:
             return UNSTARTED_MESSAGE
+        limit_s = machine.read_text(self.path(attempt_id, images.UNPULLED)).strip()
+        if limit_s:
+            return f"its image was not pulled within {limit_s} s (engine.pull_timeout_s)"
         # Nothing ran, so whatever was written to stderr are the engine's words.
         said = last_words(self.log(attempt_id, "stderr"))
         return said or f"the engine ended with code {ended.code} and started nothing"
