@@ -23,9 +23,9 @@ from dispatcher.api.backend import (
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.health import HealthDesk
-from dispatcher.desk.intake import Intake, wanted_by
+from dispatcher.desk.intake import IdempotencyKey, Intake, wanted_by
 from dispatcher.desk.job_planning import planning
-from dispatcher.desk.jobs import IdempotencyKey, JobDesk
+from dispatcher.desk.jobs import JobDesk
 from dispatcher.desk.views import (
     gone_report,
     gone_view,
@@ -63,6 +63,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from dispatcher.vitals import Vitals
+from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
@@ -121,6 +122,18 @@ class DispatcherBackend:
         self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
     ) -> Sequence[Container]:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        try:
+            return await self._submit(items, key)
+        except (Unavailable, InvalidRequest):
+            made = await self._intake.made_before(key, self._now())
+            if not made:
+                raise
+            return await self._made_before(made)
+
+    async def _submit(
+        self, items: Sequence[NewContainer], key: IdempotencyKey
+    ) -> Sequence[Container]:
         self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
@@ -132,7 +145,7 @@ class DispatcherBackend:
                 id=f"c-{self._new_id()}",
                 sequence=sequence,
                 spec=item.spec,
-                user=user,
+                user=key.user,
                 project=item.project,
                 priority=item.priority,
                 created_at=now,
@@ -141,9 +154,9 @@ class DispatcherBackend:
         )
         change = InsertContainers(
             containers=containers,
-            user=user,
-            idempotency_key=idempotency_key,
-            fingerprint=fingerprint,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
         )
         try:
             await self._intake.admit(
