@@ -35,7 +35,13 @@ from dispatcher.desk.views import (
     stray_views,
 )
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import advice_of, smaller_machines, unlisted, unreached
+from dispatcher.explaining.health import (
+    advice_of,
+    failed_last,
+    smaller_machines,
+    unlisted,
+    unreached,
+)
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -466,7 +472,8 @@ class DispatcherBackend:
     def health(self) -> Health:
         """Return whether requests can be served, and what is wrong."""
         pool = self._engine.pool
-        advice = (*advice_of(pool), *smaller_machines(pool))
+        failed = failed_last(pool, self._now())
+        advice = (*advice_of(pool), *smaller_machines(pool), *failed)
         return Health(problems=self._health.problems(), advice=advice)
 
     def vitals(self) -> Vitals:
