@@ -17,6 +17,7 @@ from dispatcher.api.backend import (
     NewJob,
     NotFound,
     ServerEvent,
+    StrayPage,
     StrayView,
     Unavailable,
 )
@@ -32,6 +33,7 @@ from dispatcher.desk.views import (
     instance_report,
     instance_view,
     leak_report,
+    stray_page,
     stray_views,
 )
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
@@ -336,25 +338,27 @@ class DispatcherBackend:
             return gone_view(record)
         return self._view(self._worker(instance_id, is_kept=record is not None))
 
-    def leaks(self) -> LeakReport:
-        """Return what is billed and not wanted at this moment."""
+    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+        """Return one page of what is billed and not wanted at this moment."""
         return leak_report(
             self._engine,
             self._now(),
             store_problem=self._store.problem,
             leftovers=self._leftovers(),
+            cursor=cursor,
+            limit=limit,
         )
 
-    def strays(self) -> Sequence[StrayView]:
-        """Return the strays that are kept."""
-        return stray_views(self._engine)
+    def strays(self, *, cursor: str, limit: int) -> StrayPage:
+        """Return one page of the strays that are kept."""
+        return stray_page(stray_views(self._engine), cursor=cursor, limit=limit)
 
     async def decide_strays(
         self, instance_id: str, attempts: Sequence[str], *, adopt: bool
     ) -> Sequence[StrayView]:
         """Tell the engine; the answer shows what came of it."""
         self._worker(instance_id)
-        there = [each.attempt for each in self.strays() if each.instance == instance_id]
+        there = [each.attempt for each in stray_views(self._engine) if each.instance == instance_id]
         missing = [each for each in attempts if each not in there]
         if missing:
             raise NotFound(f"no stray {missing[0]} is kept on {instance_id}")
@@ -364,7 +368,7 @@ class DispatcherBackend:
         await self._intake.steer(
             StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
         )
-        kept = [each for each in self.strays() if each.instance == instance_id]
+        kept = [each for each in stray_views(self._engine) if each.instance == instance_id]
         return [each for each in kept if each.attempt in named]
 
     async def set_idle_behavior(
