@@ -246,6 +246,7 @@ def test_a_program_that_cannot_be_executed_is_told_as_that(
     exit_ = session.run(A, "/program", image=image, init=init)
     assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
     assert why in exit_["message"]
+    assert '"/program"' in exit_["message"]
 
 
 def with_file(podman: str, image: str, path: Path) -> str:
@@ -278,4 +279,11 @@ def test_a_program_that_the_init_cannot_execute_is_told_as_that(
 ) -> None:
     exit_ = session.run(A, command, image=IMAGE)
     assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
-    assert exit_["message"] == f"its program cannot be executed: {why}"
+    assert exit_["message"] == f'its program "{command}" cannot be executed: {why}'
+
+
+def test_the_program_that_cannot_be_executed_may_be_the_images_own(
+    session: Attached, make: Maker
+) -> None:
+    exit_ = session.run(A, "given", image=make('ENTRYPOINT ["/gone","x"]'))
+    assert exit_["message"] == 'its program "/gone" cannot be executed: no such file or directory'
