@@ -88,7 +88,7 @@ def test_a_type_is_on_a_machine_what_both_have(
     type_ = type_with(cpus=4, gib=8, reserve=reserve)
     found = found_as(type_, machine)
     room = (found.allocatable.cpu_millis, found.allocatable.memory_bytes)
-    assert room == (cpu_millis, gib * GIB)
+    assert room == (cpu_millis, int(gib * GIB))
     assert found.allocatable.disk_bytes == GIB
     assert shortfall(type_, machine) == short
     assert (found is type_) == (not short)
