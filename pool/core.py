@@ -46,6 +46,7 @@ from pool.transitions import Removed, Trigger, next_state
 from pool.troubles import CreateTroubles, Trouble
 
 _KEY_KEPT_S = 3600.0
+MOST_NOTES_OF_GONE = 1000
 
 
 class PoolCore:
@@ -57,7 +58,7 @@ class PoolCore:
     we had asked for when they were, with the reason.
     `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it), `asked_notes`
     (what they said of it) and `asked_kills` (why admins ended it) are by instance, and outlive its
-    worker for an hour, as the last two do.
+    worker for an hour, as `doubtful` and `ended` do; notes of a hold outlive it for longer.
     `awaited` are the workers that a claim waits for, and those let run again that no pass has
     looked at since; `touched` those of which the planner may see something new.
     `machines` is what the machines of a type have, by its name, where that is clearly less than the
@@ -419,6 +420,25 @@ class PoolCore:
         It may be missing from one listing and be back in the next.
         """
         self.timers.set(TimerKind.KEY, instance_id, now + _KEY_KEPT_S)
+
+    def forget(self, instance_id: str) -> None:
+        """Forget an instance that is gone, but for what somebody said of a behavior in its tags.
+
+        Should it come back after all, it is still held by these: then the hold is still to end.
+        """
+        if instance_id in self.workers:
+            return
+        note = self.asked_notes.get(instance_id)
+        if note is not None and (note.behavior is IdleBehavior.RUN or instance_id in self.ended):
+            del self.asked_notes[instance_id]
+        gone = [each for each in self.asked_notes if each not in self.workers]
+        for each in gone[: max(0, len(gone) - MOST_NOTES_OF_GONE)]:
+            del self.asked_notes[each]
+        self.pinned_keys.pop(instance_id, None)
+        self.asked_behaviors.pop(instance_id, None)
+        self.asked_kills.pop(instance_id, None)
+        self.doubtful.pop(instance_id, None)
+        self.ended.pop(instance_id, None)
 
     def _lose_attempt(self, worker: Worker, attempt: PoolAttempt, why: str) -> None:
         """Give up an attempt whose instance is gone; see `AttemptLost`."""

@@ -59,6 +59,8 @@ class Fault(Enum):
     """An image that is unknown or forbidden, a program that is not in it: it fails anywhere."""
     INSTANCE = "instance"
     """The engine or the machine: another instance may well run it."""
+    REGISTRY = "registry"
+    """Its image did not come in time: nobody knows whether it will, here or on another instance."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -145,13 +145,7 @@ def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
         case TimerKind.PROBES:
             probing.release(core, now)
         case TimerKind.KEY:
-            if subject not in core.workers:
-                core.pinned_keys.pop(subject, None)
-                core.asked_behaviors.pop(subject, None)
-                core.asked_notes.pop(subject, None)
-                core.asked_kills.pop(subject, None)
-                core.doubtful.pop(subject, None)
-                core.ended.pop(subject, None)
+            core.forget(subject)
         case TimerKind.SIZE:
             sizes.forget(core, subject, now)
         case TimerKind.SIGNAL:

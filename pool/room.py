@@ -15,6 +15,9 @@ from pool.model import MachineSize, Worker
 SHARED_CPU_MILLIS = 1000
 _USUAL_MEMORY: Final = 0.85
 """What a machine has at least of its type's memory as a rule: firmware and kernel keep the rest."""
+_KEPT_BYTES: Final = 128 * 2**20
+_KEPT_SHARE: Final = 64
+"""What firmware and kernel keep at most of a machine as a rule: so much, and a 64th of the rest."""
 
 _GIB: Final = 2**30
 
@@ -80,12 +83,18 @@ def shortfall(type_: InstanceType, machine: MachineSize | None) -> str:
 
 
 def _lacks(type_: InstanceType, machine: MachineSize) -> tuple[int, int]:
-    """Return by how many thousandths of a cpu and bytes of memory a machine is clearly smaller."""
+    """Return by how many thousandths of a cpu and bytes of memory a machine is clearly smaller.
+
+    What it tells of its memory is without what firmware and kernel keep, and that is part of the
+    type's reserve already, if there is one: it is not taken off once more.
+    """
     whole = type_.resources
     cpu_millis = max(0, whole.cpu_millis - 1000 * machine.cpus)
-    memory_bytes = max(0, whole.memory_bytes - machine.memory_bytes)
-    is_usual = machine.memory_bytes >= _USUAL_MEMORY * whole.memory_bytes
-    return cpu_millis, 0 if is_usual else memory_bytes
+    if machine.memory_bytes >= _USUAL_MEMORY * whole.memory_bytes:
+        return cpu_millis, 0
+    kept_bytes = _KEPT_BYTES + machine.memory_bytes // _KEPT_SHARE
+    reserved_bytes = min(type_.reserve.memory_bytes, kept_bytes)
+    return cpu_millis, max(0, whole.memory_bytes - machine.memory_bytes - reserved_bytes)
 
 
 def whole_of(worker: Worker) -> Resources:

@@ -5,7 +5,8 @@ the best place for whoever waits: it would take a whole queue, and use up everyb
 can tell whether it is broken or the requests are, so nothing is concluded from ends alone:
 
 - *What counts*: an attempt that ended as `lost` or by a fault of the engine's, neither told to end
-  nor interrupted, and not by a fault of the request's own, which the runner tells apart (`Fault`).
+  nor interrupted, and not by a fault of the request's own, nor a registry's, which the runner tells
+  apart (`Fault`).
   Each container counts once, however often it is tried there, but at the third time it counts for
   all: it may be alone. Whoever was seen to run, by an exit, ends the count of its kind: with an
   image, or without.
@@ -41,7 +42,7 @@ def note_end(
         case ExitKind.EXITED | ExitKind.OUT_OF_MEMORY:
             _seen_to_run(worker, attempt)
             return
-        case ExitKind.ENGINE_FAILURE if how.fault is Fault.REQUEST:
+        case ExitKind.ENGINE_FAILURE if how.fault is not Fault.INSTANCE:
             return
         case ExitKind.ENGINE_FAILURE | ExitKind.LOST:
             pass

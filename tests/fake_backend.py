@@ -22,15 +22,18 @@ from dispatcher.api.backend import (
     NewContainer,
     NotFound,
     ServerEvent,
+    StrayPage,
     StrayView,
     Unavailable,
 )
+from dispatcher.desk.views import stray_page
 from dispatcher.explaining.explanation import Explanation, Standing
 from dispatcher.explaining.health import Problem
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
 from dispatcher.planner.per_instance_counts import Counts
 from dispatcher.queries import ContainerFilter, Page
+from dispatcher.store.paging import slice_of
 from dispatcher.vitals import Vitals
 from pool.model import BehaviorNote, IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
@@ -178,11 +181,18 @@ class FakeBackend(FakeJobs):
             raise NotFound(f"there is no instance {instance_id}")
         return self._instances[instance_id]
 
-    def leaks(self) -> LeakReport:
-        return self.leaked
+    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+        shown, following = slice_of(
+            self.leaked.leaks,
+            lambda each: each.instance_id or each.launch_token or each.resource_id,
+            word="leaks",
+            cursor=cursor,
+            limit=limit,
+        )
+        return replace(self.leaked, leaks=tuple(shown), next_cursor=following)
 
-    def strays(self) -> Sequence[StrayView]:
-        return self.kept_strays
+    def strays(self, *, cursor: str, limit: int) -> StrayPage:
+        return stray_page(self.kept_strays, cursor=cursor, limit=limit)
 
     async def decide_strays(
         self, instance_id: str, attempts: Sequence[str], *, adopt: bool

@@ -223,6 +223,7 @@ def leak_list(report: LeakReport) -> LeakList:
         items=[_leak(each) for each in report.leaks],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
+        next_cursor=report.next_cursor,
     )
 
 
@@ -241,8 +242,8 @@ def _leak(leak: Leak) -> LeakAnswer:
     )
 
 
-def stray_list(kept: Sequence[StrayView]) -> StrayList:
-    """Return the strays that are kept as they are answered."""
+def stray_list(kept: Sequence[StrayView], next_cursor: str | None = None) -> StrayList:
+    """Return strays that are kept as they are answered."""
     return StrayList(
         items=[
             StrayAnswer(
@@ -254,7 +255,8 @@ def stray_list(kept: Sequence[StrayView]) -> StrayList:
                 fate=each.fate,
             )
             for each in kept
-        ]
+        ],
+        next_cursor=next_cursor,
     )
 
 

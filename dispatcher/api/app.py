@@ -14,7 +14,7 @@ from dispatcher.api.bodies import Bodies
 from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
 from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from dispatcher.api.instances import INSTANCE_LIST_PARAMETERS, InstanceRoutes
+from dispatcher.api.instances import INSTANCE_LIST_PARAMETERS, PAGE_PARAMETERS, InstanceRoutes
 from dispatcher.api.job_requests import JobDecoder
 from dispatcher.api.job_routes import job_routes
 from dispatcher.api.jobs import JobRoutes
@@ -210,6 +210,7 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
             handler=parts.instances.strays,
             summary="List what another store has started, and is kept",
             answer=(instance_wire.StrayList,),
+            parameters=PAGE_PARAMETERS,
         ),
         Route(
             method="POST",
@@ -226,6 +227,7 @@ def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
             handler=parts.instances.leaks,
             summary="List what is billed and not wanted",
             answer=(instance_wire.LeakList,),
+            parameters=PAGE_PARAMETERS,
         ),
     ]
 

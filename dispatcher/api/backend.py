@@ -121,7 +121,8 @@ class LeakReport:
     0.0 for never; without a current one (`complete` is false) there may be other leaks.
     `store_problem` is why the store cannot be written, "" when it can: until then instances may be
     neither listed nor ended. `leftovers_problem` is why nobody can tell what stays of instances
-    that are gone, "" when it can be told or the driver has no such thing.
+    that are gone, "" when it can be told or the driver has no such thing. `next_cursor` is None on
+    the last page.
     """
 
     leaks: tuple[Leak, ...]
@@ -129,6 +130,7 @@ class LeakReport:
     complete: bool
     store_problem: str = ""
     leftovers_problem: str = ""
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,14 @@ class StrayView:
     store: str
     found_at: float
     fate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayPage:
+    """A page of the strays that are kept; `next_cursor` is None on the last."""
+
+    items: tuple[StrayView, ...]
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,12 +320,18 @@ class Backend(Protocol):
         """
         ...
 
-    def leaks(self) -> LeakReport:
-        """Return what is billed and not wanted at this moment."""
+    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+        """Return one page of what is billed and not wanted at this moment.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
         ...
 
-    def strays(self) -> Sequence[StrayView]:
-        """Return the strays that are kept, by instance and attempt."""
+    def strays(self, *, cursor: str, limit: int) -> StrayPage:
+        """Return one page of the strays that are kept, by instance and attempt.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
         ...
 
     async def decide_strays(

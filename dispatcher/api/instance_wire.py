@@ -66,7 +66,7 @@ class StrayAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StrayList(msgspec.Struct, frozen=True, kw_only=True):
-    """All strays that are kept, by instance and attempt."""
+    """Strays that are kept, by instance and attempt; `next_cursor` is null on the last page."""
 
     items: list[StrayAnswer]
     next_cursor: str | None = None
@@ -153,7 +153,9 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeakList(msgspec.Struct, frozen=True, kw_only=True):
-    """All leaks: instances by id, then launches by token, then what instances left, by kind and id.
+    """Leaks: instances by id, then launches by token, then what instances left, by id.
+
+    `next_cursor` is null on the last page.
 
     Without a current listing (`complete` is false) there may be others; `listed_at` is when the
     last complete one began, null for never. `store_problem` is why the store cannot be written,

@@ -25,7 +25,8 @@ from dispatcher.api.plain_text import text_problem
 from drivers.errors import InvalidRequest
 from pool.model import IdleBehavior
 
-INSTANCE_LIST_PARAMETERS = ("gone", "limit", "cursor")
+PAGE_PARAMETERS = ("limit", "cursor")
+INSTANCE_LIST_PARAMETERS = ("gone", *PAGE_PARAMETERS)
 _PAGE_DEFAULT = 100
 _REASON_DEFAULT = "asked for over the API"
 
@@ -50,8 +51,7 @@ class InstanceRoutes:
         """Answer a page of instances; with `gone`, of those that are gone."""
         query = Query(request, INSTANCE_LIST_PARAMETERS)
         gone = query.choice("gone", "false", ("true", "false")) == "true"
-        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        cursor = query.cursor()
+        cursor, limit = self._page_of(query)
         if gone:
             report = await self._backend.gone_instances(cursor=cursor, limit=limit)
         else:
@@ -64,14 +64,20 @@ class InstanceRoutes:
         return json_response(instance_answer(view))
 
     async def leaks(self, request: web.Request) -> web.Response:
-        """Answer what is billed and not wanted."""
-        Query(request, ())
-        return json_response(leak_list(self._backend.leaks()))
+        """Answer a page of what is billed and not wanted."""
+        cursor, limit = self._page_of(Query(request, PAGE_PARAMETERS))
+        return json_response(leak_list(self._backend.leaks(cursor=cursor, limit=limit)))
 
     async def strays(self, request: web.Request) -> web.Response:
-        """Answer the strays that are kept."""
-        Query(request, ())
-        return json_response(stray_list(self._backend.strays()))
+        """Answer a page of the strays that are kept."""
+        cursor, limit = self._page_of(Query(request, PAGE_PARAMETERS))
+        page = self._backend.strays(cursor=cursor, limit=limit)
+        return json_response(stray_list(page.items, page.next_cursor))
+
+    def _page_of(self, query: Query) -> tuple[str, int]:
+        """Return which page is asked for, as its cursor and how many it may have."""
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        return query.cursor(), limit
 
     async def decide_strays(self, request: web.Request) -> web.Response:
         """End strays that are kept on an instance, or leave them to their own end."""

@@ -26,6 +26,8 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 REPEATS_OF_SAFE_REQUESTS = 2
 PAUSE_BEFORE_REPEAT_S = 0.3
 PAGE_ITEMS = 500
+LIMIT_MAX = 1_000_000
+"""How many items are asked for where all are wanted: more than there ever are."""
 
 
 class Client:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client
+from dispatcher.cli.client import LIMIT_MAX, Client
 from dispatcher.cli.failure import FAILED
 from dispatcher.cli.options import json_option, server_command
 from dispatcher.cli.views import LeaksView, LeakView, view
@@ -25,7 +25,7 @@ def leaks(*, client: Client, as_json: bool) -> int:
 
     Exits with 0 when there is none, and with 1 when there is, or when nobody can tell.
     """
-    document = client.get("/v1/leaks")
+    document = client.whole("/v1/leaks", (), LIMIT_MAX)
     seen = view(document, LeaksView)
     if seen.store_problem:
         output.say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dispatcher.cli import output
-from dispatcher.cli.client import Client
+from dispatcher.cli.client import LIMIT_MAX, Client
 from dispatcher.cli.options import PlainGroup, json_option, server_command
 from dispatcher.cli.references import instance_path
 from dispatcher.cli.views import StraysView, view
@@ -24,7 +24,7 @@ def list_them(*, client: Client, as_json: bool) -> None:
 
     It is kept until you say what becomes of it, and its instance with it.
     """
-    document = client.get("/v1/strays")
+    document = client.whole("/v1/strays", (), LIMIT_MAX)
     seen = view(document, StraysView)
     if as_json:
         output.print_json(document)

@@ -91,6 +91,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How containers are run; `binary` "" is the engine's name, `run_as` "" the runner's user.
 
     With `init` a container with an image gets an init of its engine's as process 1, if it has one.
+    Fetching an image may take it `pull_timeout_s`, which is in no container's own time limit.
     """
 
     name: EngineName = EngineName.AUTO
@@ -99,6 +100,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     arguments: tuple[Text, ...] = ()
     run_as: Annotated[str, msgspec.Meta(max_length=64)] = ""
     init: bool = True
+    pull_timeout_s: Annotated[int, msgspec.Meta(ge=1, le=30 * 86400)] = 1800
 
 
 class SshConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

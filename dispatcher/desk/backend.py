@@ -17,25 +17,33 @@ from dispatcher.api.backend import (
     NewJob,
     NotFound,
     ServerEvent,
+    StrayPage,
     StrayView,
     Unavailable,
 )
 from dispatcher.config.model import LimitsConfig
 from dispatcher.desk.broker import Broker, Watchers
 from dispatcher.desk.health import HealthDesk
-from dispatcher.desk.intake import Intake, wanted_by
+from dispatcher.desk.intake import IdempotencyKey, Intake, wanted_by
 from dispatcher.desk.job_planning import planning
-from dispatcher.desk.jobs import IdempotencyKey, JobDesk
+from dispatcher.desk.jobs import JobDesk
 from dispatcher.desk.views import (
     gone_report,
     gone_view,
     instance_report,
     instance_view,
     leak_report,
+    stray_page,
     stray_views,
 )
 from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import advice_of, smaller_machines, unlisted, unreached
+from dispatcher.explaining.health import (
+    advice_of,
+    failed_last,
+    smaller_machines,
+    unlisted,
+    unreached,
+)
 from dispatcher.jobs.model import Job
 from dispatcher.jobs.plan import JobPlan
 from dispatcher.logs.store import LogStore
@@ -63,6 +71,7 @@ from dispatcher.store.errors import (
 )
 from dispatcher.store.store import Store
 from dispatcher.vitals import Vitals
+from drivers.errors import InvalidRequest
 from drivers.interface import InstanceType
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
 from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
@@ -121,6 +130,18 @@ class DispatcherBackend:
         self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
     ) -> Sequence[Container]:
         """Commit new containers, then tell the engine; see the protocol for the errors."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        try:
+            return await self._submit(items, key)
+        except (Unavailable, InvalidRequest):
+            made = await self._intake.made_before(key, self._now())
+            if not made:
+                raise
+            return await self._made_before(made)
+
+    async def _submit(
+        self, items: Sequence[NewContainer], key: IdempotencyKey
+    ) -> Sequence[Container]:
         self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
@@ -132,7 +153,7 @@ class DispatcherBackend:
                 id=f"c-{self._new_id()}",
                 sequence=sequence,
                 spec=item.spec,
-                user=user,
+                user=key.user,
                 project=item.project,
                 priority=item.priority,
                 created_at=now,
@@ -141,9 +162,9 @@ class DispatcherBackend:
         )
         change = InsertContainers(
             containers=containers,
-            user=user,
-            idempotency_key=idempotency_key,
-            fingerprint=fingerprint,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
         )
         try:
             await self._intake.admit(
@@ -317,25 +338,27 @@ class DispatcherBackend:
             return gone_view(record)
         return self._view(self._worker(instance_id, is_kept=record is not None))
 
-    def leaks(self) -> LeakReport:
-        """Return what is billed and not wanted at this moment."""
+    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+        """Return one page of what is billed and not wanted at this moment."""
         return leak_report(
             self._engine,
             self._now(),
             store_problem=self._store.problem,
             leftovers=self._leftovers(),
+            cursor=cursor,
+            limit=limit,
         )
 
-    def strays(self) -> Sequence[StrayView]:
-        """Return the strays that are kept."""
-        return stray_views(self._engine)
+    def strays(self, *, cursor: str, limit: int) -> StrayPage:
+        """Return one page of the strays that are kept."""
+        return stray_page(stray_views(self._engine), cursor=cursor, limit=limit)
 
     async def decide_strays(
         self, instance_id: str, attempts: Sequence[str], *, adopt: bool
     ) -> Sequence[StrayView]:
         """Tell the engine; the answer shows what came of it."""
         self._worker(instance_id)
-        there = [each.attempt for each in self.strays() if each.instance == instance_id]
+        there = [each.attempt for each in stray_views(self._engine) if each.instance == instance_id]
         missing = [each for each in attempts if each not in there]
         if missing:
             raise NotFound(f"no stray {missing[0]} is kept on {instance_id}")
@@ -345,7 +368,7 @@ class DispatcherBackend:
         await self._intake.steer(
             StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
         )
-        kept = [each for each in self.strays() if each.instance == instance_id]
+        kept = [each for each in stray_views(self._engine) if each.instance == instance_id]
         return [each for each in kept if each.attempt in named]
 
     async def set_idle_behavior(
@@ -453,7 +476,8 @@ class DispatcherBackend:
     def health(self) -> Health:
         """Return whether requests can be served, and what is wrong."""
         pool = self._engine.pool
-        advice = (*advice_of(pool), *smaller_machines(pool))
+        failed = failed_last(pool, self._now())
+        advice = (*advice_of(pool), *smaller_machines(pool), *failed)
         return Health(problems=self._health.problems(), advice=advice)
 
     def vitals(self) -> Vitals:

@@ -83,6 +83,15 @@ def wanted_by(
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """What makes a repeated request harmless: whose `key` it is, "" for none, and what it meant."""
+
+    user: str
+    key: str = ""
+    fingerprint: str = ""
+
+
 class Intake:
     """The way into the store and the engine; used on the loop's thread.
 
@@ -109,6 +118,28 @@ class Intake:
         self._limits = limits
         self._arriving: Counter[ClassKey] = Counter()
         self._arriving_of_kind: Counter[JobType] = Counter()
+
+    async def made_before(
+        self, key: IdempotencyKey, now: float, *, is_job: bool = False
+    ) -> Sequence[str]:
+        """Return the ids of what the same request made before, () if that is not known.
+
+        Who was taken in is answered so, whatever there is room for, or what is allowed, by now.
+        `now` is in seconds since the epoch.
+        """
+        if not key.key:
+            return ()
+        try:
+            return await asyncio.to_thread(
+                self._store.made_by,
+                user=key.user,
+                key=key.key,
+                fingerprint=key.fingerprint,
+                now=now,
+                is_job=is_job,
+            )
+        except StoreBusy:
+            return ()  # then the refusal stands, and the client asks again
 
     # ---- what may come in ---------------------------------------------------------------------
 

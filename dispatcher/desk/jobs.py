@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.desk.intake import Intake, Wanted, wanted_by
+from dispatcher.desk.intake import IdempotencyKey, Intake, Wanted, wanted_by
 from dispatcher.desk.job_making import (
     container_in,
     containers_in,
@@ -50,15 +50,6 @@ from dispatcher.store.errors import (
 from dispatcher.store.store import Store
 from dispatcher.trial import AFTER_ALL
 from drivers.errors import InvalidRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdempotencyKey:
-    """What makes a repeated request harmless: whose `key` it is, "" for none, and what it meant."""
-
-    user: str
-    key: str = ""
-    fingerprint: str = ""
 
 
 class Plan(Protocol):
@@ -103,8 +94,11 @@ class JobDesk:
     ) -> Job:
         """Commit a new job with its containers, then tell the engine; see the protocol."""
         key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
-        self._refuse_impossible(new.tasks)
-        return await self._take_in(self._made(new, user), key)
+        try:
+            self._refuse_impossible(new.tasks)
+            return await self._take_in(self._made(new, user), key)
+        except (Unavailable, InvalidRequest) as refusal:
+            return await self._made_before(key, refusal)
 
     async def run_of(
         self, template: Job, *, env: Mapping[str, str], idempotency_key: IdempotencyKey
@@ -113,20 +107,39 @@ class JobDesk:
 
         Its tasks get `env` beside their own. Raises as `submit` does, with paths into the job.
         """
+        try:
+            return await self._run_of(template, env, idempotency_key)
+        except (Unavailable, InvalidRequest) as refusal:
+            return await self._made_before(idempotency_key, refusal)
+
+    async def _run_of(self, template: Job, env: Mapping[str, str], key: IdempotencyKey) -> Job:
         self._refuse_impossible(template.tasks)
-        return await self._take_in(self._made_run(template, env), idempotency_key)
+        return await self._take_in(self._made_run(template, env), key)
+
+    async def _made_before(self, key: IdempotencyKey, refusal: Exception) -> Job:
+        """Return what the same request made before; raises its refusal where that is not known."""
+        made = await self._intake.made_before(key, self._now(), is_job=True)
+        if not made:
+            raise refusal
+        return await self.job(made[0])
 
     async def dispatch(
         self, job_id: str, parameters: Mapping[str, str], *, idempotency_key: IdempotencyKey
     ) -> Job:
         """Commit a run of a parameterised job with these parameters, then tell the engine."""
         template = await self.job(job_id)
+        try:
+            return await self._dispatch(template, parameters, idempotency_key)
+        except (Unavailable, InvalidRequest, Conflict) as refusal:
+            return await self._made_before(idempotency_key, refusal)
+
+    async def _dispatch(
+        self, template: Job, parameters: Mapping[str, str], key: IdempotencyKey
+    ) -> Job:
         if sentence := why_not_dispatched(template):
             raise Conflict(sentence)
         values = values_of_run(template, parameters)
-        return await self.run_of(
-            template, env=environment_of(values), idempotency_key=idempotency_key
-        )
+        return await self._run_of(template, environment_of(values), key)
 
     async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
         """Return what a job would come to, or with `job_id` that job's next revision."""

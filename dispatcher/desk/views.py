@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.api.answers import container_answer, instance_answer
-from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
+from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayPage, StrayView
 from dispatcher.api.job_answers import job_answer
 from dispatcher.engine import Engine
 from dispatcher.explaining.explanation import Standing
@@ -19,7 +19,7 @@ from dispatcher.jobs.model import Job
 from dispatcher.ledger.instance_records import price_of
 from dispatcher.model import Container, InstanceRecord
 from dispatcher.queries import LISTED_ATTEMPTS, InstancePage
-from dispatcher.store.paging import decode_cursor, encode_cursor
+from dispatcher.store.paging import slice_of
 from pool import strays
 from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
 from pool.leftovers import NO_LEFTOVERS, LeftoverReport
@@ -27,6 +27,8 @@ from pool.model import Worker
 from pool.room import shortfall
 
 _AFTER = "after"
+_LEAKS_AFTER = "leaks"
+_STRAYS_AFTER = "strays"
 
 
 def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
@@ -96,15 +98,12 @@ def instance_report(
     Raises `InvalidRequest` for a cursor that is not ours.
     """
     workers = engine.pool.workers
-    ids = sorted(workers)
-    first = bisect_right(ids, decode_cursor(_AFTER, cursor)) if cursor else 0
-    shown = ids[first : first + limit]
-    more = len(ids) > first + limit
+    shown, following = slice_of(workers, lambda each: each, word=_AFTER, cursor=cursor, limit=limit)
     return _report(
         engine,
         now,
         [instance_view(engine, workers[each], heard_at=heard_at(each)) for each in shown],
-        next_cursor=encode_cursor(_AFTER, shown[-1]) if more else None,
+        next_cursor=following,
     )
 
 
@@ -131,8 +130,13 @@ def leak_report(
     *,
     store_problem: str = "",
     leftovers: LeftoverReport = NO_LEFTOVERS,
+    cursor: str = "",
+    limit: int = sys.maxsize,
 ) -> LeakReport:
     """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
+
+    That is the page of up to `limit` behind `cursor`, all without them; raises `InvalidRequest` for
+    a cursor that is not ours.
 
     Prices are those at which the instances were bought, whatever the configuration says now.
     `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what stays of
@@ -147,13 +151,34 @@ def leak_report(
     if store_problem:
         leaks = [_behind_the_store(leak) for leak in leaks]
     leaks += [leftover_leak(engine.pool, each.leftover, each.since) for each in leftovers.items]
+    shown, following = slice_of(leaks, _place_of, word=_LEAKS_AFTER, cursor=cursor, limit=limit)
     return LeakReport(
-        leaks=tuple(leaks),
+        leaks=tuple(shown),
+        next_cursor=following,
         listed_at=engine.pool.listed_at,
         complete=listing_is_current(engine.pool, now),
         store_problem=store_problem,
         leftovers_problem=leftovers.problem,
     )
+
+
+def _place_of(leak: Leak) -> str:
+    """Return where a leak comes: instances by id, launches by token, then what was left, by id."""
+    if leak.instance_id:
+        return f"0 {leak.instance_id}"
+    return f"1 {leak.launch_token}" if leak.launch_token else f"2 {leak.resource_id}"
+
+
+def stray_page(views: Iterable[StrayView], *, cursor: str, limit: int) -> StrayPage:
+    """Return a page of strays; raises `InvalidRequest` for a cursor that is not ours."""
+    shown, following = slice_of(
+        views,
+        lambda each: f"{each.instance} {each.attempt}",
+        word=_STRAYS_AFTER,
+        cursor=cursor,
+        limit=limit,
+    )
+    return StrayPage(items=tuple(shown), next_cursor=following)
 
 
 def stray_views(engine: Engine) -> list[StrayView]:

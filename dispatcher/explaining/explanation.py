@@ -191,45 +191,52 @@ def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
 
 def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> str:
     """Return in one sentence where a container is and why."""
-    if waiting is not None:
-        why = standing(engine, container).sentence or "no planning pass has looked at it yet"
-        return f"{container.id} waits: {why}{_first_of_chain(engine, container)}"
+    if waiting is None:
+        return f"{container.id} {_doing(engine, container)}"
+    why = standing(engine, container).sentence or _NOT_LOOKED_AT
+    return f"{container.id} waits: {why}{_first_of_chain(engine, container)}"
+
+
+def _doing(engine: Engine, container: Container) -> str:
+    """Return what a container does that does not wait for a place, as its id goes before it."""
     last = container.attempts[-1] if container.attempts else None
     if container.state.final:
         why = f": {container.reason.message}" if container.reason is not None else ""
-        return f"{container.id} {_STATES[container.state]}{why}"
+        return f"{_STATES[container.state]}{why}"
     if last is None or last.outcome is not None:
-        return f"{container.id} is {container.state.value}; its next state is being written"
+        return f"is {container.state.value}; its next state is being written"
     where = f"{last.instance_id} ({last.instance_type}), attempt {last.number}"
     if last.ending is not None or container.cancel_requested:
         kill_at = _kill_at(engine, container)
         until = "" if kill_at is None else f"; KILL at {moment(kill_at)}"
         doing = "cancelled" if container.cancel_requested else "ended"
-        return f"{container.id} is being {doing} on {where}{until}"
+        return f"is being {doing} on {where}{until}"
     doing = "runs" if container.state is ContainerState.RUNNING else "is being started"
     if last.is_pulling:
         since = moment(last.pulling_since or 0.0)
         doing = f"waits since {since} for its image {container.spec.image} to be pulled"
     doubt = _doubt(engine, container)
-    return f"{container.id} {doing} on {where}{'; but ' if doubt else ''}{doubt}"
+    return f"{doing} on {where}{'; but ' if doubt else ''}{doubt}"
 
 
 def _first_of_chain(engine: Engine, container: Container) -> str:
-    """Return who comes first of those that a container waits for, "" where its reason says that."""
+    """Return who comes first of those that a container waits for and what that one does, or ""."""
     chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    first = engine.ledger.containers.get(chain.first) if chain.before else None
     whose = "first" if chain.is_whole else "first that was looked at"
-    first = engine.ledger.containers.get(chain.first)
-    if chain.before < 2:
-        # That it waits for this one, its own reason says.
-        reason = engine.why_waiting(chain.first) if chain.before else None
-        return "" if reason is None else f"; {chain.first} waits: {reason.message}"
+    of_chain = f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
     if first is None:
-        return f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
-    reason = engine.why_waiting(first.id) if first.state in _WAITING else None
-    doing = f"waits: {reason.message}" if reason is not None else f"is {first.state.value}"
-    return f"; the {whose} of its chain is {first.id} ({chain.before} before it), which {doing}"
+        # That it waits for just this one, its own reason says.
+        return of_chain if chain.before > 1 else ""
+    if first.has_open_attempt:
+        doing = _doing(engine, first)
+    else:
+        reason = engine.why_waiting(first.id)
+        doing = f"waits: {_NOT_LOOKED_AT if reason is None else reason.message}"
+    return f"{of_chain}, which {doing}" if chain.before > 1 else f"; {first.id} {doing}"
 
 
+_NOT_LOOKED_AT = "no planning pass has looked at it yet"
 _STATES = {
     ContainerState.SUCCEEDED: "has succeeded",
     ContainerState.FAILED: "has failed",

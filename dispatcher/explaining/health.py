@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import Final, assert_never
 
+from dispatcher.moments import moment
 from pool.core import PoolCore
 from pool.leaks import REFUSALS, listing_is_current
 from pool.model import Worker, WorkerState
@@ -16,6 +17,8 @@ from pool.room import shortfall
 from pool.troubles import Trouble, TroubleKind
 
 STILLBORN_PROBLEM = 3
+_QUIET_S: Final = 600.0
+"""How long nobody asks for creates that fail until nobody is taken to wait for them."""
 
 
 class ProblemKind(Enum):
@@ -55,7 +58,7 @@ def cloud_problems(pool: PoolCore, now: float) -> list[Problem]:
     `now` is in seconds since the epoch.
     """
     problems = [*_listings(pool, now)]
-    problems += [_creates(trouble) for trouble in pool.troubles.told()]
+    problems += [_creates(each) for each in pool.troubles.told() if not _is_quiet(pool, each, now)]
     if pool.stillborn >= STILLBORN_PROBLEM:
         problems.append(
             Problem(
@@ -99,6 +102,40 @@ def _creates(trouble: Trouble) -> Problem:
         case _:
             assert_never(trouble.kind)
     return Problem(kind=kind, since=trouble.since, message=f"{told}: {trouble.reason}")
+
+
+def failed_last(pool: PoolCore, now: float) -> list[str]:
+    """Return which creates failed when they were last tried, and that nobody has asked for since.
+
+    Nobody is kept waiting by that: it is worth a look by day, and no page at night.
+    """
+    found = []
+    for trouble in pool.troubles.told():
+        if _is_quiet(pool, trouble, now):
+            of_type = f" of type {trouble.type_name}" if trouble.type_name else ""
+            found.append(
+                f"creates{of_type} failed from {moment(trouble.since)} until they were last tried,"
+                f" at {moment(trouble.latest_at)}, and nobody has waited for one since:"
+                f" {trouble.reason}"
+            )
+    return found
+
+
+def _is_quiet(pool: PoolCore, trouble: Trouble, now: float) -> bool:
+    """Return whether creates that fail are asked for by nobody any more.
+
+    They would have been tried again by now. What refuses credentials is wrong with all that comes.
+    """
+    if trouble.kind is TroubleKind.REFUSED or pool.held_up:
+        return False
+    if now - max(trouble.latest_at, pool.moved_on_at) < _QUIET_S:
+        return False
+    name = trouble.type_name
+    if any(not name or each.launch.type_name == name for each in pool.launches.values()):
+        return False
+    type_ = pool.types.get(name)
+    active = pool.holds.active(now)
+    return not any(type_ is None or pool.holds.covers(each.scope, type_) for each in active)
 
 
 def _destroys(pool: PoolCore) -> list[Problem]:

@@ -9,7 +9,7 @@ import difflib
 import heapq
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 PROBLEMS_MAX = 100
@@ -18,6 +18,20 @@ _COMPARED_MAX = 50
 #: How alike two words must be for one to be a slip of the other: "datacenters" and "late_joiners",
 #: at 0.61, are two words.
 _NEAR = 0.7
+_NEAREST = 5
+
+#: What makes the opposite of the word that it goes with.
+_DENIALS = frozenset(
+    {"no", "not", "non", "never", "without", "dont", "anti", "unless", "except", "skip", "avoid"}
+    | {"disable", "disabled", "disallow", "disallowed", "exclude", "excluded", "excluding"}
+    | {"ignore", "omit", "deny", "forbid", "forbidden"}
+)
+_PAIRS = (
+    *(("min", "max"), ("least", "most"), ("first", "last"), ("before", "after")),
+    *(("start", "end"), ("start", "stop"), ("begin", "end"), ("include", "exclude")),
+)
+_OPPOSITES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
 
 _KINDS: dict[type, str] = {
     str: "text",
@@ -115,6 +129,7 @@ def described(value: object) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `did you mean "x"?` for the nearest of `known`, or a sentence that lists them.
 
+    Who says `not_exit_codes` is not told of `exit_codes`, which does the opposite.
     Comparing with 10,000 others well takes a second: of many, those are that begin and end alike.
     """
     names = sorted(known)
@@ -123,11 +138,53 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     alike = names
     if len(names) > _COMPARED_MAX:
         alike = heapq.nlargest(_COMPARED_MAX, names, key=lambda name: _alike(word, name))
-    near = difflib.get_close_matches(word[:100], alike, n=1, cutoff=_NEAR)
-    near = near or [name for name in names if len(word) > 2 and name.startswith(word)]
-    if near:
-        return f"did you mean {quoted(near[0])}?"
+    near = difflib.get_close_matches(word[:100], alike, n=_NEAREST, cutoff=_NEAR)
+    near += [name for name in names if len(word) > 2 and name.startswith(word)]
+    for name in near[:_NEAREST]:
+        if not _is_opposite(word[:100], name):
+            return f"did you mean {quoted(name)}?"
     return f"known are {listing(names)}"
+
+
+def _is_opposite(word: str, name: str) -> bool:
+    """Return whether two names say the opposite of each other, rather than one being a slip.
+
+    They do where one of them, turned round, is more like the other than it was.
+    """
+    alike = _likeness(_joined(_parts(word)), _joined(_parts(name)))
+    return any(
+        _likeness(turned, _joined(_parts(other))) > alike
+        for one, other in ((word, name), (name, word))
+        for turned in _turned(one)
+    )
+
+
+def _turned(name: str) -> Iterator[str]:
+    """Yield what says the opposite of a name: without a word that denies, with `min` for `max`."""
+    parts = _parts(name)
+    for index, part in enumerate(parts):
+        before, after = parts[:index], parts[index + 1 :]
+        if part in _DENIALS:
+            yield _joined([*before, *after])
+        elif part in _OPPOSITES:
+            yield _joined([*before, _OPPOSITES[part], *after])
+        elif not index:
+            # Written as one word, as `noinit`.
+            found = [each for each in _DENIALS if part.startswith(each)]
+            yield from (_joined([part[len(each) :], *after]) for each in found)
+
+
+def _parts(name: str) -> list[str]:
+    """Return the words of a name, be it `exit_codes`, `exit-codes` or `exitCodes`, made small."""
+    return [part.lower() for part in _PART.findall(name.replace("'", ""))]
+
+
+def _joined(parts: list[str]) -> str:
+    return "_".join(parts)
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
 def listing(names: Iterable[str]) -> str:

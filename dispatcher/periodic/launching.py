@@ -11,8 +11,8 @@ from typing import Protocol, assert_never
 import structlog
 
 from dispatcher.api.backend import Conflict, NotFound, Unavailable
-from dispatcher.desk.intake import Intake
-from dispatcher.desk.jobs import IdempotencyKey, JobDesk
+from dispatcher.desk.intake import IdempotencyKey, Intake
+from dispatcher.desk.jobs import JobDesk
 from dispatcher.jobs.book import JobBook
 from dispatcher.jobs.model import Job
 from dispatcher.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob

@@ -6,7 +6,10 @@ at a time and in transactions of their own, so that no request waits for a milli
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, select
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select
 
 from dispatcher.store import codec, sqlite, tables
 from dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat
@@ -30,6 +33,11 @@ _FORGET_SOME = sqlite.delete_some(
 )
 
 
+def of_job(fingerprint: str) -> str:
+    """Return that of a job: containers with the same key and text are another request."""
+    return f"job {fingerprint}"
+
+
 def claim_key(
     connection: Connection,
     *,
@@ -45,8 +53,7 @@ def claim_key(
     when the key was another's. `now` is in seconds since the epoch.
     """
     where = {"user": user, "key": key}
-    cutoff = now - IDEMPOTENCY_KEPT_S
-    known = connection.execute(_FIND_KEY, {**where, "cutoff": cutoff}).one_or_none()
+    known = _find(connection, where, now)
     if known is not None and known.fingerprint == fingerprint:
         raise IdempotentRepeat(codec.decode_ids(known.container_ids))
     if known is not None:
@@ -61,6 +68,24 @@ def claim_key(
         "created_at": now,
     }
     connection.execute(_SAVE_KEY, row)
+
+
+def made_by(
+    connection: Connection, *, user: str, key: str, fingerprint: str, now: float
+) -> tuple[str, ...]:
+    """Return what a user's request with `key` made before, () if that is not known.
+
+    `now` is in seconds since the epoch.
+    """
+    known = _find(connection, {"user": user, "key": key}, now)
+    if known is None or known.fingerprint != fingerprint:
+        return ()
+    return codec.decode_ids(known.container_ids)
+
+
+def _find(connection: Connection, where: Mapping[str, str], now: float) -> Row[Any] | None:
+    cutoff = now - IDEMPOTENCY_KEPT_S
+    return connection.execute(_FIND_KEY, {**where, "cutoff": cutoff}).one_or_none()
 
 
 def forget_some(connection: Connection, *, now: float) -> bool:

@@ -20,7 +20,7 @@ from dispatcher.messages import (
 from dispatcher.model import FINAL_STATES, Container
 from dispatcher.store import codec, job_codec, tables
 from dispatcher.store.errors import NoSuchJob, RevisionConflict
-from dispatcher.store.idempotency import claim_key
+from dispatcher.store.idempotency import claim_key, of_job
 from dispatcher.store.records import Records
 from drivers.errors import BugError
 
@@ -118,8 +118,7 @@ def _insert_job(connection: Connection, change: InsertJob, now: float) -> None:
             connection,
             user=change.user,
             key=change.idempotency_key,
-            # Containers that were submitted with the same key and text are another request.
-            fingerprint=f"job {change.fingerprint}",
+            fingerprint=of_job(change.fingerprint),
             ids=(change.job.id,),
             now=now,
         )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import heapq
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from sqlalchemy import Connection, Select
 
 from drivers.errors import InvalidRequest
+
+T = TypeVar("T")
 
 PAGE_LIMIT = 1000
 _BEFORE = "before"
@@ -33,6 +37,21 @@ def page_of(
     found = list(islice(heapq.merge(*streams, reverse=True), limit + 1))
     shown = found[:limit]
     return shown, encode_cursor(_BEFORE, str(shown[-1])) if len(found) > limit else None
+
+
+def slice_of(
+    items: Iterable[T], place: Callable[[T], str], *, word: str, cursor: str, limit: int
+) -> tuple[list[T], str | None]:
+    """Return up to `limit` items behind a cursor, in the order of their places, and the next one.
+
+    For what is at hand as a whole: what comes or goes meanwhile moves no other. Raises
+    `InvalidRequest` for a cursor that is not of the listing that `word` stands for.
+    """
+    ordered = sorted(items, key=place)
+    first = bisect_right(ordered, decode_cursor(word, cursor), key=place) if cursor else 0
+    shown = ordered[first : first + limit]
+    more = len(ordered) > first + limit
+    return shown, encode_cursor(word, place(shown[-1])) if more else None
 
 
 def expect_limit(limit: int) -> None:

@@ -23,7 +23,7 @@ from dispatcher.queries import (
     Page,
     Recovered,
 )
-from dispatcher.store import codec, job_reader
+from dispatcher.store import codec, idempotency, job_reader
 from dispatcher.store.awaited import fetch_awaited
 from dispatcher.store.errors import StoreBusy, StoreReplaced
 from dispatcher.store.gone import fetch_gone
@@ -61,6 +61,13 @@ class Reader:
         with self._snapshot() as connection:
             found = _fetch(connection, containers.c.id == container_id)
         return found[0] if found else None
+
+    def made_by(self, *, user: str, key: str, fingerprint: str, now: float) -> tuple[str, ...]:
+        """Return what a request made before; see `Store.made_by`."""
+        with self._snapshot() as connection:
+            return idempotency.made_by(
+                connection, user=user, key=key, fingerprint=fingerprint, now=now
+            )
 
     def containers_of(self, ids: Sequence[str]) -> list[Container]:
         """Return those of `ids` that there are, in their order; see `Store.containers_of`."""

@@ -31,6 +31,7 @@ from dispatcher.queries import (
 from dispatcher.store import sqlite
 from dispatcher.store.custody import Custody, StoreFiles
 from dispatcher.store.errors import StoreIsAnother, StoreUnusable
+from dispatcher.store.idempotency import of_job
 from dispatcher.store.marker import (
     Marker,
     MarkerFile,
@@ -251,6 +252,17 @@ class Store:
     def container(self, container_id: str) -> Container | None:
         """Return one container with all its attempts, or None; raises `StoreBusy`."""
         return self._reader.container(container_id)
+
+    def made_by(
+        self, *, user: str, key: str, fingerprint: str, now: float, is_job: bool
+    ) -> tuple[str, ...]:
+        """Return the ids that a user's request with this key made before, () if it is not known.
+
+        That is of a job (`is_job`) its own. `now` is in seconds since the epoch; raises
+        `StoreBusy`.
+        """
+        known_as = of_job(fingerprint) if is_job else fingerprint
+        return self._reader.made_by(user=user, key=key, fingerprint=known_as, now=now)
 
     def containers_of(self, ids: Sequence[str]) -> list[Container]:
         """Return those of `ids` that there are, in their order; raises `StoreBusy`.

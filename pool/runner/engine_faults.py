@@ -9,7 +9,10 @@ tries and harms nobody.
 
 from __future__ import annotations
 
+import json
 import re
+
+PROGRAM_CHARACTERS = 120  # of its name, as it is told
 
 #: The engines end so where a container's program is not there or cannot be executed; Podman also
 #: where its runtime says nothing at all, so that it takes words of the program besides.
@@ -56,10 +59,11 @@ _OF_THE_IMAGE = re.compile(
 )
 
 
-def unexecuted(code: int | None, out_bytes: int, said: str) -> str:
+def unexecuted(code: int | None, out_bytes: int, said: str, program: str = "") -> str:
     """Return why a container that ended with `code` never became its program, "" if it did.
 
-    `said` is the whole of its stderr. A program can write the same: then it is its own fault.
+    `said` is the whole of its stderr, which names the `program` only sometimes ("" for nobody
+    knows). A program can write the same: then it is its own fault.
     """
     if out_bytes:
         return ""
@@ -71,7 +75,9 @@ def unexecuted(code: int | None, out_bytes: int, said: str) -> str:
         return ""
     if why == _FORMAT:
         why += ": it is made for another kind of processor, or is a script without a line #!"
-    return f"its program cannot be executed: {why}"
+    shown = program if len(program) <= PROGRAM_CHARACTERS else f"{program[:PROGRAM_CHARACTERS]}…"
+    name = f" {json.dumps(shown, ensure_ascii=False)}" if program else ""
+    return f"its program{name} cannot be executed: {why}"
 
 
 def is_of_the_request(code: int | None, said: str) -> bool:

@@ -21,6 +21,9 @@ TRIAL_TIMEOUT_S = 30
 _ADVICE_KEPT_S = 300.0
 """For how long it is believed that an engine has no init: to look takes it a moment."""
 
+PULL_TIMEOUT_S = 1800
+"""For how long an image may be fetched: 20 GB come in less, at 100 Mbit/s."""
+
 PROBLEM_CHARACTERS = 400
 
 
@@ -33,6 +36,7 @@ class EngineConfig(NamedTuple):
     arguments: tuple[str, ...] = ()
     run_as: str = ""
     init: bool = True
+    pull_timeout_s: int = PULL_TIMEOUT_S
 
 
 class Engine(NamedTuple):
@@ -42,7 +46,8 @@ class Engine(NamedTuple):
     for what runs without a container: all of the process engine's, and with `imageless` what
     names no image. `hierarchy` is where that has its control groups, "" for nowhere, `work` the
     directory of its working directories. With `init` containers get one of the engine's as process
-    1, with `advice` they do not, and it says why and what to do about it.
+    1, with `advice` they do not, and it says why and what to do about it. An image may be fetched
+    for `pull_timeout_s`.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Engine(NamedTuple):
     work: str = ""
     init: bool = False
     advice: str = ""
+    pull_timeout_s: int = PULL_TIMEOUT_S
 
 
 class EngineConfigError(Exception):
@@ -67,9 +73,9 @@ def parse_config(text: str) -> EngineConfig:
     """Return the engine configuration in a JSON object.
 
     `{"name": "auto|podman|docker|process", "binary": "", "global_arguments": [], "arguments": [],
-    "run_as": "", "init": true}`; all may be missing. `global_arguments` come before the engine's
-    subcommand, `arguments` after `run`; `run_as` is for the process engine. EngineConfigError for
-    others.
+    "run_as": "", "init": true, "pull_timeout_s": 1800}`; all may be missing. `global_arguments`
+    come before the engine's subcommand, `arguments` after `run`; `run_as` is for the process
+    engine. EngineConfigError for others.
     """
     try:
         value = json.loads(text)
@@ -84,6 +90,7 @@ def parse_config(text: str) -> EngineConfig:
         arguments=_words(value, "arguments"),
         run_as=_word(value, "run_as", ""),
         init=_flag(value, "init"),
+        pull_timeout_s=_seconds(value, "pull_timeout_s", PULL_TIMEOUT_S),
     )
     if config.name not in ("auto", *NAMES):
         raise EngineConfigError(f"there is no engine {config.name!r}: auto, {', '.join(NAMES)}")
@@ -95,6 +102,13 @@ def _word(value: dict[str, Any], field: str, default: str) -> str:
     if not isinstance(word, str):
         raise EngineConfigError(f"{field} is text")
     return word
+
+
+def _seconds(value: dict[str, Any], field: str, default: int) -> int:
+    seconds = value.get(field, default)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 1:
+        raise EngineConfigError(f"{field} is a number of seconds, 1 at least")
+    return int(min(seconds, 1e9))
 
 
 def _flag(value: dict[str, Any], field: str) -> bool:
@@ -248,7 +262,9 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
         failed = _remove_secrets(prefix, spool)
     if failed:
         return engine._replace(problem=f"{name}: {failed}")
-    engine = engine._replace(prefix=prefix, arguments=config.arguments)
+    engine = engine._replace(
+        prefix=prefix, arguments=config.arguments, pull_timeout_s=config.pull_timeout_s
+    )
     return _with_init(engine, config, spool)
 
 

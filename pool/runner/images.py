@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 RECORD = "image"
 PULLING = "pulling"
+UNPULLED = "unpulled"  # for how many seconds it was fetched in vain, where it was given up
 MOST_BYTES = 65_536  # of the record: an image may have a command of any length
 
 #: The first field is where the supervisor's script looks for it.
 _TEMPLATE = (
     '{"stop_signal":{{json .Config.StopSignal}},"digest":@DIGEST@,'
-    '"entrypoint":{{json .Config.Entrypoint}}}'
+    '"entrypoint":{{json .Config.Entrypoint}},"command":{{json .Config.Cmd}}}'
 )
 _DIGESTS = {
     "podman": "{{json .Digest}}",
@@ -83,6 +84,26 @@ def parse(text: str) -> tuple[Image, str]:
         warning=SWALLOWED if asked == "1" and _swallows(value.get("entrypoint")) else "",
     )
     return image, signal if _SIGNAL.fullmatch(signal) else ""
+
+
+def program(text: str, own: str, *, overrides: bool) -> str:
+    """Return which program a container is to execute, "" where nobody knows.
+
+    `text` is the record of its image. `own` is the first word that the order has, "" for none, and
+    takes the place of the image's ENTRYPOINT if it `overrides` that.
+    """
+    if overrides and own:
+        return own
+    try:
+        value = json.loads(text.partition(" ")[2])
+    except ValueError:
+        return ""
+    given = value if isinstance(value, dict) else {}
+    entrypoint = None if overrides else given.get("entrypoint")
+    for words in (entrypoint, [own] if own else given.get("command")):
+        if isinstance(words, list) and words:
+            return str(words[0])
+    return ""
 
 
 def _swallows(entrypoint: object) -> bool:

@@ -118,6 +118,7 @@ class Recipe(NamedTuple):
         argv += _entrypoint(order)
         env[b"_ls_image"] = order.image.encode()
         env[b"_ls_pull"] = images.pull_policy(self.engine.arguments).encode()
+        env[b"_ls_pull_limit"] = b"%d" % self.engine.pull_timeout_s
         env[b"_ls_asked"] = b"1" if order.command and order.entrypoint is None else b"0"
         env[b"_ls_news"] = self.spool.fifo.encode()
         env[b"_ls_secrets"] = " ".join(names).encode()

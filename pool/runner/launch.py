@@ -71,8 +71,16 @@ class Launcher:
         invocation = recipe.contained(order, group) if contained else recipe.bare(order)
         check_sizes(invocation)
         boot, resident = self._spool.boot_id, order.resident
+        words = (*(order.entrypoint or ()), *order.command)[:1] if contained else ()
         attempt = attempt_of(
-            order.attempt_id, order.container_id, name, boot, group, resident=resident
+            order.attempt_id,
+            order.container_id,
+            name,
+            boot,
+            group,
+            resident=resident,
+            program=b"".join(words).decode("utf-8", "replace"),
+            overrides=contained and order.entrypoint is not None,
         )
         try:
             lock = self._spool.claim(attempt)

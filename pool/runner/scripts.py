@@ -218,7 +218,9 @@ _ls_end_group() {
 # as long as anything may run or nobody has told the attempt to end.
 #
 # An image that is not there is fetched before: see `images`. The signals go to its client
-# then (`job`), and to nobody, for a moment, between its end and the start.
+# then (`job`), and to nobody, for a moment, between its end and the start. A registry may hang, and
+# who waits for it holds an instance: the client gets `_ls_pull_limit` seconds, by `timeout`, which
+# leads a group of its own.
 #
 # Podman learns of an end from conmon alone. If that is gone and the container is still said to run,
 # its exit is lost, and what is left of it goes.
@@ -233,18 +235,22 @@ _ls_tell() { [ ! -p "$_ls_news" ] || echo "$_ls_id" 1<>"$_ls_news"; }
 _ls_pull_image() {
   true >"$_ls_spool/pulling"
   _ls_tell
+  read -r _ls_began _ </proc/uptime
   (
     _ls_record
     exec >/dev/null 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
-    exec @ENGINE@ pull --quiet @PULL@ "$_ls_image"
+    exec timeout -s KILL "$_ls_pull_limit" @ENGINE@ pull --quiet @PULL@ "$_ls_image"
   )
   _ls_client=$?
+  read -r _ls_now _ </proc/uptime
   echo "0 0                              " 1<>"$_ls_spool/job"
   if [ "$_ls_client" = 0 ]; then
     _ls_inspect
   elif [ "$_ls_pull" = newer ] && _ls_inspect; then
     # A registry that does not answer has nothing newer.
     _ls_client=0
+  elif [ "$((${_ls_now%.*} - ${_ls_began%.*}))" -ge "$_ls_pull_limit" ]; then
+    echo "$_ls_pull_limit" >"$_ls_spool/unpulled"
   fi
 }
 _ls_run() {
@@ -357,10 +363,11 @@ esac
 """
 )
 
-# Each ends what the one before could not: the container by its name, then the engine's client. That
-# knows nothing of the signal that the image wants for TERM.
+# Each ends what the one before could not: the container by its name, then the engine's client, with
+# its group where it leads one. That knows nothing of the signal that the image wants for TERM.
 KILL = """
-timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- || kill -s "$4" "$3"
+timeout -s KILL "$_ls_limit" @ENGINE@ kill --signal "$1" "$2" 9>&- ||
+  kill -s "$4" -- "-$3" || kill -s "$4" "$3"
 """
 
 # Buries an attempt whose supervisor is gone: nothing of it may run on when it is called lost.

@@ -28,6 +28,7 @@ from pool.runner.stores import Stores
 from pool.runner.wire import NAME
 
 STREAMS = ("stdout", "stderr")
+PROGRAM_CHARACTERS_KEPT = 200  # of the name of an attempt's program: more than is told of it
 RUNNER_DIR_VARIABLE = "LONGSHORE_RUNNER_DIR"
 MESSAGE_CHARACTERS = 500
 RECORD_BYTES = 64  # more than any record of an end or a process has
@@ -61,7 +62,8 @@ class Places(NamedTuple):
 class Attempt(NamedTuple):
     """What was written down when an attempt was claimed.
 
-    `resident` is written down only where it is true.
+    `program` is the first word of an order with an image, "" for none, and `overrides` says that it
+    takes the place of the image's ENTRYPOINT. What is as by default at the end is not written down.
     """
 
     attempt_id: str
@@ -71,6 +73,8 @@ class Attempt(NamedTuple):
     cgroup: str
     claimed_at: float
     resident: bool = False
+    program: str = ""
+    overrides: bool = False
 
 
 class Ended(NamedTuple):
@@ -275,7 +279,7 @@ class Spool:
         try:
             with open(f"{temporary}/order", "w", encoding="utf-8") as record:
                 # An older runner, if somebody goes back to one, reads what it knows.
-                json.dump(attempt if attempt.resident else attempt[:-1], record)
+                json.dump(_written(attempt), record)
             lock = os.open(f"{temporary}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             for name in ("job", "exit", "grace", UNKILLED):
@@ -484,7 +488,12 @@ class Spool:
             and err_bytes < MESSAGE_CHARACTERS
         ):
             said = last_text(self.log(attempt.attempt_id, "stderr"))
-            why = unexecuted(ended.code, out_bytes, said)
+            program = images.program(
+                self._image_record(attempt.attempt_id),
+                attempt.program,
+                overrides=attempt.overrides,
+            )
+            why = unexecuted(ended.code, out_bytes, said, program)
         return {
             "kind": "engine_failure" if why else ended.kind,
             "code": ended.code,
@@ -506,6 +515,8 @@ class Spool:
         """Return whose fault an engine failure is; of other ends nobody asks."""
         if ended.kind != "engine_failure":
             return "instance"
+        if os.path.exists(self.path(attempt_id, images.UNPULLED)):
+            return "registry"
         said = last_text(self.log(attempt_id, "stderr"))
         return "request" if is_of_the_request(ended.code, said) else "instance"
 
@@ -519,9 +530,21 @@ class Spool:
             return ""
         if ended.code is None:
             return UNSTARTED_MESSAGE
+        limit_s = machine.read_text(self.path(attempt_id, images.UNPULLED)).strip()
+        if limit_s:
+            return f"its image was not pulled within {limit_s} s (engine.pull_timeout_s)"
         # Nothing ran, so whatever was written to stderr are the engine's words.
         said = last_words(self.log(attempt_id, "stderr"))
         return said or f"the engine ended with code {ended.code} and started nothing"
+
+
+def _written(attempt: Attempt) -> list[Any]:
+    """Return the fields of an attempt, without those at the end that are as by default."""
+    fields: list[Any] = list(attempt)
+    defaults = list(Attempt._field_defaults.values())
+    while defaults and fields[-1] == defaults.pop():
+        fields.pop()
+    return fields
 
 
 def _read_order(path: str) -> Attempt | None:
@@ -546,9 +569,21 @@ def attempt_of(
     cgroup: str,
     *,
     resident: bool = False,
+    program: str = "",
+    overrides: bool = False,
 ) -> Attempt:
     """Return the record of an attempt that is claimed now."""
-    return Attempt(attempt_id, container_id, engine, boot, cgroup, time.time(), resident)
+    return Attempt(
+        attempt_id,
+        container_id,
+        engine,
+        boot,
+        cgroup,
+        time.time(),
+        resident,
+        program[:PROGRAM_CHARACTERS_KEPT],
+        overrides,
+    )
 
 
 def keep_instance(live: Iterable[Attempt]) -> bool:

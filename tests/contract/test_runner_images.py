@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pool.runner import cgroups
+from pool.runner import cgroups, machine
 from pool.runner.images import SWALLOWED
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
@@ -174,6 +174,36 @@ def test_what_is_told_to_end_while_its_image_is_pulled_ends(
         assert (exit_["kind"], exit_["code"]) == ("engine_failure", None)
 
 
+def test_a_registry_that_hangs_holds_nobody_for_ever(
+    podman: str, make: Maker, tmp_path: Path
+) -> None:
+    arguments = [*ENGINE["arguments"], "--tls-verify=false"]
+    engine = {**ENGINE, "arguments": arguments, "pull_timeout_s": 2}
+    with ImageRegistry(podman, make(), tmp_path) as registry, attached(podman, engine) as session:
+        session.start(A, "true", image=registry.name)
+        eventually(registry.asked.is_set)
+        assert processes_with(registry.name), "its client waits"
+        exit_ = session.exit_of(A)
+        assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "registry")
+        assert exit_["message"] == "its image was not pulled within 2 s (engine.pull_timeout_s)"
+        assert exit_["finished_at"] - exit_["started_at"] < 30
+        assert not processes_with(registry.name)
+
+
+def test_a_registry_that_refuses_in_time_is_no_registry_that_hangs(podman: str) -> None:
+    with attached(podman, {**ENGINE, "pull_timeout_s": 60}) as session:
+        exit_ = session.run(A, "true", image="127.0.0.1:9/longshore/nothing:1")
+        assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "instance")
+        assert "refused" in exit_["message"]
+
+
+def processes_with(word: str) -> list[str]:
+    """Return the command lines that hold a word, but for those of the shells that gave it."""
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in machine.processes()]
+    found = [path.read_bytes().decode(errors="replace") for path in lines if path.exists()]
+    return [line for line in found if word in line and "pull" in line.split("\0")]
+
+
 def has_init(session: Attached, **fields: object) -> bool:
     """Return whether a program is process 1 of its container no longer, and then heeds TERM."""
     session.start(A, "sh", "-c", "cat /proc/1/comm; exec sleep 60", image=IMAGE, **fields)
@@ -216,6 +246,7 @@ def test_a_program_that_cannot_be_executed_is_told_as_that(
     exit_ = session.run(A, "/program", image=image, init=init)
     assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
     assert why in exit_["message"]
+    assert '"/program"' in exit_["message"]
 
 
 def with_file(podman: str, image: str, path: Path) -> str:
@@ -248,4 +279,11 @@ def test_a_program_that_the_init_cannot_execute_is_told_as_that(
 ) -> None:
     exit_ = session.run(A, command, image=IMAGE)
     assert (exit_["kind"], exit_["fault"]) == ("engine_failure", "request")
-    assert exit_["message"] == f"its program cannot be executed: {why}"
+    assert exit_["message"] == f'its program "{command}" cannot be executed: {why}'
+
+
+def test_the_program_that_cannot_be_executed_may_be_the_images_own(
+    session: Attached, make: Maker
+) -> None:
+    exit_ = session.run(A, "given", image=make('ENTRYPOINT ["/gone","x"]'))
+    assert exit_["message"] == 'its program "/gone" cannot be executed: no such file or directory'

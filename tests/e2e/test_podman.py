@@ -102,7 +102,7 @@ def test_a_command_that_is_not_there_is_told(server: DispatcherProcess, image: s
     ended = server.wait_final(container_id)
     assert ended["state"] == "failed"
     assert ended["reason"]["code"] == "engine_failure"
-    message = "its program cannot be executed: no such file or directory"
+    message = 'its program "/no/such/program" cannot be executed: no such file or directory'
     assert ended["reason"]["message"] == message
 
 

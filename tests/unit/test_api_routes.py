@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from dispatcher.api.backend import LeakReport, StrayView
 from dispatcher.explaining.health import Problem, ProblemKind
 from dispatcher.model import Container
+from pool.leaks import Leak, LeakKind
 from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
 from tests.fake_backend import EPOCH, FakeBackend
 
@@ -84,6 +87,52 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
     assert (status, answer["state"], answer["last_error"]) == (202, "shutdown", "too old")
     headers = {"Content-Type": "application/json"}
     assert (await client.call("POST", "/v1/instances/i-2/kill", headers=headers))[0] == 202
+
+
+def leak_of(instance_id: str) -> Leak:
+    return Leak(
+        instance_id=instance_id,
+        launch_token="",
+        type_name="t1",
+        price_usd_per_hour=Decimal("0.1"),
+        kind=LeakKind.NOT_ENDING,
+        since=5.0,
+        cost_usd=Decimal("0.2"),
+        why="it does not end",
+        remedy="end it",
+    )
+
+
+async def test_leaks_and_strays_come_in_pages_as_other_listings_do(client: Client) -> None:
+    client.backend.leaked = LeakReport(
+        leaks=tuple(leak_of(f"i-{number}") for number in range(1, 6)), listed_at=5.0, complete=True
+    )
+    client.backend.kept_strays = [
+        StrayView(
+            instance="i-1",
+            attempt=f"c-{number}-1",
+            container=f"c-{number}",
+            store="another",
+            found_at=5.0,
+            fate="undecided",
+        )
+        for number in range(1, 6)
+    ]
+    for path, key, wanted in (
+        ("/v1/leaks", "instance", [f"i-{number}" for number in range(1, 6)]),
+        ("/v1/strays", "attempt", [f"c-{number}-1" for number in range(1, 6)]),
+    ):
+        found, cursor = [], ""
+        while True:
+            status, page = await client.call("GET", f"{path}?limit=2{cursor}")
+            assert status == 200
+            found.append([one[key] for one in page["items"]])
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert found == [wanted[:2], wanted[2:4], wanted[4:]]
+        for bad in ("limit=0", "limit=1001", "cursor=%00", "cursor=YWZ0ZXIgaS0x", "gone=true"):
+            assert (await client.call("GET", f"{path}?{bad}"))[0] == 400, bad
 
 
 async def test_instances_come_in_pages_and_those_that_are_gone_apart(client: Client) -> None:

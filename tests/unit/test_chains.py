@@ -7,7 +7,10 @@ import pytest
 from dispatcher.explaining.explanation import explain
 from dispatcher.jobs import chains
 from dispatcher.model import Dependency
-from tests.engine_rig import Rig
+from dispatcher.moments import moment
+from pool.messages import AttemptImageSeen, CreateInstance, Probe, SignalAttempt, StartAttempt
+from pool.model import AttemptImage
+from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
 from tests.samples import make_container
 from tests.workflow_rig import rig
@@ -18,7 +21,7 @@ def sentence(made: Rig, container_id: str) -> str:
 
 
 def line_of_containers(made: Rig, number: int) -> None:
-    made.submit(make_container(1))
+    made.submit(make_container(1, image="a/b"))
     for each in range(2, number + 1):
         made.submit(make_container(each, after=(Dependency(of=f"c-{each - 1}"),)))
 
@@ -27,11 +30,57 @@ def test_the_last_of_a_line_is_told_who_is_first() -> None:
     made = rig()
     line_of_containers(made, 4)
     waits = "it waits for c-3 to succeed; the first of its chain is c-1 (3 before it), which"
-    assert sentence(made, "c-4") == f"c-4 waits: {waits} is running"
-    assert sentence(made, "c-2") == "c-2 waits: it waits for c-1 to succeed", "it is told already"
+    assert sentence(made, "c-4") == f"c-4 waits: {waits} runs on i-001 (t8), attempt 1"
+    assert sentence(made, "c-2") == (
+        "c-2 waits: it waits for c-1 to succeed; c-1 runs on i-001 (t8), attempt 1"
+    )
     made.set_priority("c-1", 0)
     made.exit("c-1-1", 143)
     assert sentence(made, "c-4") == f"c-4 waits: {waits} waits: held back: its priority is 0"
+
+
+def both(made: Rig) -> tuple[str, str]:
+    """Return what the next of a line of three, and the last, are told that the first does."""
+    next_ = sentence(made, "c-2").removeprefix("c-2 waits: it waits for c-1 to succeed; c-1 ")
+    _, _, last = sentence(made, "c-3").partition("the first of its chain is c-1 (2 before it), ")
+    return next_, last.removeprefix("which ")
+
+
+def test_whatever_the_first_does_is_told_to_the_next_and_to_the_last() -> None:
+    made = rig()
+    made.silent = {CreateInstance, Probe, StartAttempt, SignalAttempt}
+    line_of_containers(made, 3)
+    seen = [both(made)]
+    (create,) = last_commands(made, CreateInstance)
+    made.create_now(create)
+    made.settle()
+    seen.append(both(made))
+    assert made.states()["c-1"] == "locked"
+    made.silent = {StartAttempt, SignalAttempt}
+    (probe,) = last_commands(made, Probe)
+    made.probe_now(probe)
+    made.settle()
+    assert made.states()["c-1"] == "locked"
+    seen.append(both(made))
+    (start,) = last_commands(made, StartAttempt)
+    made.start_now(start)
+    made.settle()
+    seen.append(both(made))
+    pulling = AttemptImage(pulling=True)
+    made.send(AttemptImageSeen(worker_id="i-001", attempt_id="c-1-1", image=pulling))
+    seen.append(both(made))
+    made.cancel("c-1")
+    seen.append(both(made))
+    assert [told for told, _ in seen] == [told for _, told in seen]
+    on = "on i-001 (t8), attempt 1"
+    assert [told for told, _ in seen] == [
+        "waits: it has a place on a new t8 that is being created",
+        "waits: it has a place on i-001 (t8), which is not ready yet",
+        f"is being started {on}",
+        f"runs {on}",
+        f"waits since {moment(made.now)} for its image a/b to be pulled {on}",
+        f"is being cancelled {on}; KILL at {moment(made.now + 120)}",
+    ]
 
 
 def test_the_way_goes_through_jobs_tasks_and_elements() -> None:
@@ -51,7 +100,9 @@ def test_the_way_goes_through_jobs_tasks_and_elements() -> None:
     made.exit("c-1-1")
     made.exit("c-1000-1")
     made.exit("c-1002-1")
-    assert sentence(made, "c-2000").endswith("it waits for j-1 to succeed"), "its job goes on"
+    assert sentence(made, "c-2000").endswith(
+        "it waits for j-1 to succeed; c-1001 runs on i-001 (t8), attempt 1"
+    ), "its job goes on"
     assert "first of its chain" not in sentence(made, "c-1006"), "its element runs"
 
 
@@ -63,7 +114,7 @@ def test_what_waits_for_others_counts_only_where_nobody_else_of_the_task_runs() 
     made.submit_job(*make_job(2, make_task(after=("j-1",))))
     made.submit(make_container(2, after=(Dependency(of="j-2"),)))
     assert sentence(made, "c-2").endswith(
-        "the first of its chain is c-1001 (2 before it), which is running"
+        "the first of its chain is c-1001 (2 before it), which runs on i-001 (t8), attempt 1"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pool.runner import images
 from pool.runner.engine_faults import is_of_the_request, unexecuted
 
 RUNC = "Error: runc: runc create failed: unable to start container process: "
@@ -92,3 +93,46 @@ def test_a_program_that_was_never_executed_is_told_from_one_that_failed(
 ) -> None:
     assert unexecuted(code, 0, said) == why
     assert not unexecuted(code, 1, said), "what wrote to stdout ran"
+
+
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [
+        ("/bad", 'program "/bad" cannot'),
+        ("a b\n", 'program "a b\\n" cannot'),
+        ("x" * 200, f'program "{"x" * 120}…" cannot'),
+        ("", "program cannot"),
+    ],
+)
+def test_which_program_cannot_be_executed_is_told_though_an_init_does_not_say(
+    program: str, named: str
+) -> None:
+    said = "ERROR (catatonit:6): failed to exec pid1: No such file or directory\n"
+    told = unexecuted(1, 0, said, program)
+    assert told == f"its {named} be executed: no such file or directory"
+
+
+IMAGE = '0 {"entrypoint":["/entry","x"],"command":["/cmd","y"]}\n'
+BARE = '0 {"entrypoint":null,"command":["/cmd"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("record", "own", "overrides", "found"),
+    [
+        (IMAGE, "", False, "/entry"),
+        (IMAGE, "given", False, "/entry"),
+        (IMAGE, "given", True, "given"),
+        (BARE, "given", False, "given"),
+        (BARE, "", False, "/cmd"),
+        (IMAGE, "", True, "/cmd"),
+        ("", "given", True, "given"),
+        ("", "given", False, ""),
+        ("0 null\n", "given", False, "given"),
+        ("0 null\n", "", False, ""),
+        ('0 {"entrypoint":"odd"', "given", False, ""),
+    ],
+)
+def test_the_program_is_the_first_word_that_counts(
+    record: str, own: str, overrides: bool, found: str
+) -> None:
+    assert images.program(record, own, overrides=overrides) == found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dispatcher.explaining.health import ProblemKind, advice_of
+from dispatcher.explaining.health import ProblemKind, advice_of, failed_last
+from dispatcher.model import Constraints
+from dispatcher.moments import moment
 from drivers.errors import (
     CapacityError,
     CloudAuthError,
@@ -94,12 +96,55 @@ def test_creates_that_go_on_failing_are_told_without_a_gap_until_one_succeeds() 
         assert told(rig) == ["no create succeeds: InvalidAMIID.NotFound"]
         assert kinds(rig) == {ProblemKind.CREATES: since}
     rig.cancel("c-1")
-    rig.advance(3600)
-    assert kinds(rig) == {ProblemKind.CREATES: since}, "nobody tries, nothing has succeeded"
+    rig.advance(500)
+    assert kinds(rig) == {ProblemKind.CREATES: since}, "somebody may try again"
     rig.create_error = lambda _command: None
     rig.submit(make_container(2))
     rig.advance(1)
     assert told(rig) == []
+
+
+def test_creates_that_fail_and_that_nobody_asks_for_are_advice_until_one_succeeds() -> None:
+    rig = Rig(make_type(1), make_type(2))
+    rig.create_error = lambda command: (
+        CloudError("not here") if command.launch.type_name == "t1" else None
+    )
+    rig.submit(make_container(1, constraints=Constraints(instance_types=("t1",))))
+    rig.advance(300)
+    since = kinds(rig)[ProblemKind.CREATES]
+    latest_at = rig.engine.pool.troubles.told()[0].latest_at
+    assert failed_last(rig.engine.pool, rig.now) == []
+    rig.cancel("c-1")
+    rig.advance(latest_at + 599 - rig.now)
+    assert (kinds(rig), failed_last(rig.engine.pool, rig.now)) == (
+        {ProblemKind.CREATES: since},
+        [],
+    )
+    rig.advance(3600)
+    assert kinds(rig) == {}
+    (advice,) = failed_last(rig.engine.pool, rig.now)
+    assert advice == (
+        f"creates failed from {moment(since)} until they were last tried, at {moment(latest_at)},"
+        " and nobody has waited for one since: not here"
+    )
+    rig.submit(make_container(2, constraints=Constraints(instance_types=("t1",))))
+    rig.advance(2)
+    assert kinds(rig) == {ProblemKind.CREATES: since}, "it is in somebody's way again"
+    rig.create_error = lambda _command: None
+    rig.advance(120)
+    assert (kinds(rig), failed_last(rig.engine.pool, rig.now)) == ({}, [])
+
+
+def test_who_waits_for_a_create_that_is_held_is_a_problem_however_long_that_takes() -> None:
+    rig = Rig(make_type(1))
+    rig.create_error = lambda _command: CloudError("not here")
+    rig.submit(make_container(1))
+    rig.advance(300)
+    assert told(rig) == ["no create succeeds: not here"]
+    rig.create_error = lambda _command: RateLimitError("slowly")
+    for _ in range(60):
+        rig.advance(60)
+        assert told(rig) == ["no create succeeds: not here"]
 
 
 def test_creates_of_one_type_that_fail_are_told_beside_those_of_others_that_succeed() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.cli.main import main
 from dispatcher.messages import BehaviorRequested
+from pool.core import MOST_NOTES_OF_GONE
 from pool.messages import DestroyInstance
 from pool.model import BehaviorNote, IdleBehavior, PoolSettings
 from tests.cli_server import CliServer, cli_server
@@ -89,6 +90,39 @@ def test_a_restart_knows_who_holds_it_and_until_when(down_s: float) -> None:
     rig.advance(60)
     assert behavior(rig) is IdleBehavior.RUN
     assert rig.instances["i-001"].note is None
+
+
+@pytest.mark.parametrize(("held_h", "gone_h"), [(6.0, 2.0), (2.0, 6.0)])
+def test_a_hold_ends_also_where_its_instance_was_gone_for_hours(
+    held_h: float, gone_h: float
+) -> None:
+    rig = idle_rig()
+    note = ask(rig, IdleBehavior.HOLD, until=rig.now + held_h * 3600)
+    rig.advance(60)
+    seen = rig.cloud.pop("i-001")
+    rig.advance(600)
+    assert "i-001" not in rig.engine.pool.workers
+    rig.advance(gone_h * 3600 - 600)
+    rig.cloud["i-001"] = seen
+    rig.advance(60)
+    if gone_h < held_h:
+        assert (behavior(rig), rig.engine.pool.workers["i-001"].note) == (IdleBehavior.HOLD, note)
+        rig.advance((held_h - gone_h) * 3600 - 200)
+        assert behavior(rig) is IdleBehavior.HOLD
+    rig.advance(300)
+    assert "i-001" in [each.instance_id for each in last_commands(rig, DestroyInstance)]
+
+
+def test_of_those_that_are_gone_few_notes_are_kept() -> None:
+    rig = idle_rig()
+    pool = rig.engine.pool
+    ask(rig, IdleBehavior.HOLD)
+    for number in range(MOST_NOTES_OF_GONE + 5):
+        pool.asked_notes[f"i-gone-{number}"] = pool.asked_notes["i-001"]
+    pool.forget("i-gone-7")
+    left = [each for each in pool.asked_notes if each != "i-001"]
+    assert (len(left), left[0]) == (MOST_NOTES_OF_GONE, "i-gone-5")
+    assert "i-001" in pool.asked_notes
 
 
 def test_a_note_says_nothing_of_another_behavior() -> None:

@@ -8,10 +8,32 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from dispatcher.api.backend import NewContainer
+from dispatcher.api.backend import NewContainer, Unavailable
+from dispatcher.config.model import LimitsConfig
 from dispatcher.model import Container
+from drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.samples import make_container
+
+
+async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: Path) -> None:
+    rig = waiting_rig()
+    new = NewContainer(spec=make_container(1).spec, priority=500, project="apollo")
+    limits = LimitsConfig(queued_containers=3)
+    with store_in(tmp_path) as store:
+        async with backend_over(rig, store, tmp_path, limits=limits) as backend:
+
+            async def submit(key: str, fingerprint: str = "f", number: int = 2) -> list[str]:
+                given = {"user": "ann", "idempotency_key": key, "fingerprint": fingerprint}
+                return [each.id for each in await backend.submit([new] * number, **given)]
+
+            made = await submit("k")
+            assert await submit("k") == made
+            for key, fingerprint in (("", "f"), ("other", "f"), ("k", "another")):
+                with pytest.raises(Unavailable, match="the queue is full"):
+                    await submit(key, fingerprint)
+            with pytest.raises(InvalidRequest, match="never fits"):
+                await submit("k", "another", 4)
 
 
 @pytest.mark.parametrize("number", [1, 2, 1200])

@@ -314,6 +314,23 @@ async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -
         await dispatch(backend, template, input="x")
 
 
+async def test_who_was_taken_in_is_answered_though_there_is_no_room_any_more(
+    backend: DispatcherBackend,
+) -> None:
+    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
+    run = await dispatch(backend, template, "k", input="x")
+    job = await submit(backend, wanted(JobType.BATCH, Terms(), make_task(size=6)), "j")
+    assert (await dispatch(backend, template, "k", input="x")).id == run.id
+    again = await submit(backend, wanted(JobType.BATCH, Terms(), make_task(size=6)), "j")
+    assert again.id == job.id
+    with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
+        await dispatch(backend, template, "k", "another", input="x")
+    await backend.cancel_job(template.id)
+    with pytest.raises(Conflict):
+        await dispatch(backend, template, "new", input="x")
+    assert (await dispatch(backend, template, "k", input="x")).id == run.id
+
+
 async def test_only_runs_take_the_memory_of_their_containers(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:

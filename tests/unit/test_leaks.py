@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dispatcher.desk.views import leak_report
 from dispatcher.messages import BehaviorRequested, InstanceKillRequested
 from dispatcher.metrics.exposition import Metrics
-from drivers.errors import CloudError
+from drivers.errors import CloudError, InvalidRequest
 from pool.leaks import Leak, LeakKind
 from pool.messages import (
     BrokenReported,
@@ -67,6 +68,29 @@ def fail_listing(rig: Rig) -> None:
 
 
 # ---- what is wanted -----------------------------------------------------------------------------
+
+
+def test_leaks_come_in_pages_whatever_comes_and_goes_meanwhile() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(probe_timeout_s=100))
+    for _ in range(5):
+        rig.boot("t1")
+    rig.advance(60)
+    for worker_id in sorted(rig.engine.pool.workers):
+        hold(rig, worker_id)
+    rig.unreachable = set(rig.cloud)
+    for worker_id in sorted(rig.cloud):
+        rig.send(SessionLost(worker_id=worker_id, last_contact=rig.now, reason="gone"))
+    rig.advance(400)
+    ids = [leak.instance_id for leak in leaks(rig)]
+    assert len(ids) == 5
+    first = leak_report(rig.engine, rig.now, limit=2)
+    assert ([leak.instance_id for leak in first.leaks], bool(first.next_cursor)) == (ids[:2], True)
+    del rig.cloud[ids[1]]
+    rig.advance(300)
+    rest = leak_report(rig.engine, rig.now, cursor=first.next_cursor or "", limit=9)
+    assert ([leak.instance_id for leak in rest.leaks], rest.next_cursor) == (ids[2:], None)
+    with pytest.raises(InvalidRequest):
+        leak_report(rig.engine, rig.now, cursor="another", limit=9)
 
 
 def test_a_normal_life_is_never_a_leak() -> None:

@@ -99,6 +99,7 @@ resource select selectors shlex signal stat struct subprocess sys time typing
 
 def test_an_engine_configuration_is_read() -> None:
     assert engines.parse_config("{}") == EngineConfig()
+    assert engines.parse_config('{"pull_timeout_s":60.5}') == EngineConfig(pull_timeout_s=60)
     text = '{"name":"podman","binary":"p","global_arguments":["a"],"arguments":["b"],"init":false}'
     assert engines.parse_config(text) == EngineConfig("podman", "p", ("a",), ("b",), "", init=False)
 
@@ -114,6 +115,9 @@ def test_an_engine_configuration_is_read() -> None:
         '{"arguments":"x"}',
         '{"run_as":1}',
         '{"init":1}',
+        '{"pull_timeout_s":0}',
+        '{"pull_timeout_s":true}',
+        '{"pull_timeout_s":"1"}',
     ],
 )
 def test_any_other_engine_configuration_is_named(text: str) -> None:

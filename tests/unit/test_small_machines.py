@@ -30,6 +30,7 @@ from tests.engine_rig import Rig, last_commands
 from tests.per_instance_jobs_rig import DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
+MIB = 2**20
 TWO = MachineSize(cpus=2, memory_bytes=7 * GIB)
 SOLD = make_type(512, name="big")
 QUIET = PoolSettings(idle_timeout_s=100_000)
@@ -63,7 +64,14 @@ KEPT = Resources(cpu_millis=500, memory_bytes=GIB)
             "6 GiB of memory instead of 8",
         ),
         (KEPT, MachineSize(cpus=2, memory_bytes=7 * GIB), 1500, 7, "2 cpus instead of 4"),
-        (KEPT, MachineSize(cpus=4, memory_bytes=4 * GIB), 3500, 3, "4 GiB of memory instead of 8"),
+        # Of the reserve that is left which firmware and kernel have not taken already.
+        (
+            KEPT,
+            MachineSize(cpus=4, memory_bytes=4 * GIB),
+            3500,
+            3 + 192 / 1024,
+            "4 GiB of memory instead of 8",
+        ),
         # What the reserve would take is all that there is.
         (
             KEPT,
@@ -75,15 +83,40 @@ KEPT = Resources(cpu_millis=500, memory_bytes=GIB)
     ],
 )
 def test_a_type_is_on_a_machine_what_both_have(
-    reserve: Resources, machine: MachineSize | None, cpu_millis: int, gib: int, short: str
+    reserve: Resources, machine: MachineSize | None, cpu_millis: int, gib: float, short: str
 ) -> None:
     type_ = type_with(cpus=4, gib=8, reserve=reserve)
     found = found_as(type_, machine)
     room = (found.allocatable.cpu_millis, found.allocatable.memory_bytes)
-    assert room == (cpu_millis, gib * GIB)
+    assert room == (cpu_millis, int(gib * GIB))
     assert found.allocatable.disk_bytes == GIB
     assert shortfall(type_, machine) == short
     assert (found is type_) == (not short)
+
+
+@pytest.mark.parametrize(
+    ("reserve_mib", "told_mib", "left_mib", "is_short"),
+    [
+        # As EC2 sells it, with the reserve that `driver types` writes: it was 164 MiB.
+        (256, 420, 256, False),
+        (100, 420, 412, False),
+        # Nothing is reserved: what there is, is there.
+        (0, 420, 420, True),
+        # It lacks more than firmware and kernel ever keep.
+        (256, 300, 512 - 256 - (212 - 132), True),
+        (64, 300, 300, True),
+    ],
+)
+def test_what_the_kernel_keeps_of_a_small_machine_is_part_of_the_reserve(
+    reserve_mib: int, told_mib: int, left_mib: int, is_short: bool
+) -> None:
+    reserve = Resources(memory_bytes=reserve_mib * MIB)
+    type_ = type_with(cpus=1, gib=0.5, reserve=reserve)
+    machine = MachineSize(cpus=1, memory_bytes=told_mib * MIB)
+    left_bytes = found_as(type_, machine).allocatable.memory_bytes
+    assert left_bytes // MIB == left_mib
+    assert bool(shortfall(type_, machine)) is is_short
+    assert left_bytes <= machine.memory_bytes
 
 
 def small_rig(**settings: int) -> Rig:

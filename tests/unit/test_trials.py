@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.messages import PublishInstance
-from dispatcher.model import SchedulerSettings
+from dispatcher.model import AttemptOutcome, SchedulerSettings
 from dispatcher.moments import moment
 from pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
 from pool.model import ExitKind, Fault, PoolSettings
-from pool.trials import ACQUITTED_S
+from pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -59,6 +59,23 @@ def test_a_broken_instance_takes_three_and_its_failed_trial_drains_it(kind: Exit
     assert [each.instance_id for each in last_commands(rig, DestroyInstance)][:1] == [HOLE]
     told = [each.reason for each in rig.published if isinstance(each, PublishInstance)]
     assert any("no space left" in reason for reason in told)
+
+
+def test_a_registry_that_hangs_is_no_instances_fault_and_the_container_goes_on() -> None:
+    rig = fleet_of(1)
+    rig.trial_error = "podman: it would be drained if it were tried"
+    for number in range(11, 21):
+        rig.submit(make_container(number, image="busybox"))
+    for _ in range(20):
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.outcome is None:
+                rig.exit(attempt_id, 137, ExitKind.ENGINE_FAILURE, Fault.REGISTRY)
+        rig.advance(60)
+    assert not any(probe.trial for probe in last_commands(rig, Probe))
+    assert rig.worker_states()[HOLE] in ("idle", "running")
+    tries = [each for each in rig.attempts.values() if each.outcome is AttemptOutcome.LOST]
+    assert len(tries) > ENDS_BEFORE_TRIAL
+    assert len(tries) > len({each.container_id for each in tries}), "they are tried again"
 
 
 @ENDS

@@ -317,6 +317,55 @@ def test_paths_and_suggestions_are_readable() -> None:
     assert did_you_mean("zzz", ["small", "large"]) == 'known are "large", "small"'
 
 
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("not_exit_codes", "exit_codes"),
+        ("notExitCodes", "exit_codes"),
+        ("no_exit_codes", "exit_codes"),
+        ("exit_codes_excluded", "exit_codes"),
+        ("exclude_exit_codes", "exit_codes"),
+        ("without_retries", "retries"),
+        ("dont_preempt_it", "preempt_it"),
+        ("don't-preempt-it", "preempt_it"),
+        ("skip_labels", "labels"),
+        ("noretries", "retries"),
+        ("disable_placement", "placement"),
+        ("before", "not_before"),
+        ("not_after", "not_before"),
+        ("min_running", "max_running"),
+        ("antiAffinity", "affinity"),
+        ("last_delay_s", "first_delay_s"),
+    ],
+)
+def test_nobody_is_told_of_what_does_the_opposite(word: str, name: str) -> None:
+    assert did_you_mean(word, [name]) == f'known are "{name}"'
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("notbefore", "not_before"),
+        ("notBefore", "not_before"),
+        ("not_befor", "not_before"),
+        ("nodes", "node"),
+        ("notes", "nodes"),
+        ("exitcodes", "exit_codes"),
+        ("max_runing", "max_running"),
+        ("firstdelay_s", "first_delay_s"),
+        ("no_exit_code", "no_exit_codes"),
+        ("ignoresystem", "ignore_system"),
+        ("start_order", "startup_order"),
+    ],
+)
+def test_a_slip_is_still_told_though_it_begins_like_a_denial(word: str, name: str) -> None:
+    assert did_you_mean(word, [name]) == f'did you mean "{name}"?'
+
+
+def test_what_does_the_opposite_keeps_no_slip_of_another_from_being_told() -> None:
+    assert did_you_mean("not_codes", ["codes", "note_codes"]) == 'did you mean "note_codes"?'
+
+
 def test_of_many_unknown_names_only_the_first_twenty_are_compared_with_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
