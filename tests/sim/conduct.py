@@ -50,6 +50,7 @@ from tests.sim.steering import Steering
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
+from tests.sim.verdicts import Verdicts
 from tests.sim.work import Work
 
 CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags, FindInstance)
@@ -130,6 +131,7 @@ class Conduct:
             self._jobs.look()
             self._per_instance.look()
             self._elastic.look()
+            self._verdicts.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -143,6 +145,7 @@ class Conduct:
         self._work = Work(process, self._timeline, self._truth, self._hosts, self._shortages)
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
+        self._verdicts = Verdicts(process)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
         self._scheduling = Scheduling(process, self._timeline, self._offsets, self._jobs)
         self._per_instance = PerInstanceConduct(process, self._timeline, self._truth, self._hosts)
@@ -299,6 +302,7 @@ class Conduct:
         self._scheduling.heard(event)
         self._jobs.heard(event)
         self._per_instance.heard(event)
+        self._verdicts.heard(event)
         now = self._timeline.now
         match event:
             case InterruptionNoticed():

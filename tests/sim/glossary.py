@@ -162,6 +162,8 @@ PROMISES: dict[str, str] = {
     "an instance that runs nothing takes few": "an instance that ends at once what starts there "
     "is given three, and what is under way beside them, and none more than three times, until its "
     "engine is tried",
+    "a trial has its verdict": "an instance that is on trial has it by its second answer to a "
+    "probe: the first may have been on its way before; and while its session lives a probe is due",
     "what was lost is tried elsewhere first": "nothing starts on an instance that has lost it "
     "while another could hold it or be created for it, unless that was 10 minutes ago",
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
