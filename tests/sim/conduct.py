@@ -33,6 +33,7 @@ from pool.messages import (
 from pool.model import IdleBehavior, WorkerState
 from pool.tags import is_unrecognised
 from pool.transitions import Trigger
+from tests.sim.conditions import Conditions
 from tests.sim.doubts import Doubts
 from tests.sim.elastic_conduct import ElasticConduct
 from tests.sim.hosts import Host
@@ -132,6 +133,7 @@ class Conduct:
             self._per_instance.look()
             self._elastic.look()
             self._verdicts.look()
+            self._conditions.look()
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -146,6 +148,7 @@ class Conduct:
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
         self._verdicts = Verdicts(process)
+        self._conditions = Conditions(process)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
         self._scheduling = Scheduling(process, self._timeline, self._offsets, self._jobs)
         self._per_instance = PerInstanceConduct(process, self._timeline, self._truth, self._hosts)
@@ -303,6 +306,7 @@ class Conduct:
         self._jobs.heard(event)
         self._per_instance.heard(event)
         self._verdicts.heard(event)
+        self._conditions.heard(event)
         now = self._timeline.now
         match event:
             case InterruptionNoticed():

@@ -289,6 +289,10 @@ PROMISES: dict[str, str] = {
     "nobody waits for what is idled out": "no container has its place on what is idled out, and "
     "what is let run again is idled out only after a pass",
     "logs are waited for": "what is idled out or drained had probe_timeout_s for its logs",
+    "what is stopped is ended": "what two listings in a row call stopped, and has no session, goes "
+    "with the second, unless it is held",
+    "no instance is ended for a word": "nothing is ended as stopped that has a session, or that "
+    "fewer listings in a row call so",
     "no instance is ended early": "each had its idle, boot or probe timeout before it was ended "
     "for it",
     "no idle instance is kept": "what is idle for idle_timeout_s and not waited for goes",
@@ -424,6 +428,8 @@ FAULTS: dict[str, str] = {
     "forbidden": "quota groups of which the account may have none",
     "forbidden_from_s": "from when on it may not",
     "allowed_after_s": "from when on it may again",
+    "stops_every_s": "mean time between instances that somebody stops, half of them for good",
+    "wrongly_stopped": "share of sights of instances of which a listing says so though they run",
     "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
 }
 """Each thing that can go wrong by the field that says how often, with what it is."""

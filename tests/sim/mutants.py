@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.sim.mutants_absence import ABSENCE_MUTANTS
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
 from tests.sim.mutants_avoiding import AVOIDING_MUTANTS
+from tests.sim.mutants_conditions import CONDITION_MUTANTS
 from tests.sim.mutants_elastic import ELASTIC_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
@@ -46,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ABSENCE_MUTANTS,
     *LAUNCHES_MUTANTS,
     *INSTANCES_MUTANTS,
+    *CONDITION_MUTANTS,
     *INTERRUPTION_MUTANTS,
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,

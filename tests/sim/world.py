@@ -192,6 +192,7 @@ class World:
             filters_tags=not self.options.unfiltered_listings,
             find_dice=self._find_dice,
             hides=self.trouble.hides,
+            power_of=self.trouble.power_of,
             flickers=0.0 if self._calm else self.options.flickers,
             pace=self.options.pace,
         )
@@ -371,7 +372,8 @@ class World:
         self.trouble.allow_all()
         for host in self.hosts.values():
             host.faults = HostFaults()
-            if not host.dead and host.frozen_until > self.timeline.now:
+            silent_for_good = host.dead or host.stopped
+            if not silent_for_good and host.frozen_until > self.timeline.now:
                 host.frozen_until = self.timeline.now
                 # What is on its way would come as late as the freeze was to last.
                 host.drop("connection reset")
