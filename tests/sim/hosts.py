@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from drivers.simulated.model import Machine
-from pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind, ProbeReport
+from pool.model import (
+    AttemptExit,
+    AttemptOrder,
+    AttemptReport,
+    ExitKind,
+    MachineSize,
+    ProbeReport,
+)
 from tests.sim.faults import HostFaults
 from tests.sim.timeline import Dice, Timeline
 
@@ -106,7 +113,10 @@ class Lease:
 
 @dataclass(slots=True)
 class Host:
-    """One instance: its processes survive sessions and dispatchers, not its machine."""
+    """One instance: its processes survive sessions and dispatchers, not its machine.
+
+    `size` is what its machine has, as its runner tells it, None for one that does not.
+    """
 
     machine: Machine
     secret: str
@@ -119,6 +129,7 @@ class Host:
     refuses: bool = False
     swallows: bool = False
     pulls_nothing: bool = False
+    size: MachineSize | None = None
     clock_jump_s: float = 0.0
     dead: bool = False
     stopped: bool = False
@@ -158,6 +169,7 @@ class Host:
             boot_id=self.boot_id,
             engine="process",
             broken=self.broken,
+            machine=self.size,
         )
 
     # ---- the lease ----

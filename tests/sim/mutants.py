@@ -19,7 +19,9 @@ from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_per_instance import PER_INSTANCE_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
+from tests.sim.mutants_sizes import SIZE_MUTANTS
 from tests.sim.mutants_standstill import STANDSTILL_MUTANTS
+from tests.sim.mutants_steering import STEERING_MUTANTS
 from tests.sim.mutants_times import TIME_MUTANTS
 from tests.sim.mutants_trials import TRIAL_MUTANTS
 from tests.sim.planting import Mutant
@@ -48,6 +50,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *LAUNCHES_MUTANTS,
     *INSTANCES_MUTANTS,
     *CONDITION_MUTANTS,
+    *SIZE_MUTANTS,
+    *STEERING_MUTANTS,
     *INTERRUPTION_MUTANTS,
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,

@@ -141,7 +141,9 @@ def options_of(seed: int) -> SimOptions:
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
     options = in_quiet(options, *with_elastic_jobs(*asked, seed))
+    options = _smaller(options, Dice(seed, "small machines"))
     options = _stopping(options, Dice(seed, "stopped instances"))
+    options = _holding(options, Dice(seed, "timed holds"))
     return replace(options, demand=with_plans(options.demand, seed))
 
 
@@ -272,6 +274,34 @@ def _unpulling(options: SimOptions, dice: Dice) -> SimOptions:
         hosts=replace(options.hosts, unpulling=dice.between(0.1, 0.7)),
         demand=replace(options.demand, imaged=dice.between(0.5, 1)),
         scheduler=scheduler,
+    )
+
+
+def _smaller(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, machines have less than their types say, or all do.
+
+    Memory of that is kept when the faults end, but for a crash.
+    """
+    if not dice.falls(0.04):
+        return options
+    share = 1.0 if dice.falls(0.5) else dice.between(0.3, 0.8)
+    hosts = replace(options.hosts, smaller=share)
+    return replace(options, hosts=hosts, restarts_in_calm=False)
+
+
+def _holding(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, admins hold instances for a time.
+
+    Not where clocks are set at restarts: when such a time is over follows from the clock.
+    """
+    if not dice.falls(0.042) or options.dispatcher.clock_steps_s:
+        return options
+    often_s = dice.between(8, 25)
+    return replace(
+        options,
+        demand=replace(
+            options.demand, behaviors_every_s=often_s, timed_holds=dice.between(0.5, 1.0)
+        ),
     )
 
 

@@ -246,6 +246,7 @@ class Trouble:
             behaviors = [behavior.value for behavior in IdleBehavior]
             host.machine.tags[TAG] = behaviors[self._dice.whole(0, len(behaviors) - 1)]
             self._world.conduct.wanted.pop(host.machine.id, None)
+            self._world.conduct.hold_ends.meddled(host.machine.id)
 
     def _flicker(self) -> None:
         """Let listings lack an instance for a while, or all, and their sessions drop, or not."""
