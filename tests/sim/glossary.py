@@ -418,7 +418,7 @@ FAULTS: dict[str, str] = {
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
     **ELASTIC_FAULTS,
-    "timed_holds": "share of these holds that have an end",
+    "timed_holds": "share of admins' holds of instances that have an end",
     "plans_every_s": "mean time between users who ask what a job would come to",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
