@@ -36,8 +36,10 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
     core.cloud_gate.listings.succeeded(now)
     core.listed_at = event.began_at
     ours = [seen for seen in event.instances if dict(seen.tags).get(CLUSTER_TAG) == core.cluster]
+    before = ""
     for seen in sorted(ours, key=lambda instance: instance.id):
-        _see(core, seen, event.began_at, now)
+        _see(core, seen, event.began_at, now, repeated=seen.id == before)
+        before = seen.id
     present = {seen.id for seen in ours}
     for worker in sorted(core.workers.values(), key=lambda w: w.id):
         if worker.id not in present:
@@ -97,7 +99,10 @@ def _is_expected(worker: Worker, now: float) -> bool:
     return going or not worker.address or not worker.listed
 
 
-def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> None:
+def _see(
+    core: PoolCore, seen: InstanceSeen, began_at: float, now: float, *, repeated: bool
+) -> None:
+    """Take in what a listing shows of an instance, perhaps once more (`repeated`)."""
     tags = dict(seen.tags)
     worker = core.workers.get(seen.id)
     if worker is None:
@@ -116,7 +121,7 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
     if seen.address and seen.address != worker.address:
         worker.address = seen.address
         worker.revision += 1
-    _hear_condition(core, worker, seen)
+    _hear_condition(core, worker, seen, repeated=repeated)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
@@ -129,10 +134,13 @@ def _see(core: PoolCore, seen: InstanceSeen, began_at: float, now: float) -> Non
         idle.review(core, worker, now)
 
 
-def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen) -> None:
-    """Note how the cloud says that a worker's instance stands."""
+def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen, *, repeated: bool) -> None:
+    """Note how the cloud says that a worker's instance stands; one listing says it once."""
     before = worker.cloud_says
-    worker.power_listings = worker.power_listings + 1 if seen.power is worker.power else 1
+    if seen.power is not worker.power:
+        worker.power_listings = 1
+    elif not repeated:
+        worker.power_listings += 1
     worker.power, worker.reason = seen.power, seen.reason
     if worker.cloud_says != before:
         core.note_changed(worker, worker.cloud_says or "the cloud says that it is on again")

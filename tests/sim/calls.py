@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
-from drivers.interface import Existence
+from drivers.interface import Existence, Power
 from drivers.simulated.model import CloudModel, Creation, Machine
 from pool.messages import (
     Created,
@@ -39,7 +39,8 @@ NEW_S = 30.0
 class CloudSurroundings:
     """What the calls of one dispatcher need; `appeared` hears of new machines and their secret.
 
-    `hides` says whether listings, and the cloud's word on an id, lack an instance that is there.
+    `hides` says whether listings, and the cloud's word on an id, lack an instance that is there,
+    `power_of` how they say that it stands.
     """
 
     timeline: Timeline
@@ -55,6 +56,7 @@ class CloudSurroundings:
     late_addresses: bool
     find_dice: Dice
     hides: Callable[[Machine], bool]
+    power_of: Callable[[Machine], Power]
     filters_tags: bool = True
     flickers: float = 0.0
     pace: float = 1.0
@@ -123,8 +125,9 @@ class VirtualCalls:
                 shown = self._around.model.listing(tags, self._around.timeline.now)
             except CloudError as error:
                 return ListingFailed(op_id=command.op_id, error=self._as_told(error))
+            powers = {machine.id: self._around.power_of(machine) for machine, _ in shown}
             seen = tuple(
-                self._seen(machine, tags)
+                self._seen(machine, tags, powers[machine.id])
                 for machine, tags in shown
                 if not self._flickers(machine) and not self._around.hides(machine)
             )
@@ -151,7 +154,7 @@ class VirtualCalls:
             if made.error is not None or made.machine is None:
                 return failed(self._as_told(made.error or CloudError("no instance")))
             self._known.add(made.machine.id)
-            seen = self._seen(made.machine, made.machine.tags)
+            seen = self._seen(made.machine, made.machine.tags, Power.ON)
             return Created(op_id=command.op_id, token=token, instance=seen)
 
         self._call(effect, failed, takes_s=self._around.model.parameters.create_delay_s)
@@ -229,12 +232,13 @@ class VirtualCalls:
             return _failed(command, self._as_told(error))
         return TagsSet(op_id=command.op_id, instance_id=command.instance_id)
 
-    def _seen(self, machine: Machine, tags: dict[str, str]) -> InstanceSeen:
+    def _seen(self, machine: Machine, tags: dict[str, str], power: Power) -> InstanceSeen:
         hidden = self._around.late_addresses and not machine.booted
         return InstanceSeen(
             id=machine.id,
             address="" if hidden else f"{machine.id}:22",
             tags=tuple(sorted(tags.items())),
+            power=power,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import Confirm
+from dispatcher.messages import BehaviorRequested, Confirm
 from dispatcher.model import Container, ContainerSpec, SchedulerSettings
 from drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from pool import signals
@@ -33,8 +33,10 @@ from pool.messages import (
 from pool.model import IdleBehavior, WorkerState
 from pool.tags import is_unrecognised
 from pool.transitions import Trigger
+from tests.sim.conditions import Conditions
 from tests.sim.doubts import Doubts
 from tests.sim.elastic_conduct import ElasticConduct
+from tests.sim.hold_ends import HoldEnds
 from tests.sim.hosts import Host
 from tests.sim.job_conduct import JobConduct
 from tests.sim.kills import Kills
@@ -46,10 +48,12 @@ from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
 from tests.sim.shortages import LONGEST_TOLD_S, Shortages
 from tests.sim.signals import Signals
+from tests.sim.sizes import Sizes
 from tests.sim.steering import Steering
 from tests.sim.timeline import Timeline
 from tests.sim.truth import TAG, Truth, expect
 from tests.sim.upkeep import Upkeep
+from tests.sim.verdicts import Verdicts
 from tests.sim.work import Work
 
 CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags, FindInstance)
@@ -110,6 +114,7 @@ class Conduct:
         self.wanted: dict[str, IdleBehavior] = {}
         self.killed: set[str] = set()
         self.steering = Steering(truth)
+        self.hold_ends = HoldEnds()
         self._process: DispatcherProcess | None = None
         self._listings = CallAccount()
         self._changes = CallAccount()
@@ -130,6 +135,10 @@ class Conduct:
             self._jobs.look()
             self._per_instance.look()
             self._elastic.look()
+            self._verdicts.look()
+            self._conditions.look()
+            self._sizes.look()
+            self.hold_ends.look(process)
 
     def _begin(self, process: DispatcherProcess) -> None:
         settings = process.engine.pool.settings
@@ -143,6 +152,9 @@ class Conduct:
         self._work = Work(process, self._timeline, self._truth, self._hosts, self._shortages)
         self._signals = Signals(process, self._timeline, self._truth)
         self._doubts = Doubts(process, self._timeline)
+        self._verdicts = Verdicts(process)
+        self._conditions = Conditions(process)
+        self._sizes = Sizes(process)
         self._jobs = JobConduct(process, self._timeline, self._truth, self._offsets)
         self._scheduling = Scheduling(process, self._timeline, self._offsets, self._jobs)
         self._per_instance = PerInstanceConduct(process, self._timeline, self._truth, self._hosts)
@@ -164,6 +176,7 @@ class Conduct:
         self._signals.decided(command)
         self._per_instance.decided(command)
         self._elastic.decided(command)
+        self._sizes.decided(command)
         now = self._timeline.now
         if isinstance(command, CLOUD_COMMANDS):
             expect(self._ops.takes(now), "the rate of cloud operations", command)
@@ -218,6 +231,7 @@ class Conduct:
             host.machine.tags.get(TAG) == "hold"
             and self.wanted.get(command.instance_id) is IdleBehavior.HOLD
             and command.instance_id not in self.killed
+            and not self.hold_ends.is_over(command.instance_id, process.now())
         )
         expect(not held, "held instances are untouched", f"{command.instance_id} is destroyed")
         worker = process.engine.pool.workers.get(command.instance_id)
@@ -272,7 +286,9 @@ class Conduct:
     def begun(self, process: DispatcherProcess, command: PoolCommand | Confirm) -> None:
         """Look at a command that begins to be carried out, or at an answer to an admin."""
         if isinstance(command, Confirm):
-            self.steering.confirmed(process, command.asked)
+            event = self.steering.confirmed(process, command.asked)
+            if isinstance(event, BehaviorRequested):
+                self.hold_ends.confirmed(event, command.asked)
             return
         self._elastic.begun(command)
         self._upkeep.begun(command)
@@ -299,6 +315,9 @@ class Conduct:
         self._scheduling.heard(event)
         self._jobs.heard(event)
         self._per_instance.heard(event)
+        self._verdicts.heard(event)
+        self._conditions.heard(event)
+        self._sizes.heard(event)
         now = self._timeline.now
         match event:
             case InterruptionNoticed():

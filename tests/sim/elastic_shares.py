@@ -8,6 +8,7 @@ from dispatcher.jobs.model import JobType
 from pool.messages import UpdateLimits
 from pool.model import AttemptPhase, Worker
 from tests.sim.hosts import Host
+from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import SHARED_CPU_MILLIS, expect
@@ -76,7 +77,8 @@ class Shares:
             enough = process.cpu_millis >= least
             expect(enough, "everybody has its own cpus", attempt_id, process.cpu_millis, least)
             extras.append(process.cpu_millis - least)
-        spare = worker.type.allocatable.cpu_millis - reserved - SHARED_CPU_MILLIS * shared
+        room = room_on(worker.type, worker.machine)
+        spare = room.cpu_millis - reserved - SHARED_CPU_MILLIS * shared
         what = f"{worker.id}: {extras} of {spare}"
         expect(sum(extras) <= max(0, spare), "spare cpus are given once", what)
         if len(extras) == len(self._runs(worker)) and extras:

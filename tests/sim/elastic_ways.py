@@ -14,6 +14,7 @@ from drivers.interface import Resources
 from pool.model import Worker
 from pool.room import charge, shares_a_cpu
 from tests.sim.elastic_account import is_essential
+from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 
@@ -96,7 +97,7 @@ class Ways:
     def _left_by_residents(self, worker: Worker) -> Resources:
         per_instance = self._engine.placers.per_instance
         kept = per_instance.kept.get(worker.id) if per_instance is not None else None
-        return worker.type.allocatable.minus(kept or Resources())
+        return room_on(worker.type, worker.machine).minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:
         """Return the members that a job needs, and that have a place but were not seen to run."""

@@ -29,7 +29,8 @@ class HostFaults:
 
     Some starts are refused since the instance is `overloaded`. `lost_limits` go down with their
     session. `swallowing` instances end at once what is started there, and run nothing; `unpulling`
-    ones do so with what has an image, though their engine works.
+    ones do so with what has an image, though their engine works. `smaller` instances have fewer
+    cpus, or less memory, than their type says; where there are none, none tells what it has.
     """
 
     drops_every_s: float = 0.0
@@ -64,6 +65,7 @@ class HostFaults:
     lost_limits: float = 0.0
     swallowing: float = 0.0
     unpulling: float = 0.0
+    smaller: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,8 @@ class Demand:
     attempts `faulty` ones fail. They, and their members, are held, released, reprioritised and
     cancelled every `elastic_requests_every_s`.
 
-    What a job would come to is asked for every `plans_every_s`.
+    What a job would come to is asked for every `plans_every_s`. Of admins' holds `timed_holds` have
+    an end.
     """
 
     containers: int = 20
@@ -153,3 +156,4 @@ class Demand:
     faulty: float = 0.0
     elastic_requests_every_s: float = 0.0
     plans_every_s: float = 0.0
+    timed_holds: float = 0.0

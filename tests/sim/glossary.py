@@ -28,7 +28,12 @@ PROMISES: dict[str, str] = {
     "what succeeded never runs again": "no attempt follows one that succeeded",
     "no attempt runs after its end was told": "no process starts for an attempt with an outcome",
     "no attempt is given up while it runs": "no outcome is stored while the process runs",
-    "no instance is given more than it has": "what runs on an instance fits its type",
+    "no instance is given more than it has": "what runs on an instance fits its type, and its "
+    "machine where that has less",
+    "types are taken for what their largest has": "what is expected of a type is what the largest "
+    "of its machines has that told, and for an hour after the last of them",
+    "what is too small is not bought again": "nothing is created that would hold nobody who waits "
+    "if it is as small as the largest of its type",
     "journal before kill": "an attempt is told to end only once that is stored, and why",
     "signals have their time": "no signal is repeated before signal_interval",
     "journal before start": "a process starts only once its attempt is stored, and only there",
@@ -162,6 +167,8 @@ PROMISES: dict[str, str] = {
     "an instance that runs nothing takes few": "an instance that ends at once what starts there "
     "is given three, and what is under way beside them, and none more than three times, until its "
     "engine is tried",
+    "a trial has its verdict": "an instance that is on trial has it by its second answer to a "
+    "probe: the first may have been on its way before; and while its session lives a probe is due",
     "what was lost is tried elsewhere first": "nothing starts on an instance that has lost it "
     "while another could hold it or be created for it, unless that was 10 minutes ago",
     "only ready instances get work": "work goes to instances that are up, wanted, proven and not "
@@ -262,6 +269,8 @@ PROMISES: dict[str, str] = {
     "stored",
     "what was killed ends": "an instance of which it is stored that an admin killed it is being "
     "shut down, by whichever process knows of it",
+    "a hold is as long as it is to be": "a hold that has an end, as the store tells, lasts until "
+    "then unless an admin or the tags say otherwise, and no longer",
     "held instances are untouched": "an instance that an admin holds is neither destroyed nor "
     "powers itself off",
     "a held instance's lease is suspended": "the lease of a held instance that can be reached is "
@@ -287,6 +296,10 @@ PROMISES: dict[str, str] = {
     "nobody waits for what is idled out": "no container has its place on what is idled out, and "
     "what is let run again is idled out only after a pass",
     "logs are waited for": "what is idled out or drained had probe_timeout_s for its logs",
+    "what is stopped is ended": "what two listings in a row call stopped, and has no session, goes "
+    "with the second, unless it is held",
+    "no instance is ended for a word": "nothing is ended as stopped that has a session, or that "
+    "fewer listings in a row call so",
     "no instance is ended early": "each had its idle, boot or probe timeout before it was ended "
     "for it",
     "no idle instance is kept": "what is idle for idle_timeout_s and not waited for goes",
@@ -340,6 +353,8 @@ FAULTS: dict[str, str] = {
     "late_exits": "share of exits that are recorded a while after the process is gone",
     "swallowing": "share of instances that end at once what is started there, and run nothing",
     "unpulling": "share of instances that do so with what has an image, though their engine works",
+    "smaller": "share of instances with fewer cpus, or less memory, than their type says; where "
+    "there are some, each tells what it has",
     "sick_boots": "share of instances that never pass the boot probe",
     "broken_boots": "share of instances that say from the first that they are broken",
     "reboots_every_s": "mean time between reboots, after which an instance knows nothing",
@@ -403,6 +418,7 @@ FAULTS: dict[str, str] = {
     "per_instance_requests_every_s": "mean time between such jobs that are revised, held, "
     "released, cancelled or get another priority",
     **ELASTIC_FAULTS,
+    "timed_holds": "share of admins' holds of instances that have an end",
     "plans_every_s": "mean time between users who ask what a job would come to",
     # ---- SimOptions
     "limits_change_every_s": "mean time between changes of quota, capacity and shortages",
@@ -422,6 +438,8 @@ FAULTS: dict[str, str] = {
     "forbidden": "quota groups of which the account may have none",
     "forbidden_from_s": "from when on it may not",
     "allowed_after_s": "from when on it may again",
+    "stops_every_s": "mean time between instances that somebody stops, half of them for good",
+    "wrongly_stopped": "share of sights of instances of which a listing says so though they run",
     "restarts_in_calm": "whether the dispatcher is started anew when the faults end",
 }
 """Each thing that can go wrong by the field that says how often, with what it is."""

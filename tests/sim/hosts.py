@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from drivers.simulated.model import Machine
-from pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind, ProbeReport
+from pool.model import (
+    AttemptExit,
+    AttemptOrder,
+    AttemptReport,
+    ExitKind,
+    MachineSize,
+    ProbeReport,
+)
 from tests.sim.faults import HostFaults
 from tests.sim.timeline import Dice, Timeline
 
@@ -106,7 +113,10 @@ class Lease:
 
 @dataclass(slots=True)
 class Host:
-    """One instance: its processes survive sessions and dispatchers, not its machine."""
+    """One instance: its processes survive sessions and dispatchers, not its machine.
+
+    `size` is what its machine has, as its runner tells it, None for one that does not.
+    """
 
     machine: Machine
     secret: str
@@ -119,8 +129,10 @@ class Host:
     refuses: bool = False
     swallows: bool = False
     pulls_nothing: bool = False
+    size: MachineSize | None = None
     clock_jump_s: float = 0.0
     dead: bool = False
+    stopped: bool = False
     boots: int = 1
     probed_boot: str = ""
     frozen_until: float = 0.0
@@ -143,7 +155,7 @@ class Host:
     @property
     def up(self) -> bool:
         """Return whether it runs and has booted."""
-        return self.machine.booted and not self.machine.ended
+        return self.machine.booted and not self.machine.ended and not self.stopped
 
     def reachable_at(self) -> float:
         """Return when what is sent now arrives at the earliest, were the way itself instant."""
@@ -157,6 +169,7 @@ class Host:
             boot_id=self.boot_id,
             engine="process",
             broken=self.broken,
+            machine=self.size,
         )
 
     # ---- the lease ----
@@ -180,7 +193,7 @@ class Host:
     def _lease_due(self) -> None:
         lease = self.lease
         lease.armed = False
-        if self.machine.ended or self.dead:
+        if self.machine.ended or self.dead or self.stopped:
             return
         running = any(
             process.exit is None and not process.order.resident
@@ -304,14 +317,23 @@ class Host:
 
     def reboot(self, down_s: float) -> None:
         """Begin anew: nothing runs, and no exit is known any more."""
-        self._end_all()
-        for attempt_id in sorted(self.processes):
-            self.watcher.forgotten(self, attempt_id)
-        self.processes.clear()
+        self._lose_all()
         self.boots += 1
         self.lease.suspended = False
         self.frozen_until = self.timeline.now + down_s
         self.drop("it reboots")
+
+    def stop(self) -> None:
+        """Be switched off by somebody: nothing runs, and it is silent until it is switched on."""
+        self._lose_all()
+        self.stopped = True
+        self.frozen_until = math.inf
+
+    def go_on(self, boots_s: float) -> None:
+        """Be switched on again, which is a boot like others."""
+        self.stopped = False
+        self.reboot(boots_s)
+        self.begin_lease()
 
     def die(self) -> None:
         """Be silent for good, though the cloud sees nothing of it."""
@@ -329,6 +351,13 @@ class Host:
     def power_cut(self) -> None:
         """Note that the machine ended: nothing runs any more, and nobody is told."""
         self._end_all()
+
+    def _lose_all(self) -> None:
+        """Let all end, and forget it: what a runner keeps lies in memory."""
+        self._end_all()
+        for attempt_id in sorted(self.processes):
+            self.watcher.forgotten(self, attempt_id)
+        self.processes.clear()
 
     def _end_all(self) -> None:
         for attempt_id in sorted(self.processes):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.sim.mutants_absence import ABSENCE_MUTANTS
 from tests.sim.mutants_attempts import ATTEMPT_MUTANTS
 from tests.sim.mutants_avoiding import AVOIDING_MUTANTS
+from tests.sim.mutants_conditions import CONDITION_MUTANTS
 from tests.sim.mutants_elastic import ELASTIC_MUTANTS
 from tests.sim.mutants_holds import HOLDS_MUTANTS
 from tests.sim.mutants_instances import INSTANCES_MUTANTS
@@ -18,7 +19,9 @@ from tests.sim.mutants_launches import LAUNCHES_MUTANTS
 from tests.sim.mutants_per_instance import PER_INSTANCE_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
+from tests.sim.mutants_sizes import SIZE_MUTANTS
 from tests.sim.mutants_standstill import STANDSTILL_MUTANTS
+from tests.sim.mutants_steering import STEERING_MUTANTS
 from tests.sim.mutants_times import TIME_MUTANTS
 from tests.sim.mutants_trials import TRIAL_MUTANTS
 from tests.sim.planting import Mutant
@@ -46,6 +49,9 @@ MUTANTS: tuple[Mutant, ...] = (
     *ABSENCE_MUTANTS,
     *LAUNCHES_MUTANTS,
     *INSTANCES_MUTANTS,
+    *CONDITION_MUTANTS,
+    *SIZE_MUTANTS,
+    *STEERING_MUTANTS,
     *INTERRUPTION_MUTANTS,
     *HOLDS_MUTANTS,
     *RATES_MUTANTS,

@@ -86,6 +86,14 @@ STARTS = (
         new="trial=False",
     ),
     Mutant(
+        name="nobody comes for a trial",
+        guard="an instance that is on trial is probed at once, though its session lives",
+        fault="instances that swallow what is started there",
+        where="pool.trials:note_end",
+        old="core.timers.soonest(TimerKind.PROBE, worker.id, now)",
+        new="pass",
+    ),
+    Mutant(
         name="unknown and never asked",
         guard="a start without an answer is looked for",
         fault="answers that come late",

@@ -36,6 +36,8 @@ class SimOptions:
     for up to `longest_flicker_s`, and the cloud does not know its id, often as its session drops.
     The account has `foreign` instances of others, which `unfiltered_listings` show too, and of ours
     `unconfigured` and `left_over` ones. In the calm memory is kept but if it `restarts_in_calm`.
+    Somebody stops an instance every `stops_every_s`; of sights of others a share says so wrongly
+    (`wrongly_stopped`).
     Of quota groups that are `forbidden` there may be none, from a time on until another.
     """
 
@@ -63,6 +65,8 @@ class SimOptions:
     forbidden: tuple[str, ...] = ()
     forbidden_from_s: float = 0.0
     allowed_after_s: float = 0.0
+    stops_every_s: float = 0.0
+    wrongly_stopped: float = 0.0
     pace: float = 1.0
 
     def described(self) -> str:
@@ -87,6 +91,8 @@ class SimOptions:
             "forbidden",
             "forbidden_from_s",
             "allowed_after_s",
+            "stops_every_s",
+            "wrongly_stopped",
         )
         lines.append("  " + ", ".join(f"{name}={getattr(self, name)}" for name in rest))
         return "\n".join(lines)
@@ -135,6 +141,9 @@ def options_of(seed: int) -> SimOptions:
     demand = with_jobs(options.demand, Dice(seed, "job options"), clock_is_right=right)
     asked = with_per_instance_jobs(demand, options.scheduler, seed)
     options = in_quiet(options, *with_elastic_jobs(*asked, seed))
+    options = _smaller(options, Dice(seed, "small machines"))
+    options = _stopping(options, Dice(seed, "stopped instances"))
+    options = _holding(options, Dice(seed, "timed holds"))
     return replace(options, demand=with_plans(options.demand, seed))
 
 
@@ -265,6 +274,51 @@ def _unpulling(options: SimOptions, dice: Dice) -> SimOptions:
         hosts=replace(options.hosts, unpulling=dice.between(0.1, 0.7)),
         demand=replace(options.demand, imaged=dice.between(0.5, 1)),
         scheduler=scheduler,
+    )
+
+
+def _smaller(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, machines have less than their types say, or all do.
+
+    Memory of that is kept when the faults end, but for a crash.
+    """
+    if not dice.falls(0.04):
+        return options
+    share = 1.0 if dice.falls(0.5) else dice.between(0.3, 0.8)
+    hosts = replace(options.hosts, smaller=share)
+    return replace(options, hosts=hosts, restarts_in_calm=False)
+
+
+def _holding(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, admins hold instances for a time.
+
+    Not where clocks are set at restarts: when such a time is over follows from the clock.
+    """
+    if not dice.falls(0.042) or options.dispatcher.clock_steps_s:
+        return options
+    often_s = dice.between(8, 25)
+    return replace(
+        options,
+        demand=replace(
+            options.demand, behaviors_every_s=often_s, timed_holds=dice.between(0.5, 1.0)
+        ),
+    )
+
+
+def _stopping(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run in which, now and then, somebody stops instances, or the cloud says so.
+
+    Perhaps it does so twice in one listing.
+    """
+    if not dice.falls(0.04):
+        return options
+    twice = max(options.cloud.faults.duplicates, 0.3)
+    faults = msgspec.structs.replace(options.cloud.faults, duplicates=twice)
+    return replace(
+        options,
+        cloud=msgspec.structs.replace(options.cloud, faults=faults),
+        stops_every_s=dice.between(20, 80),
+        wrongly_stopped=dice.between(0.05, 0.5),
     )
 
 

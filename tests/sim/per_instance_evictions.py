@@ -15,6 +15,7 @@ from drivers.interface import Resources
 from pool import idle
 from pool.model import IdleBehavior, Worker
 from pool.room import SHARED_CPU_MILLIS
+from tests.sim.machines import room_on
 from tests.sim.per_instance_places import matches
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
@@ -106,7 +107,7 @@ class Evictions:
             total = total.plus(each)
         if not all(each.cpu_millis for each in given):
             total = total.plus(Resources(cpu_millis=SHARED_CPU_MILLIS))
-        return total.fits_in(worker.type.allocatable)
+        return total.fits_in(room_on(worker.type, worker.machine))
 
 
 def _is_ending(container: Container) -> bool:

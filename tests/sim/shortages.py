@@ -27,6 +27,7 @@ from tests.sim.truth import expect
 
 FORGOTTEN_AFTER_S = 900.0
 LONGEST_TOLD_S = 3600.0
+NOT_READY = (WorkerState.UNKNOWN, WorkerState.BOOTING)
 SLACK = 1e-6
 CAPACITY, QUOTA, RATE_LIMIT, ERROR, STILLBORN = (
     "capacity",
@@ -69,6 +70,7 @@ class Shortages:
         self._in_doubt: dict[str, tuple[InstanceType, float]] = {}
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
         self._booting: dict[str, float] = {}
+        self._not_ready: set[str] = set()
         self._overloaded: set[str] = set()
         self._of_use: set[tuple[str, float]] = set()
         self._useless: set[tuple[str, float]] = set()
@@ -295,11 +297,14 @@ class Shortages:
             if worker.proven:
                 continue
             given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
+            stopped = worker.end_reason.startswith(Trigger.STOPPED.value)
+            given_up = given_up or (stopped and worker.id in self._not_ready)
             by_nothing = worker.id in self._overloaded and not worker.busy_with
             of_no_use = given_up or by_nothing or worker.complaint or worker.verdict
             if of_no_use:
                 self._note_one(worker.id, worker.appeared_at, now)
         self._overloaded.clear()
+        self._not_ready = {w.id for w in workers.values() if w.state in NOT_READY}
 
     def _note_one(self, worker_id: str, appeared_at: float, now: float) -> None:
         if (worker_id, appeared_at) in self._useless:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher.messages import Overloaded, StraysDecided
 from drivers.errors import ErrorScope
+from drivers.interface import Power
 from drivers.simulated.model import Machine
 from pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
@@ -24,6 +25,10 @@ CRASH_WITHIN_STEPS = 8
 CRASH_AFTER_S = 30.0
 LONGEST_PARTITION_S = 60.0
 UNREACHABLE_SHARE = 0.45
+LONGEST_STOP_S = 200.0
+START_S = (5.0, 30.0)
+"""How long an instance that was stopped takes to boot once somebody starts it again."""
+
 FORGING = "3"
 """How the ids of instances end on which a job forges that the cloud takes them back."""
 TAKEN_BACK_AT = "2026-01-31T23:59:59Z"
@@ -48,6 +53,8 @@ class Trouble:
         self._flicker_dice = Dice(world.options.seed, "flickering")
         self._hidden: dict[str, _Hidden] = {}
         self._foreign = Dice(world.options.seed, "foreign strays happen")
+        self._stops = Dice(world.options.seed, "stops")
+        self._calm = False
         self.crash_in_steps = 0
 
     def step(self) -> None:
@@ -175,6 +182,38 @@ class Trouble:
             host.frozen_until = max(host.frozen_until, until)
             self._silence(host)
 
+    def _stop(self) -> None:
+        """Let somebody stop an instance, which its session shows or not, and start it again or not.
+
+        Unless it is gone by then.
+        """
+        dice, world = self._stops, self._world
+        up = [host for _, host in sorted(world.hosts.items()) if host.up and not host.dead]
+        if not up:
+            return
+        host = up[dice.whole(0, len(up) - 1)]
+        host.stop()
+        if dice.falls(0.5):
+            host.drop("connection reset")
+        else:
+            self._silence(host)
+        comes_back, stopped_s = dice.falls(0.5), dice.between(1, LONGEST_STOP_S)
+        boots_s = dice.between(*START_S)
+
+        def start() -> None:
+            if not host.machine.ending and not host.machine.ended:
+                host.go_on(boots_s)
+
+        if comes_back:
+            world.timeline.after(stopped_s, start)
+
+    def power_of(self, machine: Machine) -> Power:
+        """Return how a listing says that an instance stands, which is wrong now and then."""
+        if self._world.hosts[machine.id].stopped:
+            return Power.STOPPED
+        wrongly = not self._calm and self._stops.falls(self._world.options.wrongly_stopped)
+        return Power.STOPPED if wrongly else Power.ON
+
     def _partition(self) -> None:
         """Let the way to an instance be gone, which is noticed at once, and come back."""
         host = self._any_host()
@@ -207,6 +246,7 @@ class Trouble:
             behaviors = [behavior.value for behavior in IdleBehavior]
             host.machine.tags[TAG] = behaviors[self._dice.whole(0, len(behaviors) - 1)]
             self._world.conduct.wanted.pop(host.machine.id, None)
+            self._world.conduct.hold_ends.meddled(host.machine.id)
 
     def _flicker(self) -> None:
         """Let listings lack an instance for a while, or all, and their sessions drop, or not."""
@@ -247,8 +287,9 @@ class Trouble:
         return False
 
     def show_all(self) -> None:
-        """Let listings show all that is there from now on."""
+        """Let listings show all that is there from now on, and as it is."""
         self._hidden.clear()
+        self._calm = True
 
     def _change_limits(self) -> None:
         limits, dice = self._world.cloud.limits, self._dice
@@ -297,6 +338,8 @@ class Trouble:
         self._plan(lacking, until, self._flicker_dice)
         foreign = ((hosts.foreign_strays_every_s, self._foreign_stray),)
         self._plan(foreign, until, self._foreign)
+        stops = ((self._world.options.stops_every_s, self._stop),)
+        self._plan(stops, until, self._stops)
 
     def _plan(
         self, plans: Sequence[tuple[float, Callable[[], None]]], until: float, dice: Dice

@@ -15,6 +15,7 @@ from pool.model import AttemptExit, AttemptOrder, ExitKind
 from pool.trials import ENDS_BEFORE_TRIAL
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.losses import is_lost_too_often, may_run_again
+from tests.sim.machines import room_on
 from tests.sim.store import VirtualStore
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Truth:
                 sharers += given.cpu_millis == 0
         if sharers:
             used = used.plus(Resources(cpu_millis=SHARED_CPU_MILLIS))
-        room = host.machine.type.allocatable
+        room = room_on(host.machine.type, host.size)
         expect(
             used.fits_in(room),
             "no instance is given more than it has",

@@ -22,7 +22,7 @@ from dispatcher.model import (
     Preemptible,
     Retries,
 )
-from pool.model import IdleBehavior, WorkerState
+from pool.model import BehaviorNote, IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
 from tests.sim.elastic_users import ElasticUsers
@@ -34,6 +34,9 @@ from tests.sim.process import DispatcherProcess
 from tests.sim.store import VirtualStore
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.truth import Truth
+
+HOLD_S = (5.0, 120.0)
+"""For how long an admin holds an instance who says until when."""
 
 FINE_AT_LAST = 0.2
 """The share of tries that go well of a container that fails as a rule."""
@@ -96,6 +99,7 @@ class Users:
         self._dice = Dice(seed, "users")
         self._asking = Dice(seed, "asking")
         self._images = Dice(seed, "images")
+        self._ends = Dice(seed, "ends of holds")
         self._demand = demand
         self._store = store
         self._truth = truth
@@ -304,11 +308,19 @@ class Users:
             self.set_behavior(worker_id, behaviors[self._dice.whole(0, len(behaviors) - 1)])
 
     def set_behavior(self, worker_id: str, behavior: IdleBehavior) -> None:
-        """Ask for an instance's idle behavior."""
+        """Ask for an instance's idle behavior; some holds have an end."""
         process = self._process()
-        if process is not None:
-            self._conduct.wanted[worker_id] = behavior
-            process.post(self._conduct.steering.behavior(worker_id, behavior))
+        if process is None:
+            return
+        note = None
+        if behavior is IdleBehavior.HOLD and self._ends.falls(self._demand.timed_holds):
+            now = process.now()
+            until = now + self._ends.between(*HOLD_S)
+            note = BehaviorNote(behavior=behavior, reason="a look", by="u", at=now, until=until)
+        self._conduct.wanted[worker_id] = behavior
+        event = self._conduct.steering.behavior(worker_id, behavior, note)
+        self._conduct.hold_ends.asked(event)
+        process.post(event)
 
     def _kill(self) -> None:
         process, worker_id = self._process(), self._any_worker()

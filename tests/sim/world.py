@@ -22,6 +22,7 @@ from tests.sim.faults import DispatcherFaults, HostFaults
 from tests.sim.hosts import Host, Lease
 from tests.sim.jobs import JobAccount
 from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
+from tests.sim.machines import any_size
 from tests.sim.options import TYPES, SimOptions
 from tests.sim.process import DispatcherProcess, Making
 from tests.sim.shortages import LONGEST_TOLD_S
@@ -192,6 +193,7 @@ class World:
             filters_tags=not self.options.unfiltered_listings,
             find_dice=self._find_dice,
             hides=self.trouble.hides,
+            power_of=self.trouble.power_of,
             flickers=0.0 if self._calm else self.options.flickers,
             pace=self.options.pace,
         )
@@ -270,6 +272,9 @@ class World:
             host.swallows = dice.falls(self._host_faults.swallowing)
         pulls = Dice(self.options.seed, f"pulls of {machine.id}")
         host.pulls_nothing = pulls.falls(self._host_faults.unpulling)
+        if self.options.hosts.smaller:
+            sizes = Dice(self.options.seed, f"size of {machine.id}")
+            host.size = any_size(machine.type, self._host_faults.smaller, sizes)
         if dice.falls(self._host_faults.wrong_clocks):
             host.clock_jump_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
         self.hosts[machine.id] = host
@@ -371,7 +376,8 @@ class World:
         self.trouble.allow_all()
         for host in self.hosts.values():
             host.faults = HostFaults()
-            if not host.dead and host.frozen_until > self.timeline.now:
+            silent_for_good = host.dead or host.stopped
+            if not silent_for_good and host.frozen_until > self.timeline.now:
                 host.frozen_until = self.timeline.now
                 # What is on its way would come as late as the freeze was to last.
                 host.drop("connection reset")

@@ -10,9 +10,9 @@ from dispatcher.desk.views import gone_view, instance_report
 from dispatcher.messages import BehaviorRequested
 from dispatcher.model import Attempt
 from drivers.interface import Power
-from pool.messages import Probe, SessionLost
+from pool.messages import Listed, ListInstances, Probe, SessionLost
 from pool.model import IdleBehavior, Worker, WorkerState
-from tests.engine_rig import Rig
+from tests.engine_rig import Rig, last_commands
 from tests.health import told
 from tests.samples import make_container, make_type
 
@@ -68,6 +68,21 @@ def test_what_two_listings_say_has_stopped_is_ended_and_its_work_goes_on_elsewhe
     assert first.reason.message == f"its instance i-001 is gone ({STOPPED})"
     assert (second.instance_id, rig.states()) == ("i-002", {"c-1": "running"})
     assert told(rig) == []
+
+
+def test_a_listing_that_tells_an_instance_twice_has_said_it_once() -> None:
+    """One listing ended what its cloud calls stopped for a moment, if that came twice in it."""
+    rig = running()
+    stand(rig, Power.STOPPED)
+    rig.silent.add(ListInstances)
+    rig.advance(rig.pool_settings.sync_interval_s + 1)
+    [listing] = last_commands(rig, ListInstances)[-1:]
+    seen = rig.cloud["i-001"]
+    rig.send(Listed(op_id=listing.op_id, began_at=rig.now, instances=(seen, seen)))
+    assert rig.worker_states() == {"i-001": "running"}
+    rig.silent.discard(ListInstances)
+    rig.advance(rig.pool_settings.sync_interval_s + 1)
+    assert "i-001" not in rig.engine.pool.workers
 
 
 def test_who_has_a_session_is_there_whatever_a_listing_says() -> None:
