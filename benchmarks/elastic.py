@@ -23,8 +23,8 @@ from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.planner.elastic_model import ElasticJob, ElasticMode
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticMode
 from tests.elastic_rig import elastic, essential, make_job, turnarounds_s
 from tests.samples import make_type
 

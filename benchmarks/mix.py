@@ -26,14 +26,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dispatcher.model import Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types, price_order
-from dispatcher.planner.limits import View
-from dispatcher.planner.mix import Option, Want
-from dispatcher.planner.room import Rules
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.model import Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types, price_order
+from longshore.dispatcher.planner.limits import View
+from longshore.dispatcher.planner.mix import Option, Want
+from longshore.dispatcher.planner.room import Rules
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, price, random_case, random_type, solve
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container

@@ -17,13 +17,13 @@ import sys
 import time
 from decimal import Decimal
 
-from dispatcher.engine import Engine
-from dispatcher.messages import Woken
-from dispatcher.model import Constraints, Container, ContainerSpec, SchedulerSettings
-from dispatcher.queries import Recovered
-from drivers.interface import TYPE_TAG, InstanceType, Resources
-from pool.messages import AttemptExited, LogComplete, StartAttempt
-from pool.model import AttemptExit, ExitKind, InstanceSeen, PoolSettings, WorkerState
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.messages import Woken
+from longshore.dispatcher.model import Constraints, Container, ContainerSpec, SchedulerSettings
+from longshore.dispatcher.queries import Recovered
+from longshore.drivers.interface import TYPE_TAG, InstanceType, Resources
+from longshore.pool.messages import AttemptExited, LogComplete, StartAttempt
+from longshore.pool.model import AttemptExit, ExitKind, InstanceSeen, PoolSettings, WorkerState
 
 GIB = 2**30
 NOW = 1_000_000.0

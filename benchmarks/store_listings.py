@@ -25,12 +25,12 @@ from sqlalchemy import insert
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dispatcher.jobs.model import JobState
-from dispatcher.messages import InsertContainers, SaveAttempt, SaveContainer
-from dispatcher.model import ContainerState
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store import codec, job_codec, sqlite, tables
-from dispatcher.store.store import Store
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.messages import InsertContainers, SaveAttempt, SaveContainer
+from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store import codec, job_codec, sqlite, tables
+from longshore.dispatcher.store.store import Store
 from tests.store_values import SPEC, attempt, container, job, task
 
 AT_ONCE = 10_000

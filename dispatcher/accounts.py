@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from dispatcher.model import EVERYBODY_ELSE, Container, SchedulerSettings
-from pool.model import Payer
+from longshore.dispatcher.model import EVERYBODY_ELSE, Container, SchedulerSettings
+from longshore.pool.model import Payer
 
 
 class Holder(NamedTuple):

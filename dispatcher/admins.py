@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     AdminEvent,
     BehaviorRequested,
     InstanceKillRequested,
@@ -12,9 +12,9 @@ from dispatcher.messages import (
     StrayDeed,
     StraysDecided,
 )
-from pool import attempts, idle, strays
-from pool.core import PoolCore
-from pool.model import WorkerState
+from longshore.pool import attempts, idle, strays
+from longshore.pool.core import PoolCore
+from longshore.pool.model import WorkerState
 
 
 def carry_out(pool: PoolCore, event: AdminEvent, now: float) -> list[PublishStray]:

@@ -3,7 +3,7 @@
 It is there wherever Longshore is installed. A driver's tests give it a trial, for as long as they
 like (a session, a module), and take one test for each check:
 
-    from dispatcher.conformance_trial import make_trial
+    from longshore.dispatcher.conformance_trial import make_trial
 
     @pytest.fixture(scope="module")
     def conformance_trial(tmp_path_factory):
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from drivers.conformance import Conformance, Trial
+    from longshore.drivers.conformance import Conformance, Trial
 
 _CHECK = "conformance_check"
 
@@ -34,7 +34,7 @@ _CHECK = "conformance_check"
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each check out of one that takes `conformance_check`."""
     if _CHECK in metafunc.fixturenames:
-        from drivers.conformance import CHECKS  # noqa: PLC0415 - no other tests need it
+        from longshore.drivers.conformance import CHECKS  # noqa: PLC0415 - no other tests need it
 
         metafunc.parametrize(_CHECK, [each.name for each in CHECKS], indirect=True)
 
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def conformance_run(conformance_trial: Trial) -> Iterator[Conformance]:
     """Yield the run of the kit that the checks of a module share; fails if anything is left."""
-    from drivers.conformance import Conformance  # noqa: PLC0415 - no other tests need it
+    from longshore.drivers.conformance import Conformance  # noqa: PLC0415 - no other tests need it
 
     with Conformance(conformance_trial) as run:
         yield run
@@ -55,7 +55,7 @@ def conformance_check(
     request: pytest.FixtureRequest, conformance_run: Conformance
 ) -> Callable[[], None]:
     """Return what makes one check, and passes, fails or skips the test."""
-    from drivers.conformance import Outcome, check_named  # noqa: PLC0415 - no other tests need it
+    from longshore.drivers.conformance import Outcome, check_named  # noqa: PLC0415 - no other tests need it
 
     def make() -> None:
         result = conformance_run.show(check_named(request.param))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from drivers.conformance_model import Bed, Patience, Trial
-from drivers.interface import InstanceType
-from drivers.registry import DriverContext, DriverInfo
-from pool.bundle import build_runner
-from pool.conformance_shell import PoolShell
-from pool.link_model import LinkSettings
-from pool.ssh_keys import PrivateKey, new_private_key
+from longshore.drivers.conformance_model import Bed, Patience, Trial
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import DriverContext, DriverInfo
+from longshore.pool.bundle import build_runner
+from longshore.pool.conformance_shell import PoolShell
+from longshore.pool.link_model import LinkSettings
+from longshore.pool.ssh_keys import PrivateKey, new_private_key
 
 _HANDSHAKES = 8
 

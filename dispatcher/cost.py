@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dispatcher.model import Attempt, Container, Placement
-from drivers.interface import InstanceType, Resources
-from pool.cost import cost_usd
+from longshore.dispatcher.model import Attempt, Container, Placement
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.cost import cost_usd
 
 _LEAST_SHARE = Decimal(1) / Decimal(256)
 

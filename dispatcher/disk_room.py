@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dispatcher.vitals import DiskRoom
+from longshore.dispatcher.vitals import DiskRoom
 
 
 def room_at(directory: Path) -> DiskRoom:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher import admins, restoring
-from dispatcher.accounts import SpendLimits
-from dispatcher.elastic.wiring import elastic_placer
-from dispatcher.jobs.workflow import Workflow
-from dispatcher.ledger import check as ledger_check
-from dispatcher.ledger.instance_records import record_of
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.ledger.outcomes import container_of
-from dispatcher.ledger.stray_news import stray_found, stray_gone
-from dispatcher.messages import (
+from longshore.dispatcher import admins, restoring
+from longshore.dispatcher.accounts import SpendLimits
+from longshore.dispatcher.elastic.wiring import elastic_placer
+from longshore.dispatcher.jobs.workflow import Workflow
+from longshore.dispatcher.ledger import check as ledger_check
+from longshore.dispatcher.ledger.instance_records import record_of
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.ledger.outcomes import container_of
+from longshore.dispatcher.ledger.stray_news import stray_found, stray_gone
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
     Command,
@@ -45,7 +45,7 @@ from dispatcher.messages import (
     Submitted,
     Woken,
 )
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     EndingCause,
@@ -54,21 +54,21 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.per_instance.placer import PerInstancePlacer
-from dispatcher.planner.fit import fitting_types, has_room, need, within_price
-from dispatcher.planner.preemptible import instead_of_scarce
-from dispatcher.queries import Recovered
-from dispatcher.queueing.queue import ClassKey, Queue
-from dispatcher.restarts import is_lasting
-from dispatcher.scheduling.kept_room import Kept
-from dispatcher.scheduling.placers import Placers
-from dispatcher.scheduling.placing import Placing
-from dispatcher.scheduling.preemptible_market import PreemptibleMarket
-from dispatcher.user_requests import UserRequests
-from drivers.interface import InstanceType
-from pool import attempts, core_check, reactor
-from pool.core import PoolCore
-from pool.messages import (
+from longshore.dispatcher.per_instance.placer import PerInstancePlacer
+from longshore.dispatcher.planner.fit import fitting_types, has_room, need, within_price
+from longshore.dispatcher.planner.preemptible import instead_of_scarce
+from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.queueing.queue import ClassKey, Queue
+from longshore.dispatcher.restarts import is_lasting
+from longshore.dispatcher.scheduling.kept_room import Kept
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.dispatcher.scheduling.placing import Placing
+from longshore.dispatcher.scheduling.preemptible_market import PreemptibleMarket
+from longshore.dispatcher.user_requests import UserRequests
+from longshore.drivers.interface import InstanceType
+from longshore.pool import attempts, core_check, reactor
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
     AttemptImageSeen,
     CreateFailed,
     Destroyed,
@@ -79,8 +79,8 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import PoolSettings
-from pool.notices import (
+from longshore.pool.model import PoolSettings
+from longshore.pool.notices import (
     AttemptDismissed,
     AttemptEnded,
     AttemptImageKnown,

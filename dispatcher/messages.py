@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dispatcher.jobs.model import Job
-from dispatcher.model import Attempt, Container, InstanceRecord
-from pool.messages import PoolCommand, PoolEvent
-from pool.model import BehaviorNote, IdleBehavior, Launch
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.model import Attempt, Container, InstanceRecord
+from longshore.pool.messages import PoolCommand, PoolEvent
+from longshore.pool.model import BehaviorNote, IdleBehavior, Launch
 
 # ---- changes to the store -----------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import msgspec
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.input.quantities import Price
-from drivers.interface import Resources
-from pool.model import BehaviorNote
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.input.quantities import Price
+from longshore.drivers.interface import Resources
+from longshore.pool.model import BehaviorNote
 
 PRIORITY_DEFAULT = 500
 PRIORITY_MAX = 1000

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     Change,
     Command,
     Commit,
     Following,
 )
-from drivers.errors import BugError
-from pool.messages import HeldUp, MovedOn, SignalAttempt
+from longshore.drivers.errors import BugError
+from longshore.pool.messages import HeldUp, MovedOn, SignalAttempt
 
 HELD_UP_AFTER_S = 30.0
 """How long the oldest commit may take before the engine is told; less counts as no time at all."""

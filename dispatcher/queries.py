@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
-from pool.model import Launch
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.model import Attempt, Container, ContainerState, InstanceRecord
+from longshore.pool.model import Launch
 
 LISTED_ATTEMPTS = 10
 """How many of its attempts a container has where containers are listed, the latest."""

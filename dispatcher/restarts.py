@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     ENGINE_FAILURE,
     INTERRUPTED,
     SUPERVISOR_LOST,
@@ -18,8 +18,8 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.moments import moment
-from pool.delays import doubled_s
+from longshore.dispatcher.moments import moment
+from longshore.pool.delays import doubled_s
 
 _SHORTEST_DELAY_S = 1.0
 _INTERRUPTION_FIRST_S = 1.0

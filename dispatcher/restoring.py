@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dispatcher.jobs.workflow import Workflow
-from dispatcher.ledger.endings import is_eviction
-from dispatcher.model import Attempt, Container, ContainerState, InstanceRecord, resources_of
-from dispatcher.queries import Recovered
-from dispatcher.scheduling.placing import Placing
-from drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
-from pool import attempts, launching
-from pool.core import PoolCore
-from pool.model import AttemptPhase, IdleBehavior, InstanceSeen, PoolAttempt
+from longshore.dispatcher.jobs.workflow import Workflow
+from longshore.dispatcher.ledger.endings import is_eviction
+from longshore.dispatcher.model import (
+    Attempt,
+    Container,
+    ContainerState,
+    InstanceRecord,
+    resources_of,
+)
+from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.scheduling.placing import Placing
+from longshore.drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
+from longshore.pool import attempts, launching
+from longshore.pool.core import PoolCore
+from longshore.pool.model import AttemptPhase, IdleBehavior, InstanceSeen, PoolAttempt
 
 
 def restore(

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import structlog
 
-from dispatcher.engine import Engine
-from dispatcher.jobs.model import Job
-from dispatcher.messages import (
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import (
     AdminEvent,
     Change,
     Command,
@@ -30,9 +30,9 @@ from dispatcher.messages import (
     PublishJob,
     Woken,
 )
-from dispatcher.outflow import Outflow, Write
-from drivers.errors import LongshoreError
-from pool.messages import PoolCommand
+from longshore.dispatcher.outflow import Outflow, Write
+from longshore.drivers.errors import LongshoreError
+from longshore.pool.messages import PoolCommand
 
 log = structlog.get_logger(__name__)
 

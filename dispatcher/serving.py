@@ -16,10 +16,10 @@ import structlog
 import structlog.tracebacks
 from structlog.typing import Processor
 
-from dispatcher.config.loading import Config
-from dispatcher.config.model import EngineName
-from dispatcher.file_limit import raise_file_limit
-from dispatcher.wiring import Server
+from longshore.dispatcher.config.loading import Config
+from longshore.dispatcher.config.model import EngineName
+from longshore.dispatcher.file_limit import raise_file_limit
+from longshore.dispatcher.wiring import Server
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from dispatcher.model import ContainerSpec
+from longshore.dispatcher.model import ContainerSpec
 
 _CONTAINER_BYTES = 1024
 _SPEC_BYTES = 1024

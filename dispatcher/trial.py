@@ -31,14 +31,14 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.engine import Engine
-from dispatcher.ledger.history import History
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.queueing.ordering import OrderedEntries
-from dispatcher.queueing.queue import Queue, RequestClass
-from dispatcher.spec_size import QueuedMemory
-from drivers.errors import BugError
-from pool.statistics import Statistics
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.ledger.history import History
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.queueing.ordering import OrderedEntries
+from longshore.dispatcher.queueing.queue import Queue, RequestClass
+from longshore.dispatcher.spec_size import QueuedMemory
+from longshore.drivers.errors import BugError
+from longshore.pool.statistics import Statistics
 
 _OF_VALUES: Mapping[type, tuple[str, ...]] = {
     Ledger: ("containers", "waiting_since"),

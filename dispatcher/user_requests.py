@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.jobs.workflow import Workflow, roots_of
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.workflow import Workflow, roots_of
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
     JobHoldRequested,
@@ -21,10 +21,10 @@ from dispatcher.messages import (
     Submitted,
     UserEvent,
 )
-from dispatcher.model import FOR_NOTHING, AttemptOutcome, ContainerState, Reason
-from dispatcher.scheduling.placers import Placers
-from pool import attempts
-from pool.core import PoolCore
+from longshore.dispatcher.model import FOR_NOTHING, AttemptOutcome, ContainerState, Reason
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.pool import attempts
+from longshore.pool.core import PoolCore
 
 _LOOKED_AGAIN_S = 1.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pool.histogram import Histogram
+from longshore.pool.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,45 +18,45 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from dispatcher.api.app import make_app
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.server import ApiRunner
-from dispatcher.config.loading import (
+from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.config.loading import (
     Config,
     driver_parameters,
     instance_types,
     listen_address,
     scheduler_settings,
 )
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.publishing import log_restored, publish_event
-from dispatcher.engine import Engine
-from dispatcher.ledger.outcomes import container_of
-from dispatcher.logs.store import LogStore
-from dispatcher.messages import Overloaded, Publication
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.periodic.launching import PeriodicJobs
-from dispatcher.runtime import Runtime
-from dispatcher.store.store import Store
-from drivers.errors import ConfigError
-from drivers.interface import (
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.publishing import log_restored, publish_event
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.ledger.outcomes import container_of
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.messages import Overloaded, Publication
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.periodic.launching import PeriodicJobs
+from longshore.dispatcher.runtime import Runtime
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import (
     InstanceSet,
     InstanceType,
     PowersOff,
     QuotaGroups,
     WarnsOfInterruption,
 )
-from drivers.registry import DriverContext, driver
-from pool.bundle import build_runner
-from pool.clock import SteadyClock
-from pool.cloud_calls import CloudCalls, Launching
-from pool.hostkey import init_fragment
-from pool.lease import fault_of_command, first_contact_fragment
-from pool.link_model import LinkSettings
-from pool.messages import PoolCommand
-from pool.performer import Performer
-from pool.ssh_keys import load_or_create_private_key, public_key_text
+from longshore.drivers.registry import DriverContext, driver
+from longshore.pool.bundle import build_runner
+from longshore.pool.clock import SteadyClock
+from longshore.pool.cloud_calls import CloudCalls, Launching
+from longshore.pool.hostkey import init_fragment
+from longshore.pool.lease import fault_of_command, first_contact_fragment
+from longshore.pool.link_model import LinkSettings
+from longshore.pool.messages import PoolCommand
+from longshore.pool.performer import Performer
+from longshore.pool.ssh_keys import load_or_create_private_key, public_key_text
 
 log = structlog.get_logger(__name__)
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from drivers import conformance_calls as calls
-from drivers import conformance_claims as claims
-from drivers import conformance_faults as faults
-from drivers import conformance_machine as machine
-from drivers.conformance_bench import Bench
-from drivers.conformance_model import (
+from longshore.drivers import conformance_calls as calls
+from longshore.drivers import conformance_claims as claims
+from longshore.drivers import conformance_faults as faults
+from longshore.drivers import conformance_machine as machine
+from longshore.drivers.conformance_bench import Bench
+from longshore.drivers.conformance_model import (
     Bed,
     Cause,
     ForeignInstances,
@@ -44,8 +44,8 @@ from drivers.conformance_model import (
     Shell,
     Trial,
 )
-from drivers.errors import ConfigError, LongshoreError
-from drivers.registry import Capability
+from longshore.drivers.errors import ConfigError, LongshoreError
+from longshore.drivers.registry import Capability
 
 __all__ = [
     "CHECKS",

@@ -7,16 +7,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from drivers.conformance_model import (
+from longshore.drivers.conformance_model import (
     Nonconformity,
     NotShown,
     RemoteShell,
     Trial,
     UnprovenKeyError,
 )
-from drivers.conformance_sweep import CLUSTER_PREFIX, Ledger, sweep
-from drivers.errors import BugError, CloudError, HostKeyMismatch, RateLimitError, Unreachable
-from drivers.interface import (
+from longshore.drivers.conformance_sweep import CLUSTER_PREFIX, Ledger, sweep
+from longshore.drivers.errors import (
+    BugError,
+    CloudError,
+    HostKeyMismatch,
+    RateLimitError,
+    Unreachable,
+)
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     IDLE_BEHAVIOR_TAG,
     TOKEN_TAG,
@@ -27,7 +33,7 @@ from drivers.interface import (
     InstanceType,
     PowersOff,
 )
-from drivers.registry import Capability
+from longshore.drivers.registry import Capability
 
 _INIT_DELAY_S = 1
 

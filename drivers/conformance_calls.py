@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from drivers.conformance_bench import Bench, Subject, Wish
-from drivers.conformance_model import ForeignInstances, Nonconformity, NotShown
-from drivers.errors import CloudAuthError, CloudError, InstanceNotFound, QuotaError
-from drivers.interface import (
+from longshore.drivers.conformance_bench import Bench, Subject, Wish
+from longshore.drivers.conformance_model import ForeignInstances, Nonconformity, NotShown
+from longshore.drivers.errors import CloudAuthError, CloudError, InstanceNotFound, QuotaError
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     IDLE_BEHAVIOR_TAG,
     TOKEN_TAG,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from drivers.conformance_bench import Bench
-from drivers.conformance_model import Markets, Nonconformity, NotShown
-from drivers.interface import (
+from longshore.drivers.conformance_bench import Bench
+from longshore.drivers.conformance_model import Markets, Nonconformity, NotShown
+from longshore.drivers.interface import (
     Finds,
     InstanceType,
     Leftovers,
@@ -14,7 +14,7 @@ from drivers.interface import (
     QuotaGroups,
     WarnsOfInterruption,
 )
-from drivers.registry import Capability, OfferQuery
+from longshore.drivers.registry import Capability, OfferQuery
 
 
 def check_registration(bench: Bench) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drivers.conformance_bench import Bench
-from drivers.conformance_model import Bed, Cause, Nonconformity, NotShown
-from drivers.errors import (
+from longshore.drivers.conformance_bench import Bench
+from longshore.drivers.conformance_model import Bed, Cause, Nonconformity, NotShown
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -17,7 +17,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

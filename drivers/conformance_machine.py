@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 
-from drivers.conformance_bench import Bench
-from drivers.conformance_model import Nonconformity, Notices, NotShown, RemoteShell
-from drivers.errors import RemoteError
-from drivers.interface import HostKeyVerdict, WarnsOfInterruption
+from longshore.drivers.conformance_bench import Bench
+from longshore.drivers.conformance_model import Nonconformity, Notices, NotShown, RemoteShell
+from longshore.drivers.errors import RemoteError
+from longshore.drivers.interface import HostKeyVerdict, WarnsOfInterruption
 
 _GREETING = "longshore conformance"
 _STATUS = 7

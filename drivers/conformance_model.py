@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from drivers.errors import RemoteError
-from drivers.interface import HostKeyVerdict, InstanceType
-from drivers.registry import DriverContext, DriverInfo
+from longshore.drivers.errors import RemoteError
+from longshore.drivers.interface import HostKeyVerdict, InstanceType
+from longshore.drivers.registry import DriverContext, DriverInfo
 
 _FIRST_POLLS = 20
 _POLL_GROWTH = 1.5

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from drivers.conformance_model import Patience
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG, Instance, InstanceSet
+from longshore.drivers.conformance_model import Patience
+from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG, Instance, InstanceSet
 
 CLUSTER_PREFIX = "conformance-"
 """How the cluster tag of everything begins that the kit makes."""

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from drivers.errors import CloudError
-from drivers.local_processes import (
+from longshore.drivers.errors import CloudError
+from longshore.drivers.local_processes import (
     INSTANCE_VARIABLE,
     end_groups,
     end_processes,
     login_environment,
 )
-from drivers.ssh_command import Wake
-from drivers.ssh_server import SshServer, host_key_in
+from longshore.drivers.ssh_command import Wake
+from longshore.drivers.ssh_server import SshServer, host_key_in
 
 _log = logging.getLogger(__name__)
 

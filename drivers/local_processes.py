@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from drivers.errors import CloudError
+from longshore.drivers.errors import CloudError
 
 INSTANCE_VARIABLE = "LONGSHORE_INSTANCE_ID"
 

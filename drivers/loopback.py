@@ -16,11 +16,17 @@ from pathlib import Path
 
 import msgspec
 
-from drivers.errors import CloudError, ConfigError, ErrorScope, InstanceNotFound, QuotaError
-from drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import LocalMachine, remove_files, write_atomically
-from drivers.local_processes import end_processes
-from drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.errors import (
+    CloudError,
+    ConfigError,
+    ErrorScope,
+    InstanceNotFound,
+    QuotaError,
+)
+from longshore.drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
+from longshore.drivers.local_machine import LocalMachine, remove_files, write_atomically
+from longshore.drivers.local_processes import end_processes
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 _PREFIX = "i-loopback-"
 _STATE_FILE = "instance.json"

@@ -12,16 +12,19 @@ from typing import Any
 
 import msgspec
 
-from drivers.errors import ConfigError
-from drivers.interface import InstanceSet, InstanceType
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import InstanceSet, InstanceType
 
 ENTRY_POINT_GROUP = "longshore.drivers"
 
+_MOVED = frozenset({"dispatcher", "drivers", "pool"})
+"""The names by which plug-ins imported ours before all of it was `longshore.…`."""
+
 _BUILT_IN = {
-    "ec2": "drivers.ec2.driver:DRIVER",
-    "libcloud": "drivers.libcloud_driver.driver:DRIVER",
-    "loopback": "drivers.loopback:DRIVER",
-    "simulated": "drivers.simulated.driver:DRIVER",
+    "ec2": "longshore.drivers.ec2.driver:DRIVER",
+    "libcloud": "longshore.drivers.libcloud_driver.driver:DRIVER",
+    "loopback": "longshore.drivers.loopback:DRIVER",
+    "simulated": "longshore.drivers.simulated.driver:DRIVER",
 }
 
 
@@ -160,16 +163,32 @@ def _load(point: EntryPoint) -> DriverInfo:
             loaded = getattr(loaded, attribute)
     except Exception as error:
         # A plug-in's module may raise anything at all.
+        if isinstance(error, ImportError) and (bare := _bare_name(error.name or "")):
+            raise _problem(_new_name(point, bare)) from error
         raise _problem(
             f"driver {point.name!r} ({point.value}) cannot be loaded: {error!r};"
             " mend or uninstall its package"
         ) from error
     if not isinstance(loaded, DriverInfo):
+        if bare := _bare_name(type(loaded).__module__):
+            raise _problem(_new_name(point, bare))
         raise _problem(
             f"driver {point.name!r} ({point.value}) is no drivers.registry.DriverInfo"
             f" but a {type(loaded).__name__}"
         )
     return loaded
+
+
+def _bare_name(module_name: str) -> str:
+    """Return a module's name where it begins with a folder of ours that has moved, else ""."""
+    return module_name if module_name.partition(".")[0] in _MOVED else ""
+
+
+def _new_name(point: EntryPoint, bare: str) -> str:
+    return (
+        f"driver {point.name!r} ({point.value}) imports {bare!r}, a name that is no longer ours;"
+        f" write `from longshore.{bare} import …` in its package"
+    )
 
 
 def _problem(what: str) -> ConfigError:

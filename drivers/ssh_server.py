@@ -29,7 +29,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from drivers.ssh_command import Command, Wake
+from longshore.drivers.ssh_command import Command, Wake
 
 _log = logging.getLogger(__name__)
 

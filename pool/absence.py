@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drivers.errors import RateLimitError
-from drivers.interface import Existence
-from pool import stillborn
-from pool.core import PoolCore
-from pool.messages import FindFailed, FindInstance, InstanceFound, ProbeFailed
-from pool.model import Absence, AttemptPhase, PoolSettings, Worker, WorkerState
-from pool.transitions import Trigger
+from longshore.drivers.errors import RateLimitError
+from longshore.drivers.interface import Existence
+from longshore.pool import stillborn
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import FindFailed, FindInstance, InstanceFound, ProbeFailed
+from longshore.pool.model import Absence, AttemptPhase, PoolSettings, Worker, WorkerState
+from longshore.pool.transitions import Trigger
 
 _LEAST_LISTINGS = 3
 _ASK_AGAIN_S = 10.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from drivers.errors import BugError
-from drivers.interface import Resources
-from pool import idle, interruption, signals, stillborn, strays, trials
-from pool.core import PoolCore
-from pool.messages import (
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
+from longshore.pool import idle, interruption, signals, stillborn, strays, trials
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
     AttemptExited,
     AttemptImageSeen,
     AttemptStarted,
@@ -16,7 +16,7 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import (
+from longshore.pool.model import (
     REBOOTED,
     AttemptExit,
     AttemptOrder,
@@ -27,7 +27,7 @@ from pool.model import (
     Worker,
     WorkerState,
 )
-from pool.notices import (
+from longshore.pool.notices import (
     AttemptEnded,
     AttemptImageKnown,
     AttemptLogComplete,
@@ -36,8 +36,8 @@ from pool.notices import (
     AttemptRunning,
     RunnerOverloaded,
 )
-from pool.timers import TimerKind
-from pool.transitions import Trigger
+from longshore.pool.timers import TimerKind
+from longshore.pool.transitions import Trigger
 
 STRIKES_BEFORE_DRAIN = 3
 OVERLOAD_PAUSE_S = 60.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -18,10 +18,10 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import InstanceType
-from pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
-from pool.doubts import Doubts
-from pool.holds import (
+from longshore.drivers.interface import InstanceType
+from longshore.pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
+from longshore.pool.doubts import Doubts
+from longshore.pool.holds import (
     EVERYTHING,
     Allowance,
     Hindrance,
@@ -31,8 +31,8 @@ from pool.holds import (
     Scope,
     Tally,
 )
-from pool.model import PoolSettings
-from pool.quotas import KnownQuota, ToldQuotas
+from longshore.pool.model import PoolSettings
+from longshore.pool.quotas import KnownQuota, ToldQuotas
 
 _ERROR_FIRST_S = 0.5
 _ERROR_MOST_S = 60.0

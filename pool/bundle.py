@@ -16,7 +16,7 @@ _MAIN = """import sys
 if sys.version_info < (3, 8):
     sys.exit("this is Python %d.%d, and the runner needs 3.8 or later" % sys.version_info[:2])
 
-from pool.runner.main import main
+from longshore.pool.runner.main import main
 
 sys.exit(main(sys.argv[0], sys.argv[1:]))
 """
@@ -38,8 +38,11 @@ def build_runner() -> RunnerBundle:
     the instances. It is not compressed, since compressors differ.
     """
     sources = Path(__file__).resolve().parent / "runner"
-    files = {f"pool/runner/{path.name}": path.read_text("utf-8") for path in sources.glob("*.py")}
-    files |= {"pool/__init__.py": "", "__main__.py": _MAIN}
+    files = {
+        f"longshore/pool/runner/{path.name}": path.read_text("utf-8")
+        for path in sources.glob("*.py")
+    }
+    files |= {"longshore/__init__.py": "", "longshore/pool/__init__.py": "", "__main__.py": _MAIN}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):

@@ -19,8 +19,8 @@ from typing import Any
 
 import structlog
 
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
-from drivers.interface import (
+from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     Existence,
     Finds,
@@ -31,11 +31,11 @@ from drivers.interface import (
     Power,
     TellsCondition,
 )
-from pool.cloud_lane import Lane
-from pool.cloud_outcome import CloudCommand, Outcome, Post, failed
-from pool.delays import REASON_LENGTH
-from pool.leftovers import LeftoverReport, LeftoverWatch
-from pool.messages import (
+from longshore.pool.cloud_lane import Lane
+from longshore.pool.cloud_outcome import CloudCommand, Outcome, Post, failed
+from longshore.pool.delays import REASON_LENGTH
+from longshore.pool.leftovers import LeftoverReport, LeftoverWatch
+from longshore.pool.messages import (
     Created,
     CreateInstance,
     Destroyed,
@@ -48,8 +48,8 @@ from pool.messages import (
     SetTags,
     TagsSet,
 )
-from pool.model import InstanceSeen
-from pool.ssh_watchdog import Watchdog
+from longshore.pool.model import InstanceSeen
+from longshore.pool.ssh_watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from drivers.errors import CloudError
-from pool.messages import (
+from longshore.drivers.errors import CloudError
+from longshore.pool.messages import (
     CreateFailed,
     CreateInstance,
     DestroyFailed,

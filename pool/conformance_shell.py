@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from drivers.conformance_model import RemoteShell, UnprovenKeyError, Verify
-from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
-from pool.cloud_calls import with_port
-from pool.hostkey import RUNNER_DIRECTORY, UnprovenCause, init_fragment, users_directory
-from pool.lease import first_contact_fragment
-from pool.link import WorkerLink
-from pool.link_attempts import LinkListener
-from pool.link_connect import UnprovenError, connect_proven
-from pool.link_model import LinkSettings, ProbeStage, ProbeStageError
-from pool.model import AttemptExit, AttemptImage
-from pool.remote_shell import run_script
-from pool.ssh import SshConnection
-from pool.ssh_keys import new_private_key, public_key_text
+from longshore.drivers.conformance_model import RemoteShell, UnprovenKeyError, Verify
+from longshore.drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
+from longshore.pool.cloud_calls import with_port
+from longshore.pool.hostkey import RUNNER_DIRECTORY, UnprovenCause, init_fragment, users_directory
+from longshore.pool.lease import first_contact_fragment
+from longshore.pool.link import WorkerLink
+from longshore.pool.link_attempts import LinkListener
+from longshore.pool.link_connect import UnprovenError, connect_proven
+from longshore.pool.link_model import LinkSettings, ProbeStage, ProbeStageError
+from longshore.pool.model import AttemptExit, AttemptImage
+from longshore.pool.remote_shell import run_script
+from longshore.pool.ssh import SshConnection
+from longshore.pool.ssh_keys import new_private_key, public_key_text
 
 ORPHAN_TIMEOUT_S: Final = 3600.0
 """After how long without a contact an instance of the kit powers itself off, where it can."""

@@ -11,10 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from drivers.interface import TOKEN_TAG, Existence, InstanceType
-from pool.backoff import CreateHolds
-from pool.gates import CloudGate, ProbeGate
-from pool.messages import (
+from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
+from longshore.pool.backoff import CreateHolds
+from longshore.pool.gates import CloudGate, ProbeGate
+from longshore.pool.messages import (
     CloseSession,
     CreateInstance,
     DestroyInstance,
@@ -23,7 +23,7 @@ from pool.messages import (
     PoolCommand,
     SetTags,
 )
-from pool.model import (
+from longshore.pool.model import (
     AttemptPhase,
     BehaviorNote,
     Doubtful,
@@ -37,13 +37,20 @@ from pool.model import (
     WorkerState,
     stray_id,
 )
-from pool.notices import AttemptLost, LaunchEnded, Notice, StrayGone, WorkerChanged, WorkerGone
-from pool.room import charge, found_as, room_left, shares_a_cpu
-from pool.statistics import Statistics
-from pool.tags import behavior_from, is_unrecognised
-from pool.timers import OF_WORKERS, TimerKind, Timers
-from pool.transitions import Removed, Trigger, next_state
-from pool.troubles import CreateTroubles, Trouble
+from longshore.pool.notices import (
+    AttemptLost,
+    LaunchEnded,
+    Notice,
+    StrayGone,
+    WorkerChanged,
+    WorkerGone,
+)
+from longshore.pool.room import charge, found_as, room_left, shares_a_cpu
+from longshore.pool.statistics import Statistics
+from longshore.pool.tags import behavior_from, is_unrecognised
+from longshore.pool.timers import OF_WORKERS, TimerKind, Timers
+from longshore.pool.transitions import Removed, Trigger, next_state
+from longshore.pool.troubles import CreateTroubles, Trouble
 
 _KEY_KEPT_S = 3600.0
 MOST_NOTES_OF_GONE = 1000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from drivers.errors import BugError
-from pool.core import PoolCore
-from pool.model import Worker, WorkerState
-from pool.room import room_left
-from pool.timers import TimerKind
+from longshore.drivers.errors import BugError
+from longshore.pool.core import PoolCore
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.room import room_left
+from longshore.pool.timers import TimerKind
 
 
 def check(core: PoolCore) -> None:

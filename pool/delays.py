@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
-from drivers.errors import CloudAuthError, CloudError, RateLimitError
+from longshore.drivers.errors import CloudAuthError, CloudError, RateLimitError
 
 _RATE_LIMIT_FIRST_S = 1.0
 _RATE_LIMIT_MOST_S = 60.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Final, Protocol
 
-from drivers.errors import CommandFailed
-from pool.hostkey import RUNNER_DIRECTORY, void_command
-from pool.remote_shell import run_script
-from pool.ssh import CommandResult, SshConnection
+from longshore.drivers.errors import CommandFailed
+from longshore.pool.hostkey import RUNNER_DIRECTORY, void_command
+from longshore.pool.remote_shell import run_script
+from longshore.pool.ssh import CommandResult, SshConnection
 
 _NOT_DEPLOYED: Final = 91
 _UPLOAD_FAILED: Final = 92

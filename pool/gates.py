@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import inf
 
-from drivers.errors import BugError
-from pool.delays import CallHold
-from pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
+from longshore.drivers.errors import BugError
+from longshore.pool.delays import CallHold
+from longshore.pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
 
 QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags
 

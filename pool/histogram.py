@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 
-from drivers.errors import BugError
+from longshore.drivers.errors import BugError
 
 
 class Histogram:

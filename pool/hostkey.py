@@ -13,7 +13,7 @@ import shlex
 from enum import Enum
 from typing import Final, assert_never
 
-from drivers.errors import BugError
+from longshore.drivers.errors import BugError
 
 ANSWER_LIMIT_BYTES: Final = 4096
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from drivers.errors import RateLimitError
-from drivers.interface import InstanceType, Power
-from pool import absence, residents, stillborn
-from pool.core import PoolCore
-from pool.messages import (
+from longshore.drivers.errors import RateLimitError
+from longshore.drivers.interface import InstanceType, Power
+from longshore.pool import absence, residents, stillborn
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
     CloseSession,
     Destroyed,
     DestroyFailed,
@@ -16,11 +16,11 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
-from pool.signals import given_up
-from pool.tags import is_unrecognised, tags_of
-from pool.timers import TimerKind
-from pool.transitions import Trigger
+from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+from longshore.pool.signals import given_up
+from longshore.pool.tags import is_unrecognised, tags_of
+from longshore.pool.timers import TimerKind
+from longshore.pool.transitions import Trigger
 
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
 _TOLD = frozenset({Trigger.STOPPED, Trigger.FAILED})

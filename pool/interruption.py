@@ -6,10 +6,10 @@ worker gets no new work then and is drained; what runs goes on as long as it is 
 
 from __future__ import annotations
 
-from pool import idle
-from pool.core import PoolCore
-from pool.messages import InterruptionNoticed
-from pool.model import AttemptExit, ExitKind, Worker, WorkerState
+from longshore.pool import idle
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import InterruptionNoticed
+from longshore.pool.model import AttemptExit, ExitKind, Worker, WorkerState
 
 _BY_SIGNAL = frozenset({128 + 9, 128 + 15})
 """What exits with when its instance powers off: TERM or KILL, which nobody here sent."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drivers.errors import AmbiguousResult
-from drivers.interface import InstanceType
-from pool import idle, probing
-from pool.core import PoolCore
-from pool.holds import Scope, Tally
-from pool.messages import Created, CreateFailed, CreateInstance
-from pool.model import Launch, Payer, PendingLaunch, WorkerState
-from pool.notices import LaunchMade
-from pool.quotas import QuotaBound
-from pool.tags import launch_tags, without_room
-from pool.timers import TimerKind
-from pool.transitions import Trigger
+from longshore.drivers.errors import AmbiguousResult
+from longshore.drivers.interface import InstanceType
+from longshore.pool import idle, probing
+from longshore.pool.core import PoolCore
+from longshore.pool.holds import Scope, Tally
+from longshore.pool.messages import Created, CreateFailed, CreateInstance
+from longshore.pool.model import Launch, Payer, PendingLaunch, WorkerState
+from longshore.pool.notices import LaunchMade
+from longshore.pool.quotas import QuotaBound
+from longshore.pool.tags import launch_tags, without_room
+from longshore.pool.timers import TimerKind
+from longshore.pool.transitions import Trigger
 
 _DOUBT_S = 10.0
 _LISTING_AFTER_DOUBT_S = 1.0

@@ -13,12 +13,12 @@ from decimal import Decimal
 from enum import Enum
 from typing import assert_never
 
-from drivers.interface import TOKEN_TAG, Leftover
-from pool import strays
-from pool.core import PoolCore
-from pool.cost import cost_usd
-from pool.idle import in_use
-from pool.model import (
+from longshore.drivers.interface import TOKEN_TAG, Leftover
+from longshore.pool import strays
+from longshore.pool.core import PoolCore
+from longshore.pool.cost import cost_usd
+from longshore.pool.idle import in_use
+from longshore.pool.model import (
     Doubtful,
     IdleBehavior,
     PendingLaunch,
@@ -26,7 +26,7 @@ from pool.model import (
     Worker,
     WorkerState,
 )
-from pool.tags import is_unrecognised
+from longshore.pool.tags import is_unrecognised
 
 _LEAST_PATIENCE_S = 300.0
 """Real clouds list an instance that is ending for minutes."""

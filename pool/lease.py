@@ -13,7 +13,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from pool.hostkey import CONTACT_MARK, RUNNER_DIRECTORY, users_directory
+from longshore.pool.hostkey import CONTACT_MARK, RUNNER_DIRECTORY, users_directory
 
 ATTACHED_MARK: Final = "attached"
 FIRST_RETRY_S: Final = 60

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from drivers.errors import CloudAuthError, CloudError
-from drivers.interface import CLUSTER_TAG, InstanceSet, Leftover, Leftovers
+from longshore.drivers.errors import CloudAuthError, CloudError
+from longshore.drivers.interface import CLUSTER_TAG, InstanceSet, Leftover, Leftovers
 
 log = structlog.get_logger(__name__)
 

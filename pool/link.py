@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from drivers.errors import CommandFailed, RemoteError, Unreachable
-from drivers.interface import HostKeyVerdict
-from pool.deploy import (
+from longshore.drivers.errors import CommandFailed, RemoteError, Unreachable
+from longshore.drivers.interface import HostKeyVerdict
+from longshore.pool.deploy import (
     bounded_command,
     deploy,
     failure_text,
     run_runner,
     runner_command,
 )
-from pool.lease import contact_command
-from pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
-from pool.link_connect import connect_proven
-from pool.link_lease import LeaseRenewal
-from pool.link_limits import tell_limits
-from pool.link_model import (
+from longshore.pool.lease import contact_command
+from longshore.pool.link_attempts import AttemptFeed, LinkListener, LogOffsets, ignore_reply
+from longshore.pool.link_connect import connect_proven
+from longshore.pool.link_lease import LeaseRenewal
+from longshore.pool.link_limits import tell_limits
+from longshore.pool.link_model import (
     LinkReady,
     LinkSettings,
     ProbeStage,
@@ -29,11 +29,11 @@ from pool.link_model import (
     StartResult,
     StartVerdict,
 )
-from pool.model import REBOOTED, AttemptOrder, ProbeReport
-from pool.remote_shell import AnswerStream, for_any_shell, run_script
-from pool.session import Session, SessionSettings
-from pool.session_requests import RequestFailed
-from pool.session_wire import (
+from longshore.pool.model import REBOOTED, AttemptOrder, ProbeReport
+from longshore.pool.remote_shell import AnswerStream, for_any_shell, run_script
+from longshore.pool.session import Session, SessionSettings
+from longshore.pool.session_requests import RequestFailed
+from longshore.pool.session_wire import (
     MAX_LINE_BYTES,
     Hello,
     Listing,
@@ -44,7 +44,7 @@ from pool.session_wire import (
     decode_trial,
     order_fields,
 )
-from pool.ssh import SshConnection
+from longshore.pool.ssh import SshConnection
 
 _COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
 _FAR_SHARE: Final = 0.8

@@ -11,10 +11,18 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from pool.model import AttemptExit, AttemptImage, AttemptOrder
-from pool.session import Session
-from pool.session_requests import RequestFailed
-from pool.session_wire import Exited, Heartbeat, ImageNews, Interruption, LogChunk, Push, Reply
+from longshore.pool.model import AttemptExit, AttemptImage, AttemptOrder
+from longshore.pool.session import Session
+from longshore.pool.session_requests import RequestFailed
+from longshore.pool.session_wire import (
+    Exited,
+    Heartbeat,
+    ImageNews,
+    Interruption,
+    LogChunk,
+    Push,
+    Reply,
+)
 
 _log = structlog.get_logger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from drivers.errors import CloudError, HostKeyMismatch, RemoteError, Unreachable
-from drivers.interface import HostKeyVerdict
-from pool.deploy import failure_text
-from pool.hostkey import (
+from longshore.drivers.errors import CloudError, HostKeyMismatch, RemoteError, Unreachable
+from longshore.drivers.interface import HostKeyVerdict
+from longshore.pool.deploy import failure_text
+from longshore.pool.hostkey import (
     ANSWER_LIMIT_BYTES,
     UnprovenCause,
     is_proof,
@@ -15,9 +15,9 @@ from pool.hostkey import (
     say_unproven,
     unproven_cause,
 )
-from pool.link_model import LinkSettings, ProbeStage, ProbeStageError
-from pool.remote_shell import run_script
-from pool.ssh import SshConnection
+from longshore.pool.link_model import LinkSettings, ProbeStage, ProbeStageError
+from longshore.pool.remote_shell import run_script
+from longshore.pool.ssh import SshConnection
 
 
 class UnprovenError(ProbeStageError):

@@ -7,12 +7,12 @@ import time
 
 import structlog
 
-from pool.lease import LeaseTerms, renewal_interval_s
-from pool.link_model import LinkSettings
-from pool.session import Session
-from pool.session_requests import RequestFailed
-from pool.session_wire import Reply
-from pool.ssh_watchdog import WATCHDOG, Alarm
+from longshore.pool.lease import LeaseTerms, renewal_interval_s
+from longshore.pool.link_model import LinkSettings
+from longshore.pool.session import Session
+from longshore.pool.session_requests import RequestFailed
+from longshore.pool.session_wire import Reply
+from longshore.pool.ssh_watchdog import WATCHDOG, Alarm
 
 _log = structlog.get_logger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import structlog
 
-from pool.session import Session
-from pool.session_requests import RequestFailed
-from pool.session_wire import Reply
+from longshore.pool.session import Session
+from longshore.pool.session_requests import RequestFailed
+from longshore.pool.session_wire import Reply
 
 _log = structlog.get_logger(__name__)
 

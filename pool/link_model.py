@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from drivers.errors import RemoteError
-from pool.deploy import Bundle
-from pool.model import ProbeReport
-from pool.ssh_keys import PrivateKey
+from longshore.drivers.errors import RemoteError
+from longshore.pool.deploy import Bundle
+from longshore.pool.model import ProbeReport
+from longshore.pool.ssh_keys import PrivateKey
 
 
 class ProbeStage(StrEnum):

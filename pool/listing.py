@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool import absence, idle, launching, probing, troubles
-from pool.core import PoolCore
-from pool.delays import sentence
-from pool.messages import Listed, ListingFailed, ListInstances, SetTags
-from pool.model import InstanceSeen, Worker, WorkerState
-from pool.tags import behavior_from, tags_of, type_from
-from pool.timers import TimerKind
+from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
+from longshore.pool import absence, idle, launching, probing, troubles
+from longshore.pool.core import PoolCore
+from longshore.pool.delays import sentence
+from longshore.pool.messages import Listed, ListingFailed, ListInstances, SetTags
+from longshore.pool.model import InstanceSeen, Worker, WorkerState
+from longshore.pool.tags import behavior_from, tags_of, type_from
+from longshore.pool.timers import TimerKind
 
 _SOON_S = 2.0
 _LONG_S = 30.0

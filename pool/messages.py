@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drivers.errors import CloudError
-from drivers.interface import Existence, InstanceType
-from pool.model import AttemptExit, AttemptImage, AttemptOrder, InstanceSeen, Launch, ProbeReport
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import Existence, InstanceType
+from longshore.pool.model import (
+    AttemptExit,
+    AttemptImage,
+    AttemptOrder,
+    InstanceSeen,
+    Launch,
+    ProbeReport,
+)
 
 # ---- commands ---------------------------------------------------------------------------------
 

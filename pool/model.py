@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from drivers.interface import Existence, InstanceType, Power, Resources
+from longshore.drivers.interface import Existence, InstanceType, Power, Resources
 
 # What an instance may say of itself at most: what comes from there is kept, shown and journalled.
 MOST_BYTES = 2**53

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pool.model import AttemptExit, AttemptImage, Launch
+from longshore.pool.model import AttemptExit, AttemptImage, Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from typing import assert_never
 
 import structlog
 
-from drivers.errors import LongshoreError
-from drivers.interface import HostKeyVerdict
-from pool.cloud_calls import CloudCalls
-from pool.leftovers import LeftoverReport
-from pool.link import WorkerLink
-from pool.link_model import LinkSettings, ProbeStageError, StartResult, StartVerdict
-from pool.messages import (
+from longshore.drivers.errors import LongshoreError
+from longshore.drivers.interface import HostKeyVerdict
+from longshore.pool.cloud_calls import CloudCalls
+from longshore.pool.leftovers import LeftoverReport
+from longshore.pool.link import WorkerLink
+from longshore.pool.link_model import LinkSettings, ProbeStageError, StartResult, StartVerdict
+from longshore.pool.messages import (
     AttemptStarted,
     CloseSession,
     CreateInstance,
@@ -38,7 +38,7 @@ from pool.messages import (
     StartUnknown,
     UpdateLimits,
 )
-from pool.worker_reports import LogSink, Post, WorkerReports
+from longshore.pool.worker_reports import LogSink, Post, WorkerReports
 
 log = structlog.get_logger(__name__)
 

@@ -7,10 +7,10 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from pool import absence, attempts, idle, sizes, stillborn, trials
-from pool.core import PoolCore
-from pool.delays import doubled_s
-from pool.messages import (
+from longshore.pool import absence, attempts, idle, sizes, stillborn, trials
+from longshore.pool.core import PoolCore
+from longshore.pool.delays import doubled_s
+from longshore.pool.messages import (
     BrokenReported,
     CloseSession,
     Probe,
@@ -18,9 +18,9 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import AttemptPhase, AttemptReport, IdleBehavior, Worker, WorkerState
-from pool.timers import TimerKind
-from pool.transitions import Trigger
+from longshore.pool.model import AttemptPhase, AttemptReport, IdleBehavior, Worker, WorkerState
+from longshore.pool.timers import TimerKind
+from longshore.pool.transitions import Trigger
 
 _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
 _MOST_STRANGERS = 500

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from drivers.interface import InstanceType
-from pool.delays import doubled_s
-from pool.holds import EVERYTHING, Scope, Tally
+from longshore.drivers.interface import InstanceType
+from longshore.pool.delays import doubled_s
+from longshore.pool.holds import EVERYTHING, Scope, Tally
 
 _LONGEST_S = 3600.0
 _LONGEST_OF_FIRST = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from pool import (
+from longshore.pool import (
     absence,
     attempts,
     idle,
@@ -15,8 +15,8 @@ from pool import (
     sizes,
     standstill,
 )
-from pool.core import PoolCore
-from pool.messages import (
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
     AttemptExited,
     AttemptImageSeen,
     AttemptStarted,
@@ -42,8 +42,8 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import Worker, WorkerState
-from pool.timers import TimerKind
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.timers import TimerKind
 
 _WORTH_A_PASS = frozenset(
     {

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
-from drivers.errors import CommandFailed
-from pool.ssh import CommandResult, SshConnection
+from longshore.drivers.errors import CommandFailed
+from longshore.pool.ssh import CommandResult, SshConnection
 
 NOISE_LIMIT_BYTES: Final = 64 * 1024
 """How much a login shell may write before what it is told to run."""

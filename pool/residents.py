@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pool import signals
-from pool.core import PoolCore
-from pool.model import PoolAttempt, Worker, WorkerState
-from pool.notices import AttemptDismissed
-from pool.timers import TimerKind
+from longshore.pool import signals
+from longshore.pool.core import PoolCore
+from longshore.pool.model import PoolAttempt, Worker, WorkerState
+from longshore.pool.notices import AttemptDismissed
+from longshore.pool.timers import TimerKind
 
 
 def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from drivers.interface import InstanceType, Resources
-from pool.model import MachineSize, Worker
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.model import MachineSize, Worker
 
 SHARED_CPU_MILLIS = 1000
 _USUAL_MEMORY: Final = 0.85

@@ -22,13 +22,13 @@ from typing import Final, Protocol, Self
 import msgspec
 import structlog
 
-from drivers.errors import CommandFailed, Unreachable
-from pool.allowance import Allowance
-from pool.lease import LeaseTerms
-from pool.remote_shell import Stream
-from pool.session_outbox import Outbox
-from pool.session_requests import OnReply, RequestFailed, RequestTable
-from pool.session_wire import (
+from longshore.drivers.errors import CommandFailed, Unreachable
+from longshore.pool.allowance import Allowance
+from longshore.pool.lease import LeaseTerms
+from longshore.pool.remote_shell import Stream
+from longshore.pool.session_outbox import Outbox
+from longshore.pool.session_requests import OnReply, RequestFailed, RequestTable
+from longshore.pool.session_wire import (
     MAX_LINE_BYTES,
     PROTOCOL,
     Exited,
@@ -45,8 +45,8 @@ from pool.session_wire import (
     decode_message,
     encode_line,
 )
-from pool.ssh_threads import small_stack
-from pool.ssh_watchdog import WATCHDOG
+from longshore.pool.ssh_threads import small_stack
+from longshore.pool.ssh_watchdog import WATCHDOG
 
 _JOIN_S: Final = 10.0
 _REASON_BYTES: Final = 1024

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from pool.session_wire import MalformedMessageError, encode_line
+from longshore.pool.session_wire import MalformedMessageError, encode_line
 
 _MAX_LINES: Final = 4096
 _MAX_BYTES: Final = 16 * 1024 * 1024

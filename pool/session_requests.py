@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pool.session_outbox import Outbox
-from pool.session_wire import Reply
+from longshore.pool.session_outbox import Outbox
+from longshore.pool.session_wire import Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

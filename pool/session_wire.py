@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from drivers.errors import LongshoreError
-from pool.model import (
+from longshore.drivers.errors import LongshoreError
+from longshore.pool.model import (
     MOST_BYTES,
     MOST_NAME,
     MOST_WORDS,

@@ -5,10 +5,10 @@ Both count from when they were decided, which is when they are sent, but for a s
 
 from __future__ import annotations
 
-from pool.core import PoolCore
-from pool.messages import SignalAttempt
-from pool.model import AttemptPhase, PoolAttempt
-from pool.timers import TimerKind
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import SignalAttempt
+from longshore.pool.model import AttemptPhase, PoolAttempt
+from longshore.pool.timers import TimerKind
 
 _KILLS_BEFORE_DRAIN = 3
 

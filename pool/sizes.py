@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pool.core import PoolCore
-from pool.model import MachineSize, Worker
-from pool.room import room_left, shortfall
-from pool.tags import is_unrecognised
-from pool.timers import TimerKind
+from longshore.pool.core import PoolCore
+from longshore.pool.model import MachineSize, Worker
+from longshore.pool.room import room_left, shortfall
+from longshore.pool.tags import is_unrecognised
+from longshore.pool.timers import TimerKind
 
 _KEPT_S: Final = 3600.0
 """For how long what was learnt of a type is believed once none of its instances is there."""

@@ -22,13 +22,13 @@ from typing import Final, Self
 
 import paramiko
 
-from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
-from drivers.interface import HostKeyVerdict
-from pool.ssh_channel import FAILURES, SshChannel, converse, say
-from pool.ssh_keys import PrivateKey
-from pool.ssh_threads import small_stack
-from pool.ssh_transport import BoundedTransport
-from pool.ssh_watchdog import WATCHDOG
+from longshore.drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
+from longshore.drivers.interface import HostKeyVerdict
+from longshore.pool.ssh_channel import FAILURES, SshChannel, converse, say
+from longshore.pool.ssh_keys import PrivateKey
+from longshore.pool.ssh_threads import small_stack
+from longshore.pool.ssh_transport import BoundedTransport
+from longshore.pool.ssh_watchdog import WATCHDOG
 
 _KEY_EXCHANGES: Final = (
     "curve25519-sha256",

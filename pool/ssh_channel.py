@@ -13,8 +13,8 @@ from typing import Final
 
 import paramiko
 
-from drivers.errors import BugError, CommandFailed, Unreachable
-from pool.ssh_transport import BoundedTransport
+from longshore.drivers.errors import BugError, CommandFailed, Unreachable
+from longshore.pool.ssh_transport import BoundedTransport
 
 _SEND_SLICE_S: Final = 0.1
 _READ_BYTES: Final = 512 * 1024

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from drivers.errors import ConfigError
+from longshore.drivers.errors import ConfigError
 
 _MAX_FILE_BYTES = 64 * 1024
 #: SP 800-131A: shorter ones are no longer allowed, and OpenSSH's servers may refuse them.

@@ -23,7 +23,7 @@ import paramiko
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_KEXINIT
 from paramiko.packet import Packetizer
 
-from pool.allowance import Allowance
+from longshore.pool.allowance import Allowance
 
 _MOST_PACKET_BYTES: Final = 256 * 1024
 _MOST_BYTES_BEFORE_VERSION: Final = 8 * 1024

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from pool.ssh_threads import small_stack
+from longshore.pool.ssh_threads import small_stack
 
 Action = Callable[[], float | None]
 _SPARE_ENTRIES = 64

@@ -6,10 +6,10 @@ by silence until it is over; then each has the whole time anew in which to be he
 
 from __future__ import annotations
 
-from pool import attempts, idle, residents, signals
-from pool.core import PoolCore
-from pool.messages import HeldUp
-from pool.model import AttemptPhase, PoolAttempt
+from longshore.pool import attempts, idle, residents, signals
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import HeldUp
+from longshore.pool.model import AttemptPhase, PoolAttempt
 
 
 def begin(core: PoolCore, event: HeldUp) -> None:

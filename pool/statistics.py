@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -18,8 +18,8 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.histogram import Histogram
-from pool.messages import (
+from longshore.pool.histogram import Histogram
+from longshore.pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
@@ -41,8 +41,8 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import Worker, WorkerState
-from pool.transitions import Removed, Trigger
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.transitions import Removed, Trigger
 
 MOST_UNANSWERED = 10_000
 

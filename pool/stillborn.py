@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from pool.core import PoolCore
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.timers import TimerKind
+from longshore.pool.core import PoolCore
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.timers import TimerKind
 
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:

@@ -9,11 +9,11 @@ admin decides: it is ended, or adopted, which leaves it to its own end and is no
 
 from __future__ import annotations
 
-from drivers.interface import Resources
-from pool import stillborn
-from pool.core import PoolCore
-from pool.model import AttemptPhase, AttemptReport, PoolAttempt, Worker, stray_id
-from pool.notices import StrayFound
+from longshore.drivers.interface import Resources
+from longshore.pool import stillborn
+from longshore.pool.core import PoolCore
+from longshore.pool.model import AttemptPhase, AttemptReport, PoolAttempt, Worker, stray_id
+from longshore.pool.notices import StrayFound
 
 
 def is_anothers(core: PoolCore, report: AttemptReport) -> bool:

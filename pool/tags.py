@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from drivers.interface import (
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     IDLE_BEHAVIOR_TAG,
     TOKEN_TAG,
@@ -13,7 +13,7 @@ from drivers.interface import (
     InstanceType,
     Resources,
 )
-from pool.model import IdleBehavior, Launch, Worker
+from longshore.pool.model import IdleBehavior, Launch, Worker
 
 _UNRECOGNISED_SUFFIX = " (not configured)"
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from drivers.errors import BugError
-from pool.model import WorkerState
+from longshore.drivers.errors import BugError
+from longshore.pool.model import WorkerState
 
 
 class Trigger(Enum):

@@ -24,11 +24,11 @@ tries, is for the dispatcher (`dispatcher.planner.avoiding`, `dispatcher.restart
 
 from __future__ import annotations
 
-from pool import idle, stillborn
-from pool.core import PoolCore
-from pool.messages import ProbeSucceeded
-from pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Swallowed, Worker
-from pool.timers import TimerKind
+from longshore.pool import idle, stillborn
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import ProbeSucceeded
+from longshore.pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Swallowed, Worker
+from longshore.pool.timers import TimerKind
 
 ENDS_BEFORE_TRIAL = 3
 ACQUITTED_S = 600.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -18,7 +18,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.delays import sentence
+from longshore.pool.delays import sentence
 
 _LASTING = 3
 """From so much weight on it is no chance; what each failure weighs is `_weight`."""

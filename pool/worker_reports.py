@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from pool.messages import (
+from longshore.pool.messages import (
     AttemptExited,
     AttemptImageSeen,
     BrokenReported,
@@ -20,7 +20,7 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import AttemptExit, AttemptImage
+from longshore.pool.model import AttemptExit, AttemptImage
 
 log = structlog.get_logger(__name__)
 

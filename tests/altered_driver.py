@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
+from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
 from tests.conformance_bed import OneOfMany
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import web
 from jsonschema import Draft202012Validator
 
-from dispatcher.api import event_stream
-from dispatcher.api.app import make_app
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.openapi import DOCUMENT
+from longshore.dispatcher.api import event_stream
+from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.openapi import DOCUMENT
 
 MOST_DECIMALS = 8
 #: What the tests of the transport send, who do not care what it is.

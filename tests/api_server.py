@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from dispatcher.api.app import make_app
-from dispatcher.api.backend import Backend
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.server import ApiRunner
+from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.server import ApiRunner
 from tests.api_document import hold_to_document
 from tests.fake_backend import EPOCH, FakeBackend
 

@@ -8,15 +8,15 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from dispatcher.config.model import LimitsConfig
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.logs.store import LogStore
-from dispatcher.messages import Change
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.runtime import Runtime
-from dispatcher.store.store import Store
-from pool.messages import CreateInstance
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.messages import Change
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.runtime import Runtime
+from longshore.dispatcher.store.store import Store
+from longshore.pool.messages import CreateInstance
 from tests.engine_rig import Rig
 from tests.samples import make_type
 from tests.store_values import url_in

@@ -9,8 +9,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from drivers.errors import CloudError, ErrorScope, InstanceNotFound, RateLimitError
-from drivers.interface import (
+from longshore.drivers.errors import CloudError, ErrorScope, InstanceNotFound, RateLimitError
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
     TYPE_TAG,
@@ -22,7 +22,7 @@ from drivers.interface import (
     Leftover,
     Power,
 )
-from drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.cloud import SimulatedCloud
 from tests.altered_driver import Altered, AlteredInstance, Call
 from tests.conformance_bed import View
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from drivers.interface import InstanceType
-from drivers.registry import DriverContext, DriverInfo
-from drivers.simulated.cloud import SimulatedCloud
-from drivers.simulated.driver import SimulatedInstanceSet
-from drivers.simulated.model import Fate
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import DriverContext, DriverInfo
+from longshore.drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.driver import SimulatedInstanceSet
+from longshore.drivers.simulated.model import Fate
+from longshore.drivers.simulated.parameters import SimulatedParameters
 
 ENDS, HAS_NO_RUNNER, BREAKS = 0, 1, 2
 """What becomes of the instances whose number leaves this remainder by seven."""

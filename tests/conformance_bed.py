@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import Cause, Patience, Trial
-from drivers.errors import ErrorScope
-from drivers.interface import InstanceSet
-from drivers.registry import Capability, DriverInfo
-from drivers.simulated.cloud import SimulatedCloud
-from drivers.simulated.driver import DRIVER, SimulatedInstanceSet
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import Cause, Patience, Trial
+from longshore.drivers.errors import ErrorScope
+from longshore.drivers.interface import InstanceSet
+from longshore.drivers.registry import Capability, DriverInfo
+from longshore.drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.driver import DRIVER, SimulatedInstanceSet
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
 
 GROUP = "general"

@@ -28,6 +28,8 @@ from hypothesis import settings
 LEAK_GRACE_S = 5.0
 """How long a thread or process that is on its way out may take after its test; usually 0."""
 
+BARE_NAMES = frozenset({"dispatcher", "drivers", "pool"})
+
 MARK_NAME, MARK_VALUE = "LONGSHORE_TEST_SESSION", f"{os.getpid()}-{time.time_ns()}"
 """In the environment of everything that this run starts, so that also a process whose parent has
 ended (and which therefore is no child of ours any more) is recognised as ours, and only ours."""
@@ -95,6 +97,14 @@ def _no_leaks_of_wider_fixtures() -> Iterator[None]:
     before = Picture.take()
     yield
     before.fail_if_more_is_left("a module's or the session's fixture")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_was_imported_by_a_bare_name() -> Iterator[None]:
+    """Hold that our folders are imported as `longshore.…` alone: twice imported is twice there."""
+    yield
+    bare = {name for name in sys.modules if name.partition(".")[0] in BARE_NAMES}
+    assert not bare, f"imported without longshore: {sorted(bare)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import urllib3
 import yaml
 
 _ROOT = Path(__file__).resolve().parent.parent
-_SERVE = (sys.executable, "-m", "dispatcher", "serve")
+_SERVE = (sys.executable, "-m", "longshore", "serve")
 _URL = re.compile(rb"serves at (http://\S+)")
 _T = TypeVar("_T")
 
@@ -117,7 +117,7 @@ class DispatcherProcess:
                 [
                     sys.executable,
                     "-m",
-                    "dispatcher",
+                    "longshore",
                     "serve",
                     "-c",
                     str(self.config_path),

@@ -12,11 +12,17 @@ from pathlib import Path
 
 import paramiko
 
-from drivers import loopback
-from drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType, Resources
-from drivers.registry import DriverContext, driver
-from drivers.simulated.parameters import SimulatedParameters
-from drivers.ssh_server import host_key_in, public_key_text
+from longshore.drivers import loopback
+from longshore.drivers.interface import (
+    HostKeyVerdict,
+    Instance,
+    InstanceSet,
+    InstanceType,
+    Resources,
+)
+from longshore.drivers.registry import DriverContext, driver
+from longshore.drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.ssh_server import host_key_in, public_key_text
 from tests import sshd_driver
 from tests.sshd_host import wait_until
 

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
-from drivers.ec2.client import ec2_client
-from drivers.ec2.instance_set import Ec2InstanceSet
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.interface import CLUSTER_TAG, Instance, InstanceType, Resources
+from longshore.drivers.ec2.client import ec2_client
+from longshore.drivers.ec2.instance_set import Ec2InstanceSet
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.interface import CLUSTER_TAG, Instance, InstanceType, Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

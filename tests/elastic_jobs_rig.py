@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobTask, JobType
-from dispatcher.jobs.terms import ElasticTerms, Terms
-from dispatcher.model import Container, SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode, Role
-from pool.messages import ListInstances, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType
+from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
+from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.pool.messages import ListInstances, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import make_job, make_task
 from tests.samples import make_type

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import Placement, Profile
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.model import Placement, Profile
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
     ElasticMode,
@@ -20,9 +20,9 @@ from dispatcher.planner.elastic_model import (
     Role,
     Room,
 )
-from dispatcher.planner.elastic_order import progressed, remaining_s
-from dispatcher.planner.room import Rules, SlotKind, empty_slot
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.planner.elastic_order import progressed, remaining_s
+from longshore.dispatcher.planner.room import Rules, SlotKind, empty_slot
+from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import GIB, make_type
 
 RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=1000)

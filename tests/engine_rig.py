@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from dispatcher.engine import Engine
-from dispatcher.jobs.model import Job
-from dispatcher.messages import (
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import (
     CancelRequested,
     Command,
     Confirm,
@@ -28,12 +28,12 @@ from dispatcher.messages import (
     Submitted,
     Woken,
 )
-from dispatcher.model import Container, SchedulerSettings
-from dispatcher.outflow import Outflow, Write
-from dispatcher.queries import Recovered
-from drivers.errors import CloudError
-from drivers.interface import TOKEN_TAG, Existence, InstanceType
-from pool.messages import (
+from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.dispatcher.outflow import Outflow, Write
+from longshore.dispatcher.queries import Recovered
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
+from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,
     CloseSession,
@@ -61,7 +61,7 @@ from pool.messages import (
     TagsSet,
     UpdateLimits,
 )
-from pool.model import (
+from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
     ExitKind,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.api.backend import (
+from longshore.dispatcher.api.backend import (
     Conflict,
     Health,
     InstanceReport,
@@ -26,16 +26,23 @@ from dispatcher.api.backend import (
     StrayView,
     Unavailable,
 )
-from dispatcher.desk.views import stray_page
-from dispatcher.explaining.explanation import Explanation, Standing
-from dispatcher.explaining.health import Problem
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
-from dispatcher.planner.per_instance_counts import Counts
-from dispatcher.queries import ContainerFilter, Page
-from dispatcher.store.paging import slice_of
-from dispatcher.vitals import Vitals
-from pool.model import BehaviorNote, IdleBehavior
+from longshore.dispatcher.desk.views import stray_page
+from longshore.dispatcher.explaining.explanation import Explanation, Standing
+from longshore.dispatcher.explaining.health import Problem
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Reason,
+    WaitReason,
+)
+from longshore.dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.queries import ContainerFilter, Page
+from longshore.dispatcher.store.paging import slice_of
+from longshore.dispatcher.vitals import Vitals
+from longshore.pool.model import BehaviorNote, IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
 from tests.samples import DISK
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.desk.job_making import (
+from longshore.dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.desk.job_making import (
     containers_in,
     misplaced_in_revision,
     new_job,
@@ -18,12 +18,12 @@ from dispatcher.desk.job_making import (
     why_not_dispatched,
     why_not_revised,
 )
-from dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from dispatcher.jobs.parameters import environment_of
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.model import Container, ContainerState, Reason, WaitReason
-from dispatcher.queries import ContainerFilter, JobFilter, JobPage
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
+from longshore.dispatcher.jobs.parameters import environment_of
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.model import Container, ContainerState, Reason, WaitReason
+from longshore.dispatcher.queries import ContainerFilter, JobFilter, JobPage
+from longshore.drivers.errors import InvalidRequest
 
 
 class FakeJobs(ABC):

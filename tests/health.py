@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.explaining.health import ProblemKind, cloud_problems
+from longshore.dispatcher.explaining.health import ProblemKind, cloud_problems
 from tests.engine_rig import Rig
 
 

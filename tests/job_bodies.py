@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.api.job_requests import JobDecoder
-from dispatcher.api.limits import ApiLimits, Defaults
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.job_requests import JobDecoder
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.drivers.errors import InvalidRequest
 
 ONE: dict[str, Any] = {"command": ["true"]}
 

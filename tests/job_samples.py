@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally, nodes_of, task_node
-from dispatcher.model import (
+from longshore.dispatcher.jobs.model import (
+    Job,
+    JobState,
+    JobTask,
+    JobType,
+    Tally,
+    nodes_of,
+    task_node,
+)
+from longshore.dispatcher.model import (
     Container,
     ContainerState,
     Dependency,

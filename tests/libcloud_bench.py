@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from drivers.interface import (
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
     Instance,
@@ -15,9 +15,9 @@ from drivers.interface import (
     InstanceType,
     Resources,
 )
-from drivers.libcloud_driver.naming import node_name
-from drivers.libcloud_driver.parameters import LibcloudParameters
-from drivers.registry import DriverContext, driver
+from longshore.drivers.libcloud_driver.naming import node_name
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.registry import DriverContext, driver
 
 TYPE = InstanceType(
     name="Small.1",

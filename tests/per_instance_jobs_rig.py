@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from dispatcher.jobs.terms import PerInstanceTerms, Terms
-from dispatcher.messages import JobRevised, JobSubmitted
-from dispatcher.model import Constraints, Container, ContainerSpec, Retries
-from drivers.interface import Resources
-from pool.messages import AttemptExited, LogComplete, PoolCommand, SignalAttempt, StartAttempt
-from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
+from longshore.dispatcher.messages import JobRevised, JobSubmitted
+from longshore.dispatcher.model import Constraints, Container, ContainerSpec, Retries
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import (
+    AttemptExited,
+    LogComplete,
+    PoolCommand,
+    SignalAttempt,
+    StartAttempt,
+)
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig
 
 ANYWHERE = Constraints()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
-from dispatcher.planner import preemption
-from dispatcher.planner.per_instance import plan
-from dispatcher.planner.per_instance_evictions import preempting
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
+from longshore.dispatcher.planner import preemption
+from longshore.dispatcher.planner.per_instance import plan
+from longshore.dispatcher.planner.per_instance_evictions import preempting
+from longshore.dispatcher.planner.per_instance_model import (
     Evict,
     Host,
     LiveAttempt,
@@ -28,11 +28,15 @@ from dispatcher.planner.per_instance_model import (
     Victim,
     nobody,
 )
-from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout, UpdateStrategy
-from dispatcher.planner.preemption import PreemptionSettings
-from drivers.interface import InstanceType, Resources
-from pool.model import IdleBehavior
-from pool.room import charge
+from longshore.dispatcher.planner.per_instance_rounds import (
+    PerInstanceKind,
+    Rollout,
+    UpdateStrategy,
+)
+from longshore.dispatcher.planner.preemption import PreemptionSettings
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.model import IdleBehavior
+from longshore.pool.room import charge
 from tests.samples import make_type
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from pool.bundle import RunnerBundle
-from pool.cloud_calls import CloudCalls, Launching
-from pool.link_model import LinkSettings
-from pool.messages import PoolEvent
-from pool.performer import Performer
-from pool.ssh_keys import load_or_create_private_key
+from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
+from longshore.pool.bundle import RunnerBundle
+from longshore.pool.cloud_calls import CloudCalls, Launching
+from longshore.pool.link_model import LinkSettings
+from longshore.pool.messages import PoolEvent
+from longshore.pool.performer import Performer
+from longshore.pool.ssh_keys import load_or_create_private_key
 
 CALL_TIMEOUT_S = 1.0
 

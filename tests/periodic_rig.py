@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.jobs.terms import Overlap, Schedule, Terms
-from dispatcher.messages import PublishJob
-from dispatcher.moments import moment
-from dispatcher.periodic.agenda import TIME_VARIABLE, LaunchResult
-from dispatcher.periodic.launching import PeriodicJobs
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.jobs.terms import Overlap, Schedule, Terms
+from longshore.dispatcher.messages import PublishJob
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.periodic.agenda import TIME_VARIABLE, LaunchResult
+from longshore.dispatcher.periodic.launching import PeriodicJobs
 from tests.job_samples import make_job, make_task
 
 

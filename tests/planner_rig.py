@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.limits import Limits, View
-from dispatcher.planner.room import Rules, Slot
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType
-from pool.holds import Allowance, Hindrance, HindranceKind, Scope
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.limits import Limits, View
+from longshore.dispatcher.planner.room import Rules, Slot
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import Allowance, Hindrance, HindranceKind, Scope
 
 
 def make_hindrance(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from drivers.interface import CLUSTER_TAG, TYPE_TAG, Existence, InstanceType, Resources
-from pool import attempts, core_check, idle, reactor
-from pool.core import PoolCore
-from pool.messages import (
+from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG, Existence, InstanceType, Resources
+from longshore.pool import attempts, core_check, idle, reactor
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,
     FindInstance,
@@ -25,7 +25,7 @@ from pool.messages import (
     StartAttempt,
     TagsSet,
 )
-from pool.model import (
+from longshore.pool.model import (
     AttemptExit,
     AttemptOrder,
     AttemptReport,
@@ -37,8 +37,8 @@ from pool.model import (
     ProbeReport,
     Worker,
 )
-from pool.notices import AttemptLogComplete, Notice
-from pool.timers import TimerKind
+from longshore.pool.notices import AttemptLogComplete, Notice
+from longshore.pool.timers import TimerKind
 from tests.samples import make_type
 
 CLUSTER = "test"

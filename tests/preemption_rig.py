@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from dispatcher.planner.preemption import Eviction, NoEviction, Occupied, Tenant
-from dispatcher.planner.room import SlotKind, empty_slot
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.planner.preemption import Eviction, NoEviction, Occupied, Tenant
+from longshore.dispatcher.planner.room import SlotKind, empty_slot
+from longshore.drivers.interface import InstanceType, Resources
 
 
 def amounts(cpus: int = 0, memory: int = 0, disk: int = 0, gpus: int = 0, **more: int) -> Resources:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drivers.interface import Instance
-from drivers.registry import DriverContext, DriverInfo
-from drivers.simulated.cloud import SimulatedCloud
-from drivers.simulated.driver import SimulatedInstanceSet
-from drivers.simulated.model import Happening
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.interface import Instance
+from longshore.drivers.registry import DriverContext, DriverInfo
+from longshore.drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.driver import SimulatedInstanceSet
+from longshore.drivers.simulated.model import Happening
+from longshore.drivers.simulated.parameters import SimulatedParameters
 
 NOTICE_S = 3600.0
 """What the notice says; the end comes when it is ordered."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
@@ -16,9 +16,9 @@ from dispatcher.messages import (
     SaveLaunch,
     SaveSpec,
 )
-from dispatcher.model import Attempt, Container, InstanceRecord
-from dispatcher.queries import Recovered
-from pool.model import Launch
+from longshore.dispatcher.model import Attempt, Container, InstanceRecord
+from longshore.dispatcher.queries import Recovered
+from longshore.pool.model import Launch
 from tests.job_samples import counted, ended_nodes, job_saved, latest_ended
 
 

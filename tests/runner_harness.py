@@ -19,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from drivers.local_processes import end_groups
-from pool.bundle import build_runner
-from pool.runner import containment, machine
-from pool.runner.collector import Takings
-from pool.runner.engines import Engine
-from pool.runner.launch import Launcher
-from pool.runner.spool import Spool, places
+from longshore.drivers.local_processes import end_groups
+from longshore.pool.bundle import build_runner
+from longshore.pool.runner import containment, machine
+from longshore.pool.runner.collector import Takings
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.spool import Spool, places
 
 DEADLINE_S = 60.0
 PYTHON = os.environ.get("LONGSHORE_TEST_RUNNER_PYTHON", sys.executable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     ENGINE_FAILURE,
     Attempt,
     AttemptOutcome,
@@ -14,9 +14,9 @@ from dispatcher.model import (
     ContainerSpec,
     Reason,
 )
-from dispatcher.vitals import DiskRoom, StoreVitals, Vitals
-from drivers.interface import InstanceType, Resources
-from pool.histogram import Histogram
+from longshore.dispatcher.vitals import DiskRoom, StoreVitals, Vitals
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.histogram import Histogram
 
 GIB = 2**30
 DISK = Vitals(

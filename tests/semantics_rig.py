@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import SchedulerSettings
-from drivers.interface import InstanceType
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import (
     DestroyInstance,
     Probe,
     ProbeFailed,
@@ -13,7 +13,7 @@ from pool.messages import (
     SessionLost,
     SignalAttempt,
 )
-from pool.model import AttemptReport, IdleBehavior, PoolSettings, ProbeReport, Worker
+from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings, ProbeReport, Worker
 from tests.engine_rig import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -8,10 +8,10 @@ import socket
 import threading
 from typing import Any
 
-from drivers.errors import Unreachable
-from pool.session import Session, SessionListener, SessionSettings
-from pool.session_requests import RequestFailed
-from pool.session_wire import Push, Reply
+from longshore.drivers.errors import Unreachable
+from longshore.pool.session import Session, SessionListener, SessionSettings
+from longshore.pool.session_requests import RequestFailed
+from longshore.pool.session_wire import Push, Reply
 
 HELLO: dict[str, Any] = {
     "type": "hello",

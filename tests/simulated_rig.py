@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from drivers.interface import TOKEN_TAG, InstanceType
-from drivers.simulated.model import CloudModel, Creation, Happening, Machine
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.interface import TOKEN_TAG, InstanceType
+from longshore.drivers.simulated.model import CloudModel, Creation, Happening, Machine
+from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.driver_bench import TYPE
 
 OTHER = replace(TYPE, name="other", provider_type="t2")

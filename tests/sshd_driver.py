@@ -22,11 +22,16 @@ from typing import Annotated
 
 import msgspec
 
-from drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import instance_environment, remove_files, run_init, write_atomically
-from drivers.local_processes import INSTANCE_VARIABLE, end_processes
-from drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
+from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
+from longshore.drivers.local_machine import (
+    instance_environment,
+    remove_files,
+    run_init,
+    write_atomically,
+)
+from longshore.drivers.local_processes import INSTANCE_VARIABLE, end_processes
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 from tests.sshd_host import SshdHost, children_of, wait_until
 
 _SSHD = Path("/usr/sbin/sshd")

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.engine import Engine
-from dispatcher.spec_size import QueuedMemory
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.spec_size import QueuedMemory
 
 _WORDS = (type(None), int, float, str, bytes, Decimal, Enum, type, BaseException)
 

@@ -6,17 +6,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from dispatcher.jobs.model import Job, JobTask, Tally
-from dispatcher.messages import InsertContainers, InsertJob
-from dispatcher.model import (
+from longshore.dispatcher.jobs.model import Job, JobTask, Tally
+from longshore.dispatcher.messages import InsertContainers, InsertJob
+from longshore.dispatcher.model import (
     Attempt,
     Constraints,
     Container,
     ContainerSpec,
     InstanceRecord,
 )
-from dispatcher.store.store import Store
-from drivers.interface import Resources
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.interface import Resources
 
 SPEC = ContainerSpec(
     name="demo",

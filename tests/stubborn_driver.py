@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.errors import CloudError
-from drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType
-from drivers.registry import DriverContext, DriverInfo
-from drivers.simulated.driver import DRIVER as SIMULATED
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceSet, InstanceType
+from longshore.drivers.registry import DriverContext, DriverInfo
+from longshore.drivers.simulated.driver import DRIVER as SIMULATED
+from longshore.drivers.simulated.parameters import SimulatedParameters
 
 REFUSAL = "this account is locked"
 

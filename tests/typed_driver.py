@@ -12,9 +12,9 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 
 import msgspec
 
-from drivers.errors import CloudAuthError
-from drivers.interface import SECRET, InstanceSet, InstanceType
-from drivers.registry import DriverContext, DriverInfo
+from longshore.drivers.errors import CloudAuthError
+from longshore.drivers.interface import SECRET, InstanceSet, InstanceType
+from longshore.drivers.registry import DriverContext, DriverInfo
 
 Password = Annotated[str, SECRET]
 

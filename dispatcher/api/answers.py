@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
-from dispatcher.api.instance_wire import (
+from longshore.dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
+from longshore.dispatcher.api.instance_wire import (
     BehaviorNoteAnswer,
     InstanceAnswer,
     InstanceList,
@@ -22,7 +22,7 @@ from dispatcher.api.instance_wire import (
     StrayAnswer,
     StrayList,
 )
-from dispatcher.api.wire import (
+from longshore.dispatcher.api.wire import (
     AttemptAnswer,
     ConstraintsAnswer,
     ContainerAnswer,
@@ -33,8 +33,8 @@ from dispatcher.api.wire import (
     RetriesAnswer,
     WaitAnswer,
 )
-from dispatcher.explaining.explanation import Standing
-from dispatcher.model import (
+from longshore.dispatcher.explaining.explanation import Standing
+from longshore.dispatcher.model import (
     Attempt,
     Container,
     ContainerSpec,
@@ -42,10 +42,10 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
-from dispatcher.queries import LISTED_ATTEMPTS
-from drivers.interface import Resources
-from pool.leaks import Leak
-from pool.model import BehaviorNote
+from longshore.dispatcher.queries import LISTED_ATTEMPTS
+from longshore.drivers.interface import Resources
+from longshore.pool.leaks import Leak
+from longshore.pool.model import BehaviorNote
 
 _SMALLEST_USD = Decimal("1e-8")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")

@@ -8,23 +8,27 @@ from typing import Any
 
 from aiohttp import web
 
-from dispatcher.api import health_wire, instance_wire, wire
-from dispatcher.api.backend import Backend
-from dispatcher.api.bodies import Bodies
-from dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
-from dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
-from dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from dispatcher.api.instances import INSTANCE_LIST_PARAMETERS, PAGE_PARAMETERS, InstanceRoutes
-from dispatcher.api.job_requests import JobDecoder
-from dispatcher.api.job_routes import job_routes
-from dispatcher.api.jobs import JobRoutes
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.openapi import DOCUMENT, Route, openapi_document
-from dispatcher.api.problem_details import problems_middleware
-from dispatcher.api.requests import SubmissionDecoder
-from dispatcher.api.server import LIMITS
-from dispatcher.api.server_routes import ServerRoutes
-from dispatcher.api.streams import StreamGate
+from longshore.dispatcher.api import health_wire, instance_wire, wire
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.bodies import Bodies
+from longshore.dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
+from longshore.dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
+from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
+from longshore.dispatcher.api.instances import (
+    INSTANCE_LIST_PARAMETERS,
+    PAGE_PARAMETERS,
+    InstanceRoutes,
+)
+from longshore.dispatcher.api.job_requests import JobDecoder
+from longshore.dispatcher.api.job_routes import job_routes
+from longshore.dispatcher.api.jobs import JobRoutes
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.problem_details import problems_middleware
+from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.api.server import LIMITS
+from longshore.dispatcher.api.server_routes import ServerRoutes
+from longshore.dispatcher.api.streams import StreamGate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
-from dispatcher.explaining.explanation import Explanation, Standing
-from dispatcher.explaining.health import Problem
-from dispatcher.jobs.model import Job, JobTask, JobType
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.jobs.terms import Terms
-from dispatcher.model import Container, ContainerSpec, Reason, WaitReason
-from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
-from dispatcher.vitals import Vitals
-from pool.leaks import Leak
-from pool.model import BehaviorNote, IdleBehavior, MachineSize
+from longshore.dispatcher.explaining.explanation import Explanation, Standing
+from longshore.dispatcher.explaining.health import Problem
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.jobs.terms import Terms
+from longshore.dispatcher.model import Container, ContainerSpec, Reason, WaitReason
+from longshore.dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
+from longshore.dispatcher.vitals import Vitals
+from longshore.pool.leaks import Leak
+from longshore.pool.model import BehaviorNote, IdleBehavior, MachineSize
 
 NO_TERMS = Terms()
 

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from dispatcher.api.backend import Unavailable
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.plain_text import UNPLAIN
-from dispatcher.input.problems import did_you_mean, quoted
-from dispatcher.input.validation import decode_checked, parse_json
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import Unavailable
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.plain_text import UNPLAIN
+from longshore.dispatcher.input.problems import did_you_mean, quoted
+from longshore.dispatcher.input.validation import decode_checked, parse_json
+from longshore.drivers.errors import InvalidRequest
 
 T = TypeVar("T")
 

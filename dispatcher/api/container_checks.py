@@ -7,18 +7,18 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
-from dispatcher.api.dependency_requests import check_container
-from dispatcher.api.image_reference import image_problem
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.moment_text import start_problem
-from dispatcher.api.plain_text import text_problem
-from dispatcher.api.specification import gpus_of
-from dispatcher.api.wire import ContainerRequest, RunRequest
-from dispatcher.input.problems import Problems, element, member, quoted
-from dispatcher.input.quantities import memory_problem
-from dispatcher.input.validation import decode_checked
-from drivers.errors import InvalidRequest
-from drivers.interface import DIMENSIONS
+from longshore.dispatcher.api.dependency_requests import check_container
+from longshore.dispatcher.api.image_reference import image_problem
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.moment_text import start_problem
+from longshore.dispatcher.api.plain_text import text_problem
+from longshore.dispatcher.api.specification import gpus_of
+from longshore.dispatcher.api.wire import ContainerRequest, RunRequest
+from longshore.dispatcher.input.problems import Problems, element, member, quoted
+from longshore.dispatcher.input.quantities import memory_problem
+from longshore.dispatcher.input.validation import decode_checked
+from longshore.drivers.errors import InvalidRequest
+from longshore.drivers.interface import DIMENSIONS
 
 Wanted = TypeVar("Wanted")
 

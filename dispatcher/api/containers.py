@@ -8,26 +8,26 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import (
+from longshore.dispatcher.api.answers import (
     NO_STANDING,
     container_answer,
     container_bytes,
     how_many_fit,
     json_response,
 )
-from dispatcher.api.backend import Backend
-from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.log_stream import LogStream
-from dispatcher.api.path_ids import path_id
-from dispatcher.api.requests import SubmissionDecoder
-from dispatcher.api.streams import StreamGate
-from dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
-from dispatcher.explaining.explanation import Standing
-from dispatcher.jobs.model import MOST_CONTAINERS
-from dispatcher.model import Container, ContainerState
-from dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter, Page
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.log_stream import LogStream
+from longshore.dispatcher.api.path_ids import path_id
+from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.api.streams import StreamGate
+from longshore.dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
+from longshore.dispatcher.explaining.explanation import Standing
+from longshore.dispatcher.jobs.model import MOST_CONTAINERS
+from longshore.dispatcher.model import Container, ContainerState
+from longshore.dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter, Page
+from longshore.drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"
 LIST_PARAMETERS = (

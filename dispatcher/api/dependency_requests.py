@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from dispatcher.api.wire import DependencyRequest
-from dispatcher.input.problems import Problems, element, quoted
-from dispatcher.model import Dependency
+from longshore.dispatcher.api.wire import DependencyRequest
+from longshore.dispatcher.input.problems import Problems, element, quoted
+from longshore.dispatcher.model import Dependency
 
 TASK_NAME = re.compile(r"(?![cj]-)[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 _ID = re.compile(r"c-[A-Za-z0-9]{1,64}|j-[A-Za-z0-9]{1,64}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,254})?")

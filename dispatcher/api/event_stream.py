@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
-from dispatcher.api.answers import encode
-from dispatcher.api.backend import Backend, ServerEvent
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.streams import StreamGate, gone, run_stream
-from dispatcher.api.wire import EventAnswer
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.answers import encode
+from longshore.dispatcher.api.backend import Backend, ServerEvent
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.streams import StreamGate, gone, run_stream
+from longshore.dispatcher.api.wire import EventAnswer
+from longshore.drivers.errors import InvalidRequest
 
 _EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")
 _GAP = "Events are missing here: list again what you need to know."

@@ -7,16 +7,16 @@ from decimal import Decimal
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.answers import json_response, rfc3339, usd, wait_answer
-from dispatcher.api.backend import Backend
-from dispatcher.api.bodies import Query
-from dispatcher.api.path_ids import path_id
-from dispatcher.api.wire import WaitAnswer
-from dispatcher.explaining.explanation import Claim, Explanation, Waiting
-from dispatcher.explaining.limits_left import LimitView
-from dispatcher.ledger.history import Happening
-from dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
-from pool.holds import Hold
+from longshore.dispatcher.api.answers import json_response, rfc3339, usd, wait_answer
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.bodies import Query
+from longshore.dispatcher.api.path_ids import path_id
+from longshore.dispatcher.api.wire import WaitAnswer
+from longshore.dispatcher.explaining.explanation import Claim, Explanation, Waiting
+from longshore.dispatcher.explaining.limits_left import LimitView
+from longshore.dispatcher.ledger.history import Happening
+from longshore.dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
+from longshore.pool.holds import Hold
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dispatcher.explaining.health import ProblemKind
+from longshore.dispatcher.explaining.health import ProblemKind
 
 
 class ProblemAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from dispatcher.api.wire import Moment, Request
-from pool.model import IdleBehavior
+from longshore.dispatcher.api.wire import Moment, Request
+from longshore.pool.model import IdleBehavior
 
 
 class IdleBehaviorRequest(Request, frozen=True, kw_only=True):

@@ -7,23 +7,23 @@ from functools import partial
 
 from aiohttp import web
 
-from dispatcher.api.answers import (
+from longshore.dispatcher.api.answers import (
     instance_answer,
     instance_list,
     json_response,
     leak_list,
     stray_list,
 )
-from dispatcher.api.backend import Backend
-from dispatcher.api.bodies import Bodies, Query, decode_one
-from dispatcher.api.containers import ANONYMOUS
-from dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.moment_text import end_problem, parse_moment
-from dispatcher.api.path_ids import path_id
-from dispatcher.api.plain_text import text_problem
-from drivers.errors import InvalidRequest
-from pool.model import IdleBehavior
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.bodies import Bodies, Query, decode_one
+from longshore.dispatcher.api.containers import ANONYMOUS
+from longshore.dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.moment_text import end_problem, parse_moment
+from longshore.dispatcher.api.path_ids import path_id
+from longshore.dispatcher.api.plain_text import text_problem
+from longshore.drivers.errors import InvalidRequest
+from longshore.pool.model import IdleBehavior
 
 PAGE_PARAMETERS = ("limit", "cursor")
 INSTANCE_LIST_PARAMETERS = ("gone", *PAGE_PARAMETERS)

@@ -7,8 +7,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from dispatcher.api.answers import dependency_answer, reason_answer, rfc3339, wait_answer
-from dispatcher.api.job_wire import (
+from longshore.dispatcher.api.answers import dependency_answer, reason_answer, rfc3339, wait_answer
+from longshore.dispatcher.api.job_wire import (
     CountsAnswer,
     JobAnswer,
     JobTaskAnswer,
@@ -16,11 +16,11 @@ from dispatcher.api.job_wire import (
     PeriodicAnswer,
     UpdateAnswer,
 )
-from dispatcher.api.wire import ReasonAnswer, WaitAnswer
-from dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from dispatcher.jobs.terms import Schedule
-from dispatcher.model import Reason, WaitReason
-from dispatcher.periodic.schedules import ScheduleError, next_after
+from longshore.dispatcher.api.wire import ReasonAnswer, WaitAnswer
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import Schedule
+from longshore.dispatcher.model import Reason, WaitReason
+from longshore.dispatcher.periodic.schedules import ScheduleError, next_after
 
 
 def job_answer(

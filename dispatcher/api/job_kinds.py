@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dispatcher.api.job_tasks import GivenTask
-from dispatcher.api.job_wire import ArrayRequest
-from dispatcher.elastic.hosts import MEMBERS_MOST, hosts_variable
-from dispatcher.input.problems import Problems, member, quoted
-from dispatcher.jobs.model import JobType
-from dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.api.job_tasks import GivenTask
+from longshore.dispatcher.api.job_wire import ArrayRequest
+from longshore.dispatcher.elastic.hosts import MEMBERS_MOST, hosts_variable
+from longshore.dispatcher.input.problems import Problems, member, quoted
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.planner.elastic_model import Role
 
 _PER_INSTANCE = (JobType.SYSTEM, JobType.SYSBATCH)
 _AGAIN_AND_AGAIN = (JobType.BATCH, JobType.SYSBATCH)

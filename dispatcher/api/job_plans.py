@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import msgspec
 
-from dispatcher.api.answers import usd, wait_answer
-from dispatcher.api.job_answers import first_launch
-from dispatcher.api.wire import WaitAnswer
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.jobs.terms import Schedule
+from longshore.dispatcher.api.answers import usd, wait_answer
+from longshore.dispatcher.api.job_answers import first_launch
+from longshore.dispatcher.api.wire import WaitAnswer
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.jobs.terms import Schedule
 
 
 class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):

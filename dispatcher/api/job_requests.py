@@ -6,32 +6,32 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dispatcher.api.backend import NewJob
-from dispatcher.api.container_checks import (
+from longshore.dispatcher.api.backend import NewJob
+from longshore.dispatcher.api.container_checks import (
     ContainerChecks,
     check_project,
     check_text,
     decode_what_can_be,
     program_instead,
 )
-from dispatcher.api.job_kinds import (
+from longshore.dispatcher.api.job_kinds import (
     check_kind,
     task_without_misfits,
     type_named,
     without_misfits,
 )
-from dispatcher.api.job_tasks import GivenTask, check_tasks
-from dispatcher.api.job_terms import check_terms, terms
-from dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.requests import fingerprint
-from dispatcher.api.specification import specification
-from dispatcher.elastic.hosts import HOSTS_MOST_BYTES
-from dispatcher.input.problems import Problems, ProblemsFull, described, element, member
-from dispatcher.input.validation import parse_json
-from dispatcher.jobs.model import JobTask, JobType
-from dispatcher.jobs.parameters import VALUES_MOST_BYTES
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.job_tasks import GivenTask, check_tasks
+from longshore.dispatcher.api.job_terms import check_terms, terms
+from longshore.dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequest
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.requests import fingerprint
+from longshore.dispatcher.api.specification import specification
+from longshore.dispatcher.elastic.hosts import HOSTS_MOST_BYTES
+from longshore.dispatcher.input.problems import Problems, ProblemsFull, described, element, member
+from longshore.dispatcher.input.validation import parse_json
+from longshore.dispatcher.jobs.model import JobTask, JobType
+from longshore.dispatcher.jobs.parameters import VALUES_MOST_BYTES
+from longshore.drivers.errors import InvalidRequest
 
 _OF_THE_JOB = (
     *("priority", "project", "type", "update", "periodic", "parameterized", "mode", "scale_up"),

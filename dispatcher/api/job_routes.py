@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.api import job_wire, wire
-from dispatcher.api.job_plans import PlanAnswer
-from dispatcher.api.jobs import JOB_LIST_PARAMETERS, JobRoutes
-from dispatcher.api.openapi import Route
+from longshore.dispatcher.api import job_wire, wire
+from longshore.dispatcher.api.job_plans import PlanAnswer
+from longshore.dispatcher.api.jobs import JOB_LIST_PARAMETERS, JobRoutes
+from longshore.dispatcher.api.openapi import Route
 
 
 def job_routes(jobs: JobRoutes) -> list[Route]:

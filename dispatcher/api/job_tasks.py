@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dispatcher.api.cycles import find_cycles
-from dispatcher.api.dependency_requests import (
+from longshore.dispatcher.api.cycles import find_cycles
+from longshore.dispatcher.api.dependency_requests import (
     TASK_NAME,
     check_entries,
     is_id,
     name_of,
     place_of,
 )
-from dispatcher.api.job_wire import ArrayRequest, TaskRequest
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.near_names import NearNames
-from dispatcher.api.wire import DependencyRequest
-from dispatcher.input.problems import Problems, element, quoted
-from dispatcher.jobs.model import MOST_CONTAINERS
+from longshore.dispatcher.api.job_wire import ArrayRequest, TaskRequest
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.near_names import NearNames
+from longshore.dispatcher.api.wire import DependencyRequest
+from longshore.dispatcher.input.problems import Problems, element, quoted
+from longshore.dispatcher.jobs.model import MOST_CONTAINERS
 
 _NAME_RULE = (
     "use 1 to 255 letters, digits, dots, dashes and underscores, no dot or dash first,"

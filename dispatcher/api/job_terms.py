@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.api.job_wire import JobRequest, ParameterizedRequest, PeriodicRequest
-from dispatcher.input.problems import Problems, element, member
-from dispatcher.jobs.model import JobType
-from dispatcher.jobs.parameters import check_names, check_values
-from dispatcher.jobs.terms import ElasticTerms, Parameters, PerInstanceTerms, Schedule, Terms
-from dispatcher.periodic import schedules
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.api.job_wire import JobRequest, ParameterizedRequest, PeriodicRequest
+from longshore.dispatcher.input.problems import Problems, element, member
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.jobs.parameters import check_names, check_values
+from longshore.dispatcher.jobs.terms import (
+    ElasticTerms,
+    Parameters,
+    PerInstanceTerms,
+    Schedule,
+    Terms,
+)
+from longshore.dispatcher.periodic import schedules
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
 
 EXPRESSIONS_MOST = 20
 _DAILY = "30 2 * * *"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from dispatcher.api.wire import (
+from longshore.dispatcher.api.wire import (
     TIME_LIMIT_MAX_S,
     DependencyAnswer,
     Priority,
@@ -16,16 +16,16 @@ from dispatcher.api.wire import (
     RunRequest,
     WaitAnswer,
 )
-from dispatcher.api.words import (
+from longshore.dispatcher.api.words import (
     NOTHING_LIKE,
     OF_THE_WHOLE,
     WORDS_FOR_ARRAYS,
     WORDS_FOR_RUNS,
     elsewhere,
 )
-from dispatcher.jobs.model import MOST_CONTAINERS, JobType
-from dispatcher.jobs.terms import Overlap
-from dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.jobs.model import MOST_CONTAINERS, JobType
+from longshore.dispatcher.jobs.terms import Overlap
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
 
 ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]
 StartupOrder = Annotated[int, msgspec.Meta(ge=0, le=1000)]

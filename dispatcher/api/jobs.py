@@ -9,22 +9,22 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.answers import how_many_fit, json_response
-from dispatcher.api.backend import Backend
-from dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
-from dispatcher.api.containers import ANONYMOUS
-from dispatcher.api.job_answers import job_answer, job_bytes
-from dispatcher.api.job_plans import plan_answer
-from dispatcher.api.job_requests import JobDecoder, JobSubmission
-from dispatcher.api.job_wire import DispatchRequest, JobChangeRequest, JobList
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.path_ids import path_id
-from dispatcher.api.requests import fingerprint
-from dispatcher.api.wire import CancelRequest
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.model import Reason, WaitReason
-from dispatcher.queries import JobFilter, JobPage
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.answers import how_many_fit, json_response
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from longshore.dispatcher.api.containers import ANONYMOUS
+from longshore.dispatcher.api.job_answers import job_answer, job_bytes
+from longshore.dispatcher.api.job_plans import plan_answer
+from longshore.dispatcher.api.job_requests import JobDecoder, JobSubmission
+from longshore.dispatcher.api.job_wire import DispatchRequest, JobChangeRequest, JobList
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.path_ids import path_id
+from longshore.dispatcher.api.requests import fingerprint
+from longshore.dispatcher.api.wire import CancelRequest
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.model import Reason, WaitReason
+from longshore.dispatcher.queries import JobFilter, JobPage
+from longshore.drivers.errors import InvalidRequest
 
 JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)
 _PAGE_DEFAULT = 100

@@ -6,10 +6,10 @@ import asyncio
 
 from aiohttp import web
 
-from dispatcher.api.backend import Backend
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.streams import StreamGate, gone, run_stream
-from dispatcher.model import Container
+from longshore.dispatcher.api.backend import Backend
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.streams import StreamGate, gone, run_stream
+from longshore.dispatcher.model import Container
 
 LOG_PROBLEM = "Longshore-Log-Problem"
 """The header that says why what a container writes did not come when the answer began."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from dispatcher.input.problems import quoted
+from longshore.dispatcher.input.problems import quoted
 
 AHEAD_MAX_S = 366 * 86_400
 """How far ahead a moment may lie for which something is to wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.input.problems import did_you_mean
+from longshore.dispatcher.input.problems import did_you_mean
 
 _HINTS_MOST = 20
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dispatcher.api.problem_details import Handler
-from dispatcher.api.wire import ProblemDetails
-from dispatcher.input.quantities import (
+from longshore.dispatcher.api.problem_details import Handler
+from longshore.dispatcher.api.wire import ProblemDetails
+from longshore.dispatcher.input.quantities import (
     CPUS_MAX,
     PRICE_MAX_USD_PER_HOUR,
     SIZE_MAX_BYTES,

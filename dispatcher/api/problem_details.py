@@ -15,10 +15,10 @@ from http import HTTPStatus
 import structlog
 from aiohttp import web
 
-from dispatcher.api.answers import encode
-from dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
-from dispatcher.api.wire import FieldProblem, ProblemDetails
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.answers import encode
+from longshore.dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
+from longshore.dispatcher.api.wire import FieldProblem, ProblemDetails
+from longshore.drivers.errors import InvalidRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

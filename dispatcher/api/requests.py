@@ -8,14 +8,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.api.backend import NewContainer
-from dispatcher.api.container_checks import ContainerChecks, decode_what_can_be, program_instead
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.specification import specification
-from dispatcher.api.wire import ContainerRequest
-from dispatcher.input.problems import Problems, ProblemsFull, element
-from dispatcher.input.validation import parse_json
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import NewContainer
+from longshore.dispatcher.api.container_checks import (
+    ContainerChecks,
+    decode_what_can_be,
+    program_instead,
+)
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.specification import specification
+from longshore.dispatcher.api.wire import ContainerRequest
+from longshore.dispatcher.input.problems import Problems, ProblemsFull, element
+from longshore.dispatcher.input.validation import parse_json
+from longshore.drivers.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,20 @@ import asyncio
 
 from aiohttp import web
 
-from dispatcher.api.answers import json_response, rfc3339
-from dispatcher.api.backend import Backend, Health
-from dispatcher.api.bodies import Query
-from dispatcher.api.event_stream import EventEncoder, EventStream
-from dispatcher.api.health_wire import (
+from longshore.dispatcher.api.answers import json_response, rfc3339
+from longshore.dispatcher.api.backend import Backend, Health
+from longshore.dispatcher.api.bodies import Query
+from longshore.dispatcher.api.event_stream import EventEncoder, EventStream
+from longshore.dispatcher.api.health_wire import (
     HealthAnswer,
     LogsAnswer,
     ProblemAnswer,
     ReadyAnswer,
     StoreAnswer,
 )
-from dispatcher.api.limits import ApiLimits
-from dispatcher.api.streams import StreamGate
-from dispatcher.api.wire import LiveAnswer
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.streams import StreamGate
+from longshore.dispatcher.api.wire import LiveAnswer
 
 
 class ServerRoutes:

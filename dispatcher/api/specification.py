@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dispatcher.api.dependency_requests import dependencies
-from dispatcher.api.limits import Defaults
-from dispatcher.api.moment_text import parse_moment
-from dispatcher.api.wire import GpusRequest, RetriesRequest, RetryOn, RunRequest
-from dispatcher.model import Constraints, ContainerSpec, Retries
-from drivers.interface import Resources
+from longshore.dispatcher.api.dependency_requests import dependencies
+from longshore.dispatcher.api.limits import Defaults
+from longshore.dispatcher.api.moment_text import parse_moment
+from longshore.dispatcher.api.wire import GpusRequest, RetriesRequest, RetryOn, RunRequest
+from longshore.dispatcher.model import Constraints, ContainerSpec, Retries
+from longshore.drivers.interface import Resources
 
 _NO_RETRIES = RetriesRequest()
 _NEVER = Retries()

@@ -9,15 +9,15 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from dispatcher.api.words import (
+from longshore.dispatcher.api.words import (
     NOTHING_LIKE,
     OF_THE_WHOLE,
     WORDS_FOR_ARRAYS,
     WORDS_FOR_RUNS,
     elsewhere,
 )
-from dispatcher.input.validation import CpuMillis, Price, Size
-from dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
+from longshore.dispatcher.input.validation import CpuMillis, Price, Size
+from longshore.dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.configuration import load
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.options import config_option, json_option
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.configuration import load
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.options import config_option, json_option
 
 
 @click.command()
@@ -28,9 +28,9 @@ def backup(*, target: Path, config_path: str | None, as_json: bool) -> None:
     Example:
       longshore backup -c longshore.yml /backups/longshore-$(date +%F).db
     """
-    from dispatcher.store.backup import back_up  # noqa: PLC0415 - most commands need none
-    from dispatcher.store.errors import StoreUnusable  # noqa: PLC0415 - as above
-    from dispatcher.store.sqlite import store_path  # noqa: PLC0415 - as above
+    from longshore.dispatcher.store.backup import back_up  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.store.errors import StoreUnusable  # noqa: PLC0415 - as above
+    from longshore.dispatcher.store.sqlite import store_path  # noqa: PLC0415 - as above
 
     store = store_path(load(config_path).store)
     began = time.monotonic()

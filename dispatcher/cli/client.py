@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode, urlsplit
 
-from dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, Failure
-from dispatcher.cli.output import say
+from longshore.dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, Failure
+from longshore.dispatcher.cli.output import say
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.options import PlainGroup, config_option, json_option
-from drivers.errors import ConfigError
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.options import PlainGroup, config_option, json_option
+from longshore.drivers.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dispatcher.config.loading import Config
+    from longshore.dispatcher.config.loading import Config
 
 EXAMPLE = "config.example.yml"
 NEW_FILE = "longshore.yml"
@@ -74,12 +74,12 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
 
     What the driver takes is explained in comments. Secrets are hidden.
     """
-    from dispatcher.config.driver_parameters import (  # noqa: PLC0415 - as above
+    from longshore.dispatcher.config.driver_parameters import (  # noqa: PLC0415 - as above
         explained_parameters,
         shown_parameters,
     )
-    from dispatcher.config.loading import driver_parameters, plain  # noqa: PLC0415 - most commands need none
-    from drivers.registry import driver  # noqa: PLC0415 - as above
+    from longshore.dispatcher.config.loading import driver_parameters, plain  # noqa: PLC0415 - most commands need none
+    from longshore.drivers.registry import driver  # noqa: PLC0415 - as above
 
     loaded = load(config_path)
     effective = plain(loaded)
@@ -97,7 +97,7 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
 
 def load(config_path: str | None) -> Config:
     """Return the configuration; raises `Failure` with everything that is wrong with it."""
-    from dispatcher.config.loading import load_config  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.config.loading import load_config  # noqa: PLC0415 - most commands need none
 
     try:
         return load_config(config_path)
@@ -117,7 +117,7 @@ def config_failure(error: ConfigError) -> Failure:
 
 def example() -> str:
     """Return the commented example, from the installed package or from the sources."""
-    packaged = resources.files("dispatcher") / EXAMPLE
+    packaged = resources.files("longshore.dispatcher") / EXAMPLE
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")
     source = Path(__file__).parent.parent.parent / EXAMPLE

@@ -8,14 +8,14 @@ from itertools import chain
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.job_lines import print_job
-from dispatcher.cli.job_runs import print_runs
-from dispatcher.cli.job_views import JobView, awaited_view
-from dispatcher.cli.options import WholeNumber, json_option, server_command
-from dispatcher.cli.references import job_path, path_of
-from dispatcher.cli.views import (
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.job_lines import print_job
+from longshore.dispatcher.cli.job_runs import print_runs
+from longshore.dispatcher.cli.job_views import JobView, awaited_view
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.references import job_path, path_of
+from longshore.dispatcher.cli.views import (
     CONTAINER_STATES,
     UNFINISHED_STATES,
     AttemptView,

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.configuration import config_failure
-from dispatcher.cli.demo_report import LineScreen, LiveScreen, print_tables
-from dispatcher.cli.demo_scenario import (
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.configuration import config_failure
+from longshore.dispatcher.cli.demo_report import LineScreen, LiveScreen, print_tables
+from longshore.dispatcher.cli.demo_scenario import (
     ALONE,
     DEADLINE_S,
     LIST,
@@ -27,14 +27,14 @@ from dispatcher.cli.demo_scenario import (
     QUOTA_INSTANCES,
     configuration,
 )
-from dispatcher.cli.demo_story import Story
-from dispatcher.cli.failure import INTERRUPTED, Failure
-from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
-from dispatcher.cli.instances import INSTANCES_LIMIT_MAX
-from dispatcher.cli.logs import Tail
-from dispatcher.cli.references import container_path, instance_path
-from dispatcher.cli.views import UNFINISHED_STATES
-from drivers.errors import ConfigError, LongshoreError
+from longshore.dispatcher.cli.demo_story import Story
+from longshore.dispatcher.cli.failure import INTERRUPTED, Failure
+from longshore.dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
+from longshore.dispatcher.cli.instances import INSTANCES_LIMIT_MAX
+from longshore.dispatcher.cli.logs import Tail
+from longshore.dispatcher.cli.references import container_path, instance_path
+from longshore.dispatcher.cli.views import UNFINISHED_STATES
+from longshore.drivers.errors import ConfigError, LongshoreError
 
 LOG_NAME = "server.log"
 LOG_LINES_SHOWN = 30
@@ -107,8 +107,8 @@ def play(directory: Path) -> tuple[Story, list[str]]:
     """Run the whole demo with its files in `directory`; return its story and what went wrong."""
     import yaml  # noqa: PLC0415 - slow to import, and only the server needs it
 
-    from dispatcher.config.loading import load_config  # noqa: PLC0415 - only the server needs all this
-    from dispatcher.serving import running_server  # noqa: PLC0415 - the whole server
+    from longshore.dispatcher.config.loading import load_config  # noqa: PLC0415 - only the server needs all this
+    from longshore.dispatcher.serving import running_server  # noqa: PLC0415 - the whole server
 
     path = directory / "longshore.yml"
     path.write_text(yaml.safe_dump(configuration(directory)), encoding="utf-8")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.demo_scenario import PROMISES
-from dispatcher.cli.demo_story import InstanceStory, Story
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.demo_scenario import PROMISES
+from longshore.dispatcher.cli.demo_story import InstanceStory, Story
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

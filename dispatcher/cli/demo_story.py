@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from dispatcher.cli import output
-from dispatcher.cli.demo_scenario import IDLE_TIMEOUT_S, PROMISES, QUOTA_INSTANCES, Promise
-from dispatcher.cli.views import ContainerView, InstanceView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.demo_scenario import (
+    IDLE_TIMEOUT_S,
+    PROMISES,
+    QUOTA_INSTANCES,
+    Promise,
+)
+from longshore.dispatcher.cli.views import ContainerView, InstanceView, view
 
 EVENTS_MAY_LAG_S = 1.0
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from dispatcher.cli.client import Json
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber
-from dispatcher.cli.spans import Moment, Span
-from dispatcher.cli.submission import amounts, gpus, pairs
+from longshore.dispatcher.cli.client import Json
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber
+from longshore.dispatcher.cli.spans import Moment, Span
+from longshore.dispatcher.cli.submission import amounts, gpus, pairs
 
 CONTAINER_OPTIONS = (
     click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.job_files import expect_job_id
-from dispatcher.cli.job_terms import refuse_endless
-from dispatcher.cli.job_views import JobView
-from dispatcher.cli.options import idempotency_option, json_option, server_command
-from dispatcher.cli.progress import outcomes
-from dispatcher.cli.references import job_path
-from dispatcher.cli.submission import pairs
-from dispatcher.cli.views import view
-from dispatcher.cli.waiting import await_ended, status_of
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.job_files import expect_job_id
+from longshore.dispatcher.cli.job_terms import refuse_endless
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.options import idempotency_option, json_option, server_command
+from longshore.dispatcher.cli.progress import outcomes
+from longshore.dispatcher.cli.references import job_path
+from longshore.dispatcher.cli.submission import pairs
+from longshore.dispatcher.cli.views import view
+from longshore.dispatcher.cli.waiting import await_ended, status_of
 
 
 @click.command()

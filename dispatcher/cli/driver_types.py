@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.configuration import config_failure
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.options import config_option, json_option
-from drivers.errors import CloudError, ConfigError, InvalidRequest
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.configuration import config_failure
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.options import config_option, json_option
+from longshore.drivers.errors import CloudError, ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
     import msgspec
 
-    from drivers.interface import InstanceType, Resources
-    from drivers.registry import DriverInfo
+    from longshore.drivers.interface import InstanceType, Resources
+    from longshore.drivers.registry import DriverInfo
 
 _UNITS = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10))
 
@@ -53,7 +53,7 @@ def types(
     Example:
       longshore driver types -c longshore.yml --families m7i,c7i >types.yml
     """
-    from drivers.registry import OfferQuery  # noqa: PLC0415 - most commands need no drivers
+    from longshore.drivers.registry import OfferQuery  # noqa: PLC0415 - most commands need no drivers
 
     wanted = tuple(part for part in (each.strip() for each in families.split(",")) if part)
     try:
@@ -86,10 +86,10 @@ def types(
 
 def _driver(config_path: str | None, driver_name: str | None) -> tuple[DriverInfo, msgspec.Struct]:
     """Return the driver and its parameters; raises `ConfigError` with all that is wrong."""
-    from dispatcher.config.file import read_mapping  # noqa: PLC0415 - most commands need none
-    from dispatcher.config.model import DriverConfig  # noqa: PLC0415 - most commands need none
-    from dispatcher.input.validation import decode_all  # noqa: PLC0415 - most commands need none
-    from drivers.registry import driver  # noqa: PLC0415 - most commands need no drivers
+    from longshore.dispatcher.config.file import read_mapping  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.config.model import DriverConfig  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.input.validation import decode_all  # noqa: PLC0415 - most commands need none
+    from longshore.drivers.registry import driver  # noqa: PLC0415 - most commands need no drivers
 
     raw = read_mapping(Path(config_path)) if config_path is not None else {}
     try:

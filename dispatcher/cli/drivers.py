@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.driver_test import test
-from dispatcher.cli.driver_types import types
-from dispatcher.cli.options import PlainGroup, json_option
-from drivers.errors import ConfigError
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.driver_test import test
+from longshore.dispatcher.cli.driver_types import types
+from longshore.dispatcher.cli.options import PlainGroup, json_option
+from longshore.drivers.errors import ConfigError
 
 
 @click.group(cls=PlainGroup)
@@ -23,7 +23,7 @@ def list_(*, as_json: bool) -> None:
 
     A plug-in that cannot be loaded is listed with its problem.
     """
-    from drivers.registry import driver_names  # noqa: PLC0415 - loads every driver there is
+    from longshore.drivers.registry import driver_names  # noqa: PLC0415 - loads every driver there is
 
     items = [_described(name) for name in driver_names()]
     output.listing(as_json, items, lambda: _print(items))
@@ -34,8 +34,8 @@ driver.add_command(types)
 
 
 def _described(name: str) -> dict[str, object]:
-    from drivers.registry import driver as load  # noqa: PLC0415 - loads every driver there is
-    from drivers.registry import origin_of  # noqa: PLC0415 - loads every driver there is
+    from longshore.drivers.registry import driver as load  # noqa: PLC0415 - loads every driver there is
+    from longshore.drivers.registry import origin_of  # noqa: PLC0415 - loads every driver there is
 
     described: dict[str, object] = {
         "name": name,

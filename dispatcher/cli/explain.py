@@ -8,12 +8,12 @@ from decimal import Decimal
 import click
 import msgspec
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.explain_job import explain_job
-from dispatcher.cli.options import json_option, server_command
-from dispatcher.cli.references import container_path, is_job
-from dispatcher.cli.views import ReasonView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.explain_job import explain_job
+from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.references import container_path, is_job
+from longshore.dispatcher.cli.views import ReasonView, view
 
 
 class TypeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from msgspec import to_builtins
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client, Json
-from dispatcher.cli.job_lines import progress_line
-from dispatcher.cli.job_runs import print_runs
-from dispatcher.cli.job_views import JobView
-from dispatcher.cli.references import job_path
-from dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.job_lines import progress_line
+from longshore.dispatcher.cli.job_runs import print_runs
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.references import job_path
+from longshore.dispatcher.cli.views import ContainerView, view
 
 EXAMINED_MOST = 5_000
 INSTANCES_SHOWN = 10

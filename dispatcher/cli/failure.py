@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.cli.output import safe
+from longshore.dispatcher.cli.output import safe
 
 FAILED = 1
 USAGE = 2

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import Failure
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse

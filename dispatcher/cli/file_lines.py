@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import Failure
 
 if TYPE_CHECKING:
     from yaml import Node

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import FAILED
-from dispatcher.cli.options import json_option, server_command
-from dispatcher.cli.views import HealthView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import FAILED
+from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.views import HealthView, view
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client, Json
-from dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
-from dispatcher.cli.references import instance_path
-from dispatcher.cli.spans import Moment
-from dispatcher.cli.views import InstancesView, InstanceView, view
-from pool.tags import is_stand_in
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.references import instance_path
+from longshore.dispatcher.cli.spans import Moment
+from longshore.dispatcher.cli.views import InstancesView, InstanceView, view
+from longshore.pool.tags import is_stand_in
 
 INSTANCES_LIMIT_MAX = 1_000_000
 GONE_LIMIT = 500

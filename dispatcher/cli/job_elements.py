@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.cli.client import Client, Query
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.job_views import JobView, TaskView
-from dispatcher.cli.references import job_path
-from dispatcher.cli.views import ContainerView, view
-from dispatcher.input.problems import did_you_mean, listing
+from longshore.dispatcher.cli.client import Client, Query
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.job_views import JobView, TaskView
+from longshore.dispatcher.cli.references import job_path
+from longshore.dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.input.problems import did_you_mean, listing
 
 NAMES_SHOWN = 5
 LOOKED_AT = 50

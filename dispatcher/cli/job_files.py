@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.file_lines import Source
-from dispatcher.cli.references import is_job
-from dispatcher.cli.submission import content, is_job_body, read_sources
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.file_lines import Source
+from longshore.dispatcher.cli.references import is_job
+from longshore.dispatcher.cli.submission import content, is_job_body, read_sources
 
 job_file_option = click.option(
     "-f",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.job_terms import term_fields
-from dispatcher.cli.job_views import JobView, TaskView
-from dispatcher.cli.views import CONTAINER_STATES
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.job_terms import term_fields
+from longshore.dispatcher.cli.job_views import JobView, TaskView
+from longshore.dispatcher.cli.views import CONTAINER_STATES
 
 SIZE_COLUMNS = ("SIZE", "AT ONCE")
 COUNT_COLUMNS = tuple(state.upper() for state in CONTAINER_STATES)

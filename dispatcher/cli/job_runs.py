@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.job_lines import JOB_COLUMNS, job_row
-from dispatcher.cli.job_views import JobView
-from dispatcher.cli.views import view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.job_lines import JOB_COLUMNS, job_row
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.views import view
 
 RUNS_SHOWN = 10
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dispatcher.cli import output
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.job_views import JobView
 
 _GOES_ON = {
     "system": "a system job runs for ever",

@@ -6,9 +6,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dispatcher.cli.client import Json
-from dispatcher.cli.references import is_job
-from dispatcher.cli.views import FINAL_STATES, ContainerView, DependencyView, ReasonView, view
+from longshore.dispatcher.cli.client import Json
+from longshore.dispatcher.cli.references import is_job
+from longshore.dispatcher.cli.views import (
+    FINAL_STATES,
+    ContainerView,
+    DependencyView,
+    ReasonView,
+    view,
+)
 
 UNFINISHED_JOB_STATES = ("pending", "running")
 JOB_STATES = UNFINISHED_JOB_STATES + FINAL_STATES

@@ -6,12 +6,12 @@ from itertools import chain
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.job_lines import JOB_COLUMNS, job_row
-from dispatcher.cli.job_views import JOB_STATES, UNFINISHED_JOB_STATES, JobView
-from dispatcher.cli.options import WholeNumber, json_option, server_command
-from dispatcher.cli.views import view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.job_lines import JOB_COLUMNS, job_row
+from longshore.dispatcher.cli.job_views import JOB_STATES, UNFINISHED_JOB_STATES, JobView
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.views import view
 
 JOBS_LIMIT = 500
 JOBS_LIMIT_MAX = 1_000_000

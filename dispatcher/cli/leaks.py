@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import LIMIT_MAX, Client
-from dispatcher.cli.failure import FAILED
-from dispatcher.cli.options import json_option, server_command
-from dispatcher.cli.views import LeaksView, LeakView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.failure import FAILED
+from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.views import LeaksView, LeakView, view
 
 _COLUMNS = ("INSTANCE", "TYPE", "FOR", "PRICE", "COST", "WHY", "REMEDY")
 _LOOK = ". See its log for 'a driver call failed' of ListInstances"

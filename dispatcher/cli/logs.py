@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import INTERRUPTED, Failure
-from dispatcher.cli.feed import shut_down
-from dispatcher.cli.job_elements import chosen_container
-from dispatcher.cli.options import WholeNumber, server_command
-from dispatcher.cli.output import say
-from dispatcher.cli.references import container_path, is_job
-from dispatcher.cli.terminal_text import Sink
-from dispatcher.cli.views import ContainerView, view
-from dispatcher.cli.waiting import goes_on
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import INTERRUPTED, Failure
+from longshore.dispatcher.cli.feed import shut_down
+from longshore.dispatcher.cli.job_elements import chosen_container
+from longshore.dispatcher.cli.options import WholeNumber, server_command
+from longshore.dispatcher.cli.output import say
+from longshore.dispatcher.cli.references import container_path, is_job
+from longshore.dispatcher.cli.terminal_text import Sink
+from longshore.dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.cli.waiting import goes_on
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse

@@ -10,36 +10,36 @@ from collections.abc import Sequence
 
 import click
 
-from dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, Failure
-from dispatcher.cli.options import PlainGroup
-from dispatcher.cli.output import safe, say
+from longshore.dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, Failure
+from longshore.dispatcher.cli.options import PlainGroup
+from longshore.dispatcher.cli.output import safe, say
 
 COMMANDS = {
-    "serve": "dispatcher.cli.server:serve",
-    "demo": "dispatcher.cli.demo:demo",
-    "submit": "dispatcher.cli.submit:submit",
-    "plan": "dispatcher.cli.plan:plan",
-    "update": "dispatcher.cli.update:update",
-    "dispatch": "dispatcher.cli.dispatch:dispatch",
-    "ps": "dispatcher.cli.containers:ps",
-    "jobs": "dispatcher.cli.jobs:jobs",
-    "show": "dispatcher.cli.containers:show",
-    "explain": "dispatcher.cli.explain:explain",
-    "logs": "dispatcher.cli.logs:logs",
-    "wait": "dispatcher.cli.steering:wait",
-    "cancel": "dispatcher.cli.steering:cancel",
-    "priority": "dispatcher.cli.steering:priority",
-    "hold": "dispatcher.cli.steering:hold",
-    "release": "dispatcher.cli.steering:release",
-    "instances": "dispatcher.cli.instances:instances",
-    "instance": "dispatcher.cli.instances:instance",
-    "health": "dispatcher.cli.health:health",
-    "leaks": "dispatcher.cli.leaks:leaks",
-    "strays": "dispatcher.cli.strays:strays",
-    "backup": "dispatcher.cli.backup:backup",
-    "config": "dispatcher.cli.configuration:config",
-    "driver": "dispatcher.cli.drivers:driver",
-    "version": "dispatcher.cli.server:version",
+    "serve": "longshore.dispatcher.cli.server:serve",
+    "demo": "longshore.dispatcher.cli.demo:demo",
+    "submit": "longshore.dispatcher.cli.submit:submit",
+    "plan": "longshore.dispatcher.cli.plan:plan",
+    "update": "longshore.dispatcher.cli.update:update",
+    "dispatch": "longshore.dispatcher.cli.dispatch:dispatch",
+    "ps": "longshore.dispatcher.cli.containers:ps",
+    "jobs": "longshore.dispatcher.cli.jobs:jobs",
+    "show": "longshore.dispatcher.cli.containers:show",
+    "explain": "longshore.dispatcher.cli.explain:explain",
+    "logs": "longshore.dispatcher.cli.logs:logs",
+    "wait": "longshore.dispatcher.cli.steering:wait",
+    "cancel": "longshore.dispatcher.cli.steering:cancel",
+    "priority": "longshore.dispatcher.cli.steering:priority",
+    "hold": "longshore.dispatcher.cli.steering:hold",
+    "release": "longshore.dispatcher.cli.steering:release",
+    "instances": "longshore.dispatcher.cli.instances:instances",
+    "instance": "longshore.dispatcher.cli.instances:instance",
+    "health": "longshore.dispatcher.cli.health:health",
+    "leaks": "longshore.dispatcher.cli.leaks:leaks",
+    "strays": "longshore.dispatcher.cli.strays:strays",
+    "backup": "longshore.dispatcher.cli.backup:backup",
+    "config": "longshore.dispatcher.cli.configuration:config",
+    "driver": "longshore.dispatcher.cli.drivers:driver",
+    "version": "longshore.dispatcher.cli.server:version",
 }
 
 
@@ -63,7 +63,7 @@ class LazyGroup(PlainGroup):
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from dispatcher.cli.server import version_line  # noqa: PLC0415 - most commands need none
+        from longshore.dispatcher.cli.server import version_line  # noqa: PLC0415 - most commands need none
 
         click.echo(version_line())
         ctx.exit()

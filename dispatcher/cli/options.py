@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import USAGE
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import USAGE
 
 PRIORITY_MAX = 1000
 DEFAULT_URL = "http://127.0.0.1:8420"

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.file_lines import located
-from dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
-from dispatcher.cli.options import json_option, server_command
-from dispatcher.cli.views import ReasonView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.file_lines import located
+from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
+from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.views import ReasonView, view
 
 STEPS_SHOWN = 20
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.job_lines import job_outcome_line, progress_line
-from dispatcher.cli.job_views import Awaited, JobView
-from dispatcher.cli.references import is_job
-from dispatcher.cli.views import CONTAINER_STATES, ContainerView
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.job_lines import job_outcome_line, progress_line
+from longshore.dispatcher.cli.job_views import Awaited, JobView
+from longshore.dispatcher.cli.references import is_job
+from longshore.dispatcher.cli.views import CONTAINER_STATES, ContainerView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,11 +6,11 @@ from importlib import metadata
 
 import click
 
-from dispatcher.cli.configuration import config_failure, load
-from dispatcher.cli.failure import FAILED, USAGE, Failure
-from dispatcher.cli.options import config_option, json_option
-from dispatcher.cli.output import print_json
-from drivers.errors import ConfigError, LongshoreError
+from longshore.dispatcher.cli.configuration import config_failure, load
+from longshore.dispatcher.cli.failure import FAILED, USAGE, Failure
+from longshore.dispatcher.cli.options import config_option, json_option
+from longshore.dispatcher.cli.output import print_json
+from longshore.drivers.errors import ConfigError, LongshoreError
 
 
 @click.command()
@@ -26,8 +26,8 @@ def serve(*, config_path: str | None, accept_new_store: bool) -> int:
     Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
     """
     loaded = load(config_path)
-    from dispatcher.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
-    from dispatcher.store.errors import StoreIsAnother  # noqa: PLC0415 - as the server
+    from longshore.dispatcher.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
+    from longshore.dispatcher.store.errors import StoreIsAnother  # noqa: PLC0415 - as the server
 
     try:
         return serve_until_told(loaded, accept_new_store=accept_new_store)

@@ -6,14 +6,20 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.job_views import awaited_view
-from dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber, json_option, server_command
-from dispatcher.cli.progress import outcome_line
-from dispatcher.cli.references import is_job, job_path, path_of
-from dispatcher.cli.waiting import await_ended, status_of
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.job_views import awaited_view
+from longshore.dispatcher.cli.options import (
+    PRIORITY_MAX,
+    Number,
+    WholeNumber,
+    json_option,
+    server_command,
+)
+from longshore.dispatcher.cli.progress import outcome_line
+from longshore.dispatcher.cli.references import is_job, job_path, path_of
+from longshore.dispatcher.cli.waiting import await_ended, status_of
 
 
 @click.command()

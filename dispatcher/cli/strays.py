@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import LIMIT_MAX, Client
-from dispatcher.cli.options import PlainGroup, json_option, server_command
-from dispatcher.cli.references import instance_path
-from dispatcher.cli.views import StraysView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
+from longshore.dispatcher.cli.references import instance_path
+from longshore.dispatcher.cli.views import StraysView, view
 
 
 @click.group(cls=PlainGroup)

@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from dispatcher.cli.failure import USAGE, Failure
-from dispatcher.cli.file_lines import Source
+from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.file_lines import Source
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _ONLY_OF_JOBS = frozenset({"tasks", "type", "periodic", "parameterized"})
@@ -186,7 +186,7 @@ def _text(path: str, name: str) -> str:
 
 def _yaml_documents(text: str, name: str) -> list[object]:
     # JSON does not need it, and it is slow to import.
-    from dispatcher.input.yaml_text import YamlError, documents  # noqa: PLC0415 - see above
+    from longshore.dispatcher.input.yaml_text import YamlError, documents  # noqa: PLC0415 - see above
 
     try:
         return [_plain(each, name) for each in documents(text) if each is not None]

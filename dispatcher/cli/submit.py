@@ -6,20 +6,20 @@ from typing import Any
 
 import click
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client, Json
-from dispatcher.cli.described import container_options, described_body
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.file_lines import Source, located
-from dispatcher.cli.job_elements import only_container
-from dispatcher.cli.job_terms import refuse_endless
-from dispatcher.cli.job_views import Awaited, JobView
-from dispatcher.cli.logs import BOTH_STREAMS, LogTrouble, copy_logs, look, shortage
-from dispatcher.cli.options import idempotency_option, json_option, server_command
-from dispatcher.cli.progress import LineProgress, outcomes
-from dispatcher.cli.submission import content, is_job_body, read_sources
-from dispatcher.cli.views import ContainerView, view
-from dispatcher.cli.waiting import await_ended, goes_on, named, status_of
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.described import container_options, described_body
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.file_lines import Source, located
+from longshore.dispatcher.cli.job_elements import only_container
+from longshore.dispatcher.cli.job_terms import refuse_endless
+from longshore.dispatcher.cli.job_views import Awaited, JobView
+from longshore.dispatcher.cli.logs import BOTH_STREAMS, LogTrouble, copy_logs, look, shortage
+from longshore.dispatcher.cli.options import idempotency_option, json_option, server_command
+from longshore.dispatcher.cli.progress import LineProgress, outcomes
+from longshore.dispatcher.cli.submission import content, is_job_body, read_sources
+from longshore.dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.cli.waiting import await_ended, goes_on, named, status_of
 
 
 @click.command()

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.output import moment
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.output import moment
 
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 WAITING_STATES = ("queued", "locked")

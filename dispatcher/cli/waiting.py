@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dispatcher.cli import output
-from dispatcher.cli.client import Client, Json
-from dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, Failure
-from dispatcher.cli.job_terms import why_endless
-from dispatcher.cli.job_views import Awaited, JobView
-from dispatcher.cli.progress import progress_for
-from dispatcher.cli.references import what_goes_on
-from dispatcher.cli.watching import Watch
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, Failure
+from longshore.dispatcher.cli.job_terms import why_endless
+from longshore.dispatcher.cli.job_views import Awaited, JobView
+from longshore.dispatcher.cli.progress import progress_for
+from longshore.dispatcher.cli.references import what_goes_on
+from longshore.dispatcher.cli.watching import Watch
 
 
 def await_ended(

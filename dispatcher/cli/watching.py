@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dispatcher.cli.client import Client, Json
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
-from dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
-from dispatcher.cli.references import path_of
-from dispatcher.cli.views import ContainerView
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
+from longshore.dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
+from longshore.dispatcher.cli.references import path_of
+from longshore.dispatcher.cli.views import ContainerView
 
 ASK_INTERVAL_S = 2.0
 GLANCE_INTERVAL_S = 5.0

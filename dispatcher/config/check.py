@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from dispatcher.config.driver_parameters import check_driver
-from dispatcher.config.model import Config
-from dispatcher.config.types import check_type
-from dispatcher.input.problems import Problems, member
-from dispatcher.input.quantities import memory_problem
-from dispatcher.store.sqlite import store_path
-from drivers.errors import ConfigError
-from pool.ssh_keys import check_private_key
+from longshore.dispatcher.config.driver_parameters import check_driver
+from longshore.dispatcher.config.model import Config
+from longshore.dispatcher.config.types import check_type
+from longshore.dispatcher.input.problems import Problems, member
+from longshore.dispatcher.input.quantities import memory_problem
+from longshore.dispatcher.store.sqlite import store_path
+from longshore.drivers.errors import ConfigError
+from longshore.pool.ssh_keys import check_private_key
 
 LOOPBACK_DRIVER = "loopback"
 KEY_NAME = "ssh_key"

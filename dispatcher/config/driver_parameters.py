@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from dispatcher.config.model import Config
-from dispatcher.config.types import as_instance_type
-from dispatcher.input.problems import Problems, element, member
-from dispatcher.input.validation import decode_all
-from dispatcher.input.walk import is_secret
-from drivers.errors import ConfigError, InvalidRequest
-from drivers.interface import InstanceType
-from drivers.registry import DriverInfo, driver
+from longshore.dispatcher.config.model import Config
+from longshore.dispatcher.config.types import as_instance_type
+from longshore.dispatcher.input.problems import Problems, element, member
+from longshore.dispatcher.input.validation import decode_all
+from longshore.dispatcher.input.walk import is_secret
+from longshore.drivers.errors import ConfigError, InvalidRequest
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import DriverInfo, driver
 
 HIDDEN = "(hidden; --secrets shows it)"
 """What stands in the place of a secret."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dispatcher.input.yaml_text import YamlError, YamlProblem, documents
-from drivers.errors import ConfigError
+from longshore.dispatcher.input.yaml_text import YamlError, YamlProblem, documents
+from longshore.drivers.errors import ConfigError
 
 FILE_LIMIT_BYTES = 1024 * 1024
 

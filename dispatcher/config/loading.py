@@ -10,19 +10,19 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
-from dispatcher.config.check import KEY_NAME, LOOPBACK_DRIVER, check, split_listen
-from dispatcher.config.file import read_mapping
-from dispatcher.config.machine import default_data_dir, local_instance_type
-from dispatcher.config.model import Config, TypeConfig
-from dispatcher.config.types import as_instance_type
-from dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, member
-from dispatcher.input.quantities import CpuMillis
-from dispatcher.input.validation import decode_all
-from dispatcher.model import SchedulerSettings
-from dispatcher.store.sqlite import store_path
-from drivers.errors import ConfigError, InvalidRequest
-from drivers.interface import InstanceType
-from drivers.registry import driver
+from longshore.dispatcher.config.check import KEY_NAME, LOOPBACK_DRIVER, check, split_listen
+from longshore.dispatcher.config.file import read_mapping
+from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
+from longshore.dispatcher.config.model import Config, TypeConfig
+from longshore.dispatcher.config.types import as_instance_type
+from longshore.dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, member
+from longshore.dispatcher.input.quantities import CpuMillis
+from longshore.dispatcher.input.validation import decode_all
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.store.sqlite import store_path
+from longshore.drivers.errors import ConfigError, InvalidRequest
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import driver
 
 __all__ = [
     "Config",

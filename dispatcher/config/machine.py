@@ -7,7 +7,7 @@ import shutil
 from decimal import Decimal
 from pathlib import Path
 
-from drivers.interface import InstanceType, Resources
+from longshore.drivers.interface import InstanceType, Resources
 
 LOCAL_TYPE = "local"
 _MEMORY_LIMITS = (

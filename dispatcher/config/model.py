@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dispatcher.input.quantities import CpuMillis, Price, Size
-from dispatcher.model import SchedulerSettings
-from pool.model import PoolSettings, Seconds
+from longshore.dispatcher.input.quantities import CpuMillis, Price, Size
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.pool.model import PoolSettings, Seconds
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from dispatcher.config.model import GpusConfig, TypeConfig
-from dispatcher.input.problems import Problems
-from dispatcher.input.quantities import memory_problem
-from drivers.interface import DIMENSIONS, InstanceType, Resources
+from longshore.dispatcher.config.model import GpusConfig, TypeConfig
+from longshore.dispatcher.input.problems import Problems
+from longshore.dispatcher.input.quantities import memory_problem
+from longshore.drivers.interface import DIMENSIONS, InstanceType, Resources
 
 _MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dispatcher.api.backend import (
+from longshore.dispatcher.api.backend import (
     Conflict,
     Health,
     InstanceReport,
@@ -21,13 +21,13 @@ from dispatcher.api.backend import (
     StrayView,
     Unavailable,
 )
-from dispatcher.config.model import LimitsConfig
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.health import HealthDesk
-from dispatcher.desk.intake import IdempotencyKey, Intake, wanted_by
-from dispatcher.desk.job_planning import planning
-from dispatcher.desk.jobs import JobDesk
-from dispatcher.desk.views import (
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.health import HealthDesk
+from longshore.dispatcher.desk.intake import IdempotencyKey, Intake, wanted_by
+from longshore.dispatcher.desk.job_planning import planning
+from longshore.dispatcher.desk.jobs import JobDesk
+from longshore.dispatcher.desk.views import (
     gone_report,
     gone_view,
     instance_report,
@@ -36,18 +36,18 @@ from dispatcher.desk.views import (
     stray_page,
     stray_views,
 )
-from dispatcher.explaining.explanation import Explanation, Standing, explain, standing
-from dispatcher.explaining.health import (
+from longshore.dispatcher.explaining.explanation import Explanation, Standing, explain, standing
+from longshore.dispatcher.explaining.health import (
     advice_of,
     failed_last,
     smaller_machines,
     unlisted,
     unreached,
 )
-from dispatcher.jobs.model import Job
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.logs.store import LogStore
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
     InsertContainers,
@@ -58,23 +58,23 @@ from dispatcher.messages import (
     StraysDecided,
     Submitted,
 )
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.model import Container, Reason, WaitReason
-from dispatcher.periodic.launching import DeskRuns, PeriodicJobs
-from dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
-from dispatcher.runtime import Runtime
-from dispatcher.spec_size import own_bytes, spec_bytes
-from dispatcher.store.errors import (
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.model import Container, Reason, WaitReason
+from longshore.dispatcher.periodic.launching import DeskRuns, PeriodicJobs
+from longshore.dispatcher.queries import ContainerFilter, JobFilter, JobPage, Page
+from longshore.dispatcher.runtime import Runtime
+from longshore.dispatcher.spec_size import own_bytes, spec_bytes
+from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,
     StoreBusy,
 )
-from dispatcher.store.store import Store
-from dispatcher.vitals import Vitals
-from drivers.errors import InvalidRequest
-from drivers.interface import InstanceType
-from pool.leftovers import NO_LEFTOVERS, LeftoverReport
-from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.vitals import Vitals
+from longshore.drivers.errors import InvalidRequest
+from longshore.drivers.interface import InstanceType
+from longshore.pool.leftovers import NO_LEFTOVERS, LeftoverReport
+from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 
 
 class DispatcherBackend:

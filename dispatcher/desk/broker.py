@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from dispatcher.api.backend import ServerEvent
+from longshore.dispatcher.api.backend import ServerEvent
 
 KEPT_EVENTS = 10_000
 

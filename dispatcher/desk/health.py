@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dispatcher.explaining.health import Problem, ProblemKind, cloud_problems
-from dispatcher.logs.store import LogStore
-from dispatcher.runtime import Runtime
-from dispatcher.store.store import Store
-from dispatcher.vitals import DiskRoom
+from longshore.dispatcher.explaining.health import Problem, ProblemKind, cloud_problems
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.runtime import Runtime
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.vitals import DiskRoom
 
 LEAST_FREE_BYTES = 512 * 1024**2
 LEAST_FREE_INODES = 10_000

@@ -9,23 +9,23 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
-from dispatcher.config.model import LimitsConfig
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.jobs.workflow import roots_of
-from dispatcher.messages import (
+from longshore.dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.jobs.workflow import roots_of
+from longshore.dispatcher.messages import (
     AdminEvent,
     Change,
     Event,
     InsertContainers,
     InsertJob,
 )
-from dispatcher.model import Container, ContainerSpec, Dependency
-from dispatcher.planner.fit import impossible
-from dispatcher.queries import Awaited
-from dispatcher.queueing.queue import ClassKey
-from dispatcher.runtime import InboxFull, Runtime, Unconfirmed
-from dispatcher.store.errors import (
+from longshore.dispatcher.model import Container, ContainerSpec, Dependency
+from longshore.dispatcher.planner.fit import impossible
+from longshore.dispatcher.queries import Awaited
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.runtime import InboxFull, Runtime, Unconfirmed
+from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     LeftInDoubt,
     NoSuchContainer,
@@ -34,9 +34,9 @@ from dispatcher.store.errors import (
     StoreClosed,
     Withdrawn,
 )
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
-from drivers.interface import InstanceType
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
+from longshore.drivers.interface import InstanceType
 
 _WRITE_PATIENCE_S = 5.0
 _PATIENCE_EACH_S = 0.0005

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dispatcher.api.backend import NewJob
-from dispatcher.input.problems import Problems, ProblemsFull, quoted
-from dispatcher.jobs.model import Job, JobTask, Tally
-from dispatcher.jobs.parameters import given_values
-from dispatcher.jobs.terms import Parameters, Terms
-from dispatcher.model import Container
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import NewJob
+from longshore.dispatcher.input.problems import Problems, ProblemsFull, quoted
+from longshore.dispatcher.jobs.model import Job, JobTask, Tally
+from longshore.dispatcher.jobs.parameters import given_values
+from longshore.dispatcher.jobs.terms import Parameters, Terms
+from longshore.dispatcher.model import Container
+from longshore.drivers.errors import InvalidRequest
 
 
 def new_job(new: NewJob, *, job_id: str, sequence: int, user: str, now: float) -> Job:

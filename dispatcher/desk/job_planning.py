@@ -22,12 +22,12 @@ from decimal import Decimal
 from itertools import islice
 from typing import assert_never
 
-from dispatcher.desk.job_making import container_in, run_of
-from dispatcher.engine import Engine
-from dispatcher.jobs.model import Job
-from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
-from dispatcher.ledger.endings import in_words
-from dispatcher.messages import (
+from longshore.dispatcher.desk.job_making import container_in, run_of
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
+from longshore.dispatcher.ledger.endings import in_words
+from longshore.dispatcher.messages import (
     Change,
     Command,
     Commit,
@@ -38,14 +38,20 @@ from dispatcher.messages import (
     Submitted,
     Woken,
 )
-from dispatcher.model import AttemptOutcome, Container, ContainerState, EndingCause, WaitReason
-from dispatcher.per_instance.deeds import ending_for
-from dispatcher.per_instance.view import is_held
-from dispatcher.planner import per_instance_model as steps
-from dispatcher.planner import reasons
-from dispatcher.planner.elastic_reasons import BOOTING
-from dispatcher.planner.per_instance_counts import Counts, counts, price_change
-from dispatcher.trial import AFTER_ALL, trial_of
+from longshore.dispatcher.model import (
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    EndingCause,
+    WaitReason,
+)
+from longshore.dispatcher.per_instance.deeds import ending_for
+from longshore.dispatcher.per_instance.view import is_held
+from longshore.dispatcher.planner import per_instance_model as steps
+from longshore.dispatcher.planner import reasons
+from longshore.dispatcher.planner.elastic_reasons import BOOTING
+from longshore.dispatcher.planner.per_instance_counts import Counts, counts, price_change
+from longshore.dispatcher.trial import AFTER_ALL, trial_of
 
 JOB_ID = "j-new"
 """What a job is called that is only planned."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.desk.intake import IdempotencyKey, Intake, Wanted, wanted_by
-from dispatcher.desk.job_making import (
+from longshore.dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.desk.intake import IdempotencyKey, Intake, Wanted, wanted_by
+from longshore.dispatcher.desk.job_making import (
     container_in,
     containers_in,
     misplaced_in_revision,
@@ -20,13 +20,13 @@ from dispatcher.desk.job_making import (
     why_not_dispatched,
     why_not_revised,
 )
-from dispatcher.desk.job_planning import JOB_ID, Planning
-from dispatcher.desk.plan_turns import PlanTurns
-from dispatcher.jobs.model import Job, JobTask
-from dispatcher.jobs.parameters import environment_of
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.messages import (
+from longshore.dispatcher.desk.job_planning import JOB_ID, Planning
+from longshore.dispatcher.desk.plan_turns import PlanTurns
+from longshore.dispatcher.jobs.model import Job, JobTask
+from longshore.dispatcher.jobs.parameters import environment_of
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.messages import (
     InsertJob,
     JobCancelRequested,
     JobHoldRequested,
@@ -38,18 +38,18 @@ from dispatcher.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
-from dispatcher.model import Container
-from dispatcher.queries import JobFilter, JobPage
-from dispatcher.spec_size import own_bytes, spec_bytes
-from dispatcher.store.errors import (
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.queries import JobFilter, JobPage
+from longshore.dispatcher.spec_size import own_bytes, spec_bytes
+from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,
     RevisionConflict,
     StoreBusy,
 )
-from dispatcher.store.store import Store
-from dispatcher.trial import AFTER_ALL
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.trial import AFTER_ALL
+from longshore.drivers.errors import InvalidRequest
 
 
 class Plan(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from dispatcher.api.backend import Unavailable
+from longshore.dispatcher.api.backend import Unavailable
 
 AT_ONCE = 8
 _REST = 4

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 import structlog
 
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.views import container_data, gone_view, instance_data, instance_view, job_data
-from dispatcher.engine import Engine
-from dispatcher.explaining.explanation import Standing
-from dispatcher.jobs.model import Job
-from dispatcher.messages import (
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.views import (
+    container_data,
+    gone_view,
+    instance_data,
+    instance_view,
+    job_data,
+)
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.explaining.explanation import Standing
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import (
     Publication,
     PublishContainer,
     PublishFailedPass,
@@ -20,8 +26,8 @@ from dispatcher.messages import (
     PublishJob,
     PublishStray,
 )
-from dispatcher.model import Container, ContainerState
-from dispatcher.queries import Recovered
+from longshore.dispatcher.model import Container, ContainerState
+from longshore.dispatcher.queries import Recovered
 
 log = structlog.get_logger(__name__)
 

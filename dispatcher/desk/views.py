@@ -10,21 +10,27 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.api.answers import container_answer, instance_answer
-from dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayPage, StrayView
-from dispatcher.api.job_answers import job_answer
-from dispatcher.engine import Engine
-from dispatcher.explaining.explanation import Standing
-from dispatcher.jobs.model import Job
-from dispatcher.ledger.instance_records import price_of
-from dispatcher.model import Container, InstanceRecord
-from dispatcher.queries import LISTED_ATTEMPTS, InstancePage
-from dispatcher.store.paging import slice_of
-from pool import strays
-from pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
-from pool.leftovers import NO_LEFTOVERS, LeftoverReport
-from pool.model import Worker
-from pool.room import shortfall
+from longshore.dispatcher.api.answers import container_answer, instance_answer
+from longshore.dispatcher.api.backend import (
+    InstanceReport,
+    InstanceView,
+    LeakReport,
+    StrayPage,
+    StrayView,
+)
+from longshore.dispatcher.api.job_answers import job_answer
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.explaining.explanation import Standing
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.ledger.instance_records import price_of
+from longshore.dispatcher.model import Container, InstanceRecord
+from longshore.dispatcher.queries import LISTED_ATTEMPTS, InstancePage
+from longshore.dispatcher.store.paging import slice_of
+from longshore.pool import strays
+from longshore.pool.leaks import Leak, LeakKind, find_leaks, leftover_leak, listing_is_current
+from longshore.pool.leftovers import NO_LEFTOVERS, LeftoverReport
+from longshore.pool.model import Worker
+from longshore.pool.room import shortfall
 
 _AFTER = "after"
 _LEAKS_AFTER = "leaks"

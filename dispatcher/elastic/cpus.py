@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.planner.elastic_shares import Sharer, changes, cpu_limits, unreserved_millis
-from dispatcher.scheduling.placers import Placers
-from pool.core import PoolCore
-from pool.messages import UpdateLimits
-from pool.model import AttemptPhase, Worker
-from pool.room import as_found
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.planner.elastic_shares import (
+    Sharer,
+    changes,
+    cpu_limits,
+    unreserved_millis,
+)
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import UpdateLimits
+from longshore.pool.model import AttemptPhase, Worker
+from longshore.pool.room import as_found
 
 
 @dataclass(slots=True, kw_only=True)

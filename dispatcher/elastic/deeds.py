@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from dispatcher.elastic.hosts import hosts_of, own_environment
-from dispatcher.elastic.jobs import Key, Live, without_place
-from dispatcher.elastic.rooms import Rooms
-from dispatcher.ledger.endings import is_eviction
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, ContainerState, EndingFor, Reason
-from dispatcher.planner.elastic_fates import may_start
-from dispatcher.planner.elastic_model import Component, ElasticMode, Member, MemberState
-from dispatcher.planner.fit import need
-from dispatcher.planner.room import Rules, SlotKind
-from dispatcher.scheduling.roster import slot_of
-from dispatcher.scheduling.starter import Starter
-from drivers.interface import InstanceType, Resources
-from pool import attempts
-from pool.core import PoolCore
-from pool.model import Worker
-from pool.room import charge
+from longshore.dispatcher.elastic.hosts import hosts_of, own_environment
+from longshore.dispatcher.elastic.jobs import Key, Live, without_place
+from longshore.dispatcher.elastic.rooms import Rooms
+from longshore.dispatcher.ledger.endings import is_eviction
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, EndingFor, Reason
+from longshore.dispatcher.planner.elastic_fates import may_start
+from longshore.dispatcher.planner.elastic_model import Component, ElasticMode, Member, MemberState
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.planner.room import Rules, SlotKind
+from longshore.dispatcher.scheduling.roster import slot_of
+from longshore.dispatcher.scheduling.starter import Starter
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool import attempts
+from longshore.pool.core import PoolCore
+from longshore.pool.model import Worker
+from longshore.pool.room import charge
 
 UNPAID_WAIT_S = 30.0
 """For how long a job, or an elastic member, gives its place up that may not be paid."""

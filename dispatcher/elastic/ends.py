@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.elastic.jobs import Key, ran_s
-from dispatcher.model import ENGINE_FAILURE, INTERRUPTED, AttemptOutcome, ContainerState, Reason
-from dispatcher.planner.elastic_fates import End, Ending, Fate
-from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
+from longshore.dispatcher.elastic.jobs import Key, ran_s
+from longshore.dispatcher.model import (
+    ENGINE_FAILURE,
+    INTERRUPTED,
+    AttemptOutcome,
+    ContainerState,
+    Reason,
+)
+from longshore.dispatcher.planner.elastic_fates import End, Ending, Fate
+from longshore.dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
 
 _OWN_CODE = "exit_code"
 """The code of an attempt whose program ended by itself, and not well."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dispatcher.elastic.jobs import Live
-from dispatcher.planner.elastic_model import Component
+from longshore.dispatcher.elastic.jobs import Live
+from longshore.dispatcher.planner.elastic_model import Component
 
 MEMBERS_MOST = 1000
 """How many containers an elastic job may have: each is told of the hosts of all."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dispatcher.jobs.book import Conclusion
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.jobs.terms import ElasticTerms
-from dispatcher.model import (
+from longshore.dispatcher.jobs.book import Conclusion
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.jobs.terms import ElasticTerms
+from longshore.dispatcher.model import (
     INTERRUPTED,
     SUPERVISOR_LOST,
     Attempt,
@@ -16,8 +16,8 @@ from dispatcher.model import (
     Container,
     Reason,
 )
-from dispatcher.planner.elastic_fates import deaths_after, delay_s
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.planner.elastic_fates import deaths_after, delay_s
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
     ElasticMode,

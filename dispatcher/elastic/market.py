@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dispatcher.accounts import payer_of
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import SchedulerSettings
-from dispatcher.planner.elastic_buying import Purchase, basket
-from dispatcher.planner.elastic_model import Demand, ElasticView, JobComponent
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.limits import Budget, Limits
-from dispatcher.scheduling.create_limits import create_limits
-from dispatcher.scheduling.spend import InstanceSpend
-from pool import idle, launching
-from pool.core import PoolCore
-from pool.quotas import QuotaBound
+from longshore.dispatcher.accounts import payer_of
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.planner.elastic_buying import Purchase, basket
+from longshore.dispatcher.planner.elastic_model import Demand, ElasticView, JobComponent
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.limits import Budget, Limits
+from longshore.dispatcher.scheduling.create_limits import create_limits
+from longshore.dispatcher.scheduling.spend import InstanceSpend
+from longshore.pool import idle, launching
+from longshore.pool.core import PoolCore
+from longshore.pool.quotas import QuotaBound
 
 _UNUSED_S = 5.0
 """How long an instance is idle before it is of no use to anybody who waits now."""

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dispatcher.accounts import Account, SpendLimits
-from dispatcher.elastic import reasons
-from dispatcher.elastic.deeds import Deeds, need_on
-from dispatcher.elastic.jobs import Live, as_planned, without_place
-from dispatcher.elastic.market import Deal, Market, Visit
-from dispatcher.elastic.rooms import Rooms, kept_of, with_seats
-from dispatcher.elastic_settings import QueuePolicy
-from dispatcher.model import (
+from longshore.dispatcher.accounts import Account, SpendLimits
+from longshore.dispatcher.elastic import reasons
+from longshore.dispatcher.elastic.deeds import Deeds, need_on
+from longshore.dispatcher.elastic.jobs import Live, as_planned, without_place
+from longshore.dispatcher.elastic.market import Deal, Market, Visit
+from longshore.dispatcher.elastic.rooms import Rooms, kept_of, with_seats
+from longshore.dispatcher.elastic_settings import QueuePolicy
+from longshore.dispatcher.model import (
     AttemptOutcome,
     EndingCause,
     EndingFor,
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_floor import slot_in
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_floor import slot_in
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     Demand,
     ElasticMode,
@@ -34,14 +34,14 @@ from dispatcher.planner.elastic_model import (
     Place,
     Role,
 )
-from dispatcher.planner.elastic_money import SPEND_LIMIT
-from dispatcher.planner.elastic_order import progressed
-from dispatcher.planner.limits import Budget
-from dispatcher.planner.room import Rules
-from dispatcher.scheduling.placers import Placers
-from drivers.errors import BugError
-from drivers.interface import Resources
-from pool.core import PoolCore
+from longshore.dispatcher.planner.elastic_money import SPEND_LIMIT
+from longshore.dispatcher.planner.elastic_order import progressed
+from longshore.dispatcher.planner.limits import Budget
+from longshore.dispatcher.planner.room import Rules
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
+from longshore.pool.core import PoolCore
 
 _IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
 """The policies by which the order of jobs changes though nothing happens."""

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.elastic import reasons
-from dispatcher.elastic.cpus import SpareCpus
-from dispatcher.elastic.deeds import Deeds
-from dispatcher.elastic.ends import is_worn_out, last_ruling, member_end, told
-from dispatcher.elastic.jobs import (
+from longshore.dispatcher.elastic import reasons
+from longshore.dispatcher.elastic.cpus import SpareCpus
+from longshore.dispatcher.elastic.deeds import Deeds
+from longshore.dispatcher.elastic.ends import is_worn_out, last_ruling, member_end, told
+from longshore.dispatcher.elastic.jobs import (
     Key,
     Live,
     cancelled,
@@ -26,13 +26,13 @@ from dispatcher.elastic.jobs import (
     key_of,
     without_place,
 )
-from dispatcher.elastic.market import Market
-from dispatcher.elastic.passes import ElasticPass
-from dispatcher.elastic.rooms import Rooms
-from dispatcher.jobs.book import Conclusion
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import (
+from longshore.dispatcher.elastic.market import Market
+from longshore.dispatcher.elastic.passes import ElasticPass
+from longshore.dispatcher.elastic.rooms import Rooms
+from longshore.dispatcher.jobs.book import Conclusion
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
@@ -40,17 +40,17 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.planner import elastic_fates
-from dispatcher.planner.elastic_fates import Verdict
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.planner import elastic_fates
+from longshore.dispatcher.planner.elastic_fates import Verdict
+from longshore.dispatcher.planner.elastic_model import (
     MemberState,
 )
-from dispatcher.planner.room import Rules
-from dispatcher.queueing.holdbacks import Block
-from dispatcher.scheduling.placers import NOTHING, AttemptEnd, Placers, Ruling
-from drivers.errors import BugError
-from drivers.interface import InstanceType, Resources
-from pool.core import PoolCore
+from longshore.dispatcher.planner.room import Rules
+from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.scheduling.placers import NOTHING, AttemptEnd, Placers, Ruling
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.core import PoolCore
 
 
 class ElasticPlacer:

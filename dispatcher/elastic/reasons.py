@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.jobs.book import Conclusion
-from dispatcher.ledger.endings import in_words
-from dispatcher.model import Container, EndingCause, EndingFor, Reason, WaitReason
-from dispatcher.moments import moment
-from dispatcher.planner.elastic_model import Member, MemberState
-from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
-from pool.quotas import QuotaBound
+from longshore.dispatcher.jobs.book import Conclusion
+from longshore.dispatcher.ledger.endings import in_words
+from longshore.dispatcher.model import Container, EndingCause, EndingFor, Reason, WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.elastic_model import Member, MemberState
+from longshore.dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd
+from longshore.pool.quotas import QuotaBound
 
 _ENDED = "job_ended"
 JOB_CANCELLED = Reason(code=_ENDED, message="its job was cancelled")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.planner.elastic_floor import slot_in
-from dispatcher.planner.elastic_model import Room
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from dispatcher.scheduling.placers import NOTHING, Placers
-from dispatcher.scheduling.roster import slot_of
-from drivers.interface import Resources
-from pool import probing
-from pool.core import PoolCore
-from pool.model import Worker
-from pool.room import charge, clamped
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.planner.elastic_floor import slot_in
+from longshore.dispatcher.planner.elastic_model import Room
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduling.placers import NOTHING, Placers
+from longshore.dispatcher.scheduling.roster import slot_of
+from longshore.drivers.interface import Resources
+from longshore.pool import probing
+from longshore.pool.core import PoolCore
+from longshore.pool.model import Worker
+from longshore.pool.room import charge, clamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

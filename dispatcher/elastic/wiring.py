@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dispatcher.elastic.cpus import SpareCpus
-from dispatcher.elastic.deeds import Deeds
-from dispatcher.elastic.market import Market
-from dispatcher.elastic.placer import ElasticPlacer
-from dispatcher.elastic.rooms import Rooms
-from dispatcher.model import Container
-from dispatcher.scheduling.placers import Placers
-from dispatcher.scheduling.placing import Placing
-from dispatcher.scheduling.roster import slot_of
-from drivers.interface import Resources
-from pool.model import Worker
+from longshore.dispatcher.elastic.cpus import SpareCpus
+from longshore.dispatcher.elastic.deeds import Deeds
+from longshore.dispatcher.elastic.market import Market
+from longshore.dispatcher.elastic.placer import ElasticPlacer
+from longshore.dispatcher.elastic.rooms import Rooms
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.dispatcher.scheduling.placing import Placing
+from longshore.dispatcher.scheduling.roster import slot_of
+from longshore.drivers.interface import Resources
+from longshore.pool.model import Worker
 
 
 def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dispatcher.model import WaitReason
-from pool.histogram import Histogram
+from longshore.dispatcher.model import WaitReason
+from longshore.pool.histogram import Histogram
 
 _LOW = 0.1
 _HIGH = 0.9

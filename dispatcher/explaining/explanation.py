@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dispatcher.engine import Engine
-from dispatcher.explaining.estimate import Estimate, Situation, estimate, never, spread
-from dispatcher.explaining.limits_left import LimitView, limits_left
-from dispatcher.jobs.chains import chain_before
-from dispatcher.ledger.history import Happening
-from dispatcher.model import Container, ContainerState, WaitReason
-from dispatcher.moments import moment
-from dispatcher.planner.fit import need, whole
-from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
-from dispatcher.queueing.holdbacks import Block
-from dispatcher.queueing.queue import ClassKey
-from dispatcher.scheduling.create_limits import hindrances
-from dispatcher.scheduling.placers import NOTHING
-from drivers.interface import InstanceType, Resources
-from pool import probing, signals
-from pool.holds import Hindrance, HindranceKind, Hold
-from pool.model import Worker
-from pool.room import clamped
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.explaining.estimate import Estimate, Situation, estimate, never, spread
+from longshore.dispatcher.explaining.limits_left import LimitView, limits_left
+from longshore.dispatcher.jobs.chains import chain_before
+from longshore.dispatcher.ledger.history import Happening
+from longshore.dispatcher.model import Container, ContainerState, WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.fit import need, whole
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.planner.verdicts import InstanceTally, TypeVerdict, tally, type_verdicts
+from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.scheduling.create_limits import hindrances
+from longshore.dispatcher.scheduling.placers import NOTHING
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool import probing, signals
+from longshore.pool.holds import Hindrance, HindranceKind, Hold
+from longshore.pool.model import Worker
+from longshore.pool.room import clamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
 
-from dispatcher.moments import moment
-from pool.core import PoolCore
-from pool.leaks import REFUSALS, listing_is_current
-from pool.model import Worker, WorkerState
-from pool.room import shortfall
-from pool.troubles import Trouble, TroubleKind
+from longshore.dispatcher.moments import moment
+from longshore.pool.core import PoolCore
+from longshore.pool.leaks import REFUSALS, listing_is_current
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.room import shortfall
+from longshore.pool.troubles import Trouble, TroubleKind
 
 STILLBORN_PROBLEM = 3
 _QUIET_S: Final = 600.0

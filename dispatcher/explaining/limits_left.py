@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from dispatcher.accounts import Holder
-from dispatcher.engine import Engine
-from dispatcher.model import Container
-from dispatcher.planner.verdicts import TypeVerdict
-from pool import launching
+from longshore.dispatcher.accounts import Holder
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.verdicts import TypeVerdict
+from longshore.pool import launching
 
 _ROUNDING = 1e-9
 _SPEND = "max_hourly_spend"

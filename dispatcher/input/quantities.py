@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
-from dispatcher.input.problems import described, quoted
+from longshore.dispatcher.input.problems import described, quoted
 
 SIZE_MAX_BYTES = 2**60
 CPUS_MAX = 10_000

@@ -15,10 +15,23 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 import msgspec.inspect
 
-from dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, element, member, quoted
-from dispatcher.input.quantities import CpuMillis, Price, Size, decode_quantity, parse_size
-from dispatcher.input.walk import walk
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.input.problems import (
+    Problems,
+    ProblemsFull,
+    did_you_mean,
+    element,
+    member,
+    quoted,
+)
+from longshore.dispatcher.input.quantities import (
+    CpuMillis,
+    Price,
+    Size,
+    decode_quantity,
+    parse_size,
+)
+from longshore.dispatcher.input.walk import walk
+from longshore.drivers.errors import InvalidRequest
 
 __all__ = [
     "CpuMillis",

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import inspect
 
-from dispatcher.input.problems import (
+from longshore.dispatcher.input.problems import (
     Problems,
     ProblemsFull,
     described,
@@ -23,7 +23,7 @@ from dispatcher.input.problems import (
     member,
     quoted,
 )
-from dispatcher.input.quantities import decode_quantity
+from longshore.dispatcher.input.quantities import decode_quantity
 
 
 def walk(info: inspect.Type, value: Any, path: str, problems: Problems) -> None:

@@ -6,10 +6,10 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from dispatcher.jobs.model import Job, JobState, JobType, Tally, nodes_of, task_node
-from dispatcher.model import Container, ContainerState, Reason
-from dispatcher.spec_size import spec_bytes
-from drivers.errors import BugError
+from longshore.dispatcher.jobs.model import Job, JobState, JobType, Tally, nodes_of, task_node
+from longshore.dispatcher.model import Container, ContainerState, Reason
+from longshore.dispatcher.spec_size import spec_bytes
+from longshore.drivers.errors import BugError
 
 
 @dataclass(slots=True, kw_only=True)

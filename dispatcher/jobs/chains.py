@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dispatcher.jobs.model import nodes_of, task_node
-from dispatcher.jobs.workflow import Workflow
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.jobs.model import nodes_of, task_node
+from longshore.dispatcher.jobs.workflow import Workflow
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.queueing.holdbacks import Block
 
 MOST_LINKS = 10_000
 MOST_CONTAINERS = 20_000

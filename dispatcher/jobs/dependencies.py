@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.model import DependencyOn
+from longshore.dispatcher.model import DependencyOn
 
 Needs = tuple[tuple[str, DependencyOn], ...]
 """The nodes that are waited for, each with the end that counts."""

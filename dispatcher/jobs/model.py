@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dispatcher.jobs.terms import NO_TERMS, Terms
-from dispatcher.model import Container, ContainerSpec, ContainerState, Reason
-from dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.jobs.terms import NO_TERMS, Terms
+from longshore.dispatcher.model import Container, ContainerSpec, ContainerState, Reason
+from longshore.dispatcher.planner.elastic_model import Role
 
 MOST_CONTAINERS = 100_000
 """How many containers one job may have, over all of its tasks."""

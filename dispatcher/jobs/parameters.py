@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from dispatcher.input.problems import Problems, member, quoted
-from dispatcher.jobs.terms import Parameters
+from longshore.dispatcher.input.problems import Problems, member, quoted
+from longshore.dispatcher.jobs.terms import Parameters
 
 PARAMETERS_MOST = 100
 VALUES_MOST_BYTES = 64 * 2**10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dispatcher.model import WaitReason
-from dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.per_instance_counts import Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

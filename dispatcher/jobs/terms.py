@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
 
 _ONE_BY_ONE = UpdateStrategy()
 

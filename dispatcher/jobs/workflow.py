@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dispatcher.jobs.dependencies import Dependencies, Needs, failed_among, still_needed
-from dispatcher.jobs.model import Job, JobState, element_node, task_node
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.messages import PublishContainer, PublishJob, SaveJob
-from dispatcher.model import (
+from longshore.dispatcher.jobs.dependencies import Dependencies, Needs, failed_among, still_needed
+from longshore.dispatcher.jobs.model import Job, JobState, element_node, task_node
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.messages import PublishContainer, PublishJob, SaveJob
+from longshore.dispatcher.model import (
     Container,
     ContainerState,
     Dependency,
@@ -20,7 +20,7 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
-from dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.queueing.holdbacks import Block
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import Container, ContainerState
-from drivers.errors import BugError
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import Container, ContainerState
+from longshore.drivers.errors import BugError
 
 
 def check(ledger: Ledger) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.model import EVICTED, EndingCause, EndingFor, Reason
+from longshore.dispatcher.model import EVICTED, EndingCause, EndingFor, Reason
 
 _SENTENCES = {
     EndingCause.NOTHING: "nothing",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.model import Attempt, Container
+from longshore.dispatcher.model import Attempt, Container
 
 
 def environment(

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from dispatcher.ledger.recent import Recent
-from dispatcher.messages import (
+from longshore.dispatcher.ledger.recent import Recent
+from longshore.dispatcher.messages import (
     CancelRequested,
     JobCancelRequested,
     JobHoldRequested,
@@ -26,10 +26,10 @@ from dispatcher.messages import (
     Submitted,
     UserEvent,
 )
-from dispatcher.model import Attempt, Container, ContainerState, WaitReason
-from dispatcher.moments import moment
-from dispatcher.queueing.queue import ClassKey
-from dispatcher.restarts import Tries
+from longshore.dispatcher.model import Attempt, Container, ContainerState, WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.restarts import Tries
 
 MOST_CHANGES = 50
 MOST_CLASSES = 2_000

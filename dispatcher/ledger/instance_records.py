@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dispatcher.model import InstanceRecord
-from pool.model import Worker
-from pool.tags import is_stand_in
+from longshore.dispatcher.model import InstanceRecord
+from longshore.pool.model import Worker
+from longshore.pool.tags import is_stand_in
 
 
 def price_of(worker: Worker, record: InstanceRecord | None) -> Decimal:

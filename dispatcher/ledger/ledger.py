@@ -9,22 +9,27 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dispatcher.accounts import SpendLimits
-from dispatcher.cost import cost_of, placement_of
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import JobType
-from dispatcher.ledger.new_attempt import new_attempt
-from dispatcher.ledger.outcomes import FINAL_STATE_AFTER, judge_end, judge_gone, was_placed
-from dispatcher.ledger.times import first_start, latest, when_it_ran
-from dispatcher.ledger.unreleased import Unreleased
-from dispatcher.messages import (
+from longshore.dispatcher.accounts import SpendLimits
+from longshore.dispatcher.cost import cost_of, placement_of
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.ledger.new_attempt import new_attempt
+from longshore.dispatcher.ledger.outcomes import (
+    FINAL_STATE_AFTER,
+    judge_end,
+    judge_gone,
+    was_placed,
+)
+from longshore.dispatcher.ledger.times import first_start, latest, when_it_ran
+from longshore.dispatcher.ledger.unreleased import Unreleased
+from longshore.dispatcher.messages import (
     Change,
     Publication,
     PublishContainer,
     SaveAttempt,
     SaveContainer,
 )
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -34,18 +39,18 @@ from dispatcher.model import (
     SchedulerSettings,
     resources_of,
 )
-from dispatcher.queueing.deadlines import Deadlines
-from dispatcher.queueing.holdbacks import Holdbacks
-from dispatcher.queueing.queue import Queue
-from dispatcher.restarts import final_reason, longest_delay_s, may_try_again, restart_due
-from dispatcher.scheduling.placers import AttemptEnd, Ruling
-from dispatcher.scheduling.spend import AttemptSpend
-from dispatcher.spec_size import QueuedMemory
-from drivers.errors import BugError
-from drivers.interface import InstanceType
-from pool.histogram import Histogram
-from pool.model import Worker
-from pool.notices import AttemptEnded, AttemptImageKnown, AttemptLost, AttemptMissing
+from longshore.dispatcher.queueing.deadlines import Deadlines
+from longshore.dispatcher.queueing.holdbacks import Holdbacks
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.restarts import final_reason, longest_delay_s, may_try_again, restart_due
+from longshore.dispatcher.scheduling.placers import AttemptEnd, Ruling
+from longshore.dispatcher.scheduling.spend import AttemptSpend
+from longshore.dispatcher.spec_size import QueuedMemory
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.histogram import Histogram
+from longshore.pool.model import Worker
+from longshore.pool.notices import AttemptEnded, AttemptImageKnown, AttemptLost, AttemptMissing
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 

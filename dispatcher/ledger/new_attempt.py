@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.model import Attempt, Container
-from dispatcher.planner.fit import given_on
-from pool.model import Worker
+from longshore.dispatcher.model import Attempt, Container
+from longshore.dispatcher.planner.fit import given_on
+from longshore.pool.model import Worker
 
 
 def new_attempt(container: Container, worker: Worker, now: float, *, revision: int) -> Attempt:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.ledger.endings import reason_of
-from dispatcher.model import (
+from longshore.dispatcher.ledger.endings import reason_of
+from longshore.dispatcher.model import (
     ENGINE_FAILURE,
     INTERRUPTED,
     START_REFUSED,
@@ -17,8 +17,8 @@ from dispatcher.model import (
     Reason,
     resources_of,
 )
-from pool.model import AttemptExit, ExitKind, Fault
-from pool.notices import AttemptLost, AttemptMissing
+from longshore.pool.model import AttemptExit, ExitKind, Fault
+from longshore.pool.notices import AttemptLost, AttemptMissing
 
 FINAL_STATE_AFTER = {
     AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,

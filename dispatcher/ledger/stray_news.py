@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import PublishStray, StrayDeed
-from pool.notices import StrayFound, StrayGone
+from longshore.dispatcher.messages import PublishStray, StrayDeed
+from longshore.pool.notices import StrayFound, StrayGone
 
 
 def stray_found(notice: StrayFound) -> PublishStray:

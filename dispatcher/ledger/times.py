@@ -6,8 +6,8 @@ store tells may lie in the future then.
 
 from __future__ import annotations
 
-from dispatcher.model import Attempt, Container
-from pool.model import AttemptExit
+from longshore.dispatcher.model import Attempt, Container
+from longshore.pool.model import AttemptExit
 
 
 def first_start(container: Container, started_at: float) -> float:

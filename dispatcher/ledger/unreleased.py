@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.messages import Change, SaveAttempt
-from dispatcher.model import Attempt
+from longshore.dispatcher.messages import Change, SaveAttempt
+from longshore.dispatcher.model import Attempt
 
 
 class Unreleased(dict[str, Attempt]):

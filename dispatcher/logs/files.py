@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from dispatcher.logs.sealed import SealedStream, read_header, sealed_path
+from longshore.dispatcher.logs.sealed import SealedStream, read_header, sealed_path
 
 NOTES_LIMIT = 10_000
 

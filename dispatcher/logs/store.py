@@ -33,10 +33,16 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from dispatcher.disk_room import room_at
-from dispatcher.logs.files import NOTES_LIMIT, LogFile, gap_mark, sync_path, truncation_mark
-from dispatcher.logs.sealed import SHORT_BYTES, SealedStreams, sealed_path, write_sealed
-from dispatcher.vitals import DiskRoom
+from longshore.dispatcher.disk_room import room_at
+from longshore.dispatcher.logs.files import (
+    NOTES_LIMIT,
+    LogFile,
+    gap_mark,
+    sync_path,
+    truncation_mark,
+)
+from longshore.dispatcher.logs.sealed import SHORT_BYTES, SealedStreams, sealed_path, write_sealed
+from longshore.dispatcher.vitals import DiskRoom
 
 STREAMS = ("stdout", "stderr")
 DEFAULT_MAX_LOG_BYTES = 1024**3

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from dispatcher.metrics.histograms import histogram
-from pool.statistics import Statistics
+from longshore.dispatcher.metrics.histograms import histogram
+from longshore.pool.statistics import Statistics
 
 
 def families(counted: Statistics) -> Iterator[Metric]:

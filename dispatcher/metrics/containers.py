@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dispatcher.engine import Engine
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.metrics.histograms import histogram
-from dispatcher.model import ContainerState, WaitReason
-from dispatcher.scheduling.placing import Placing
-from pool.holds import HoldCause
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.metrics.histograms import histogram
+from longshore.dispatcher.model import ContainerState, WaitReason
+from longshore.dispatcher.scheduling.placing import Placing
+from longshore.pool.holds import HoldCause
 
 _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
 

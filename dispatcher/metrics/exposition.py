@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
-from dispatcher.engine import Engine
-from dispatcher.explaining.health import Problem
-from dispatcher.metrics import (
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.explaining.health import Problem
+from longshore.dispatcher.metrics import (
     cloud,
     containers,
     health,
@@ -24,9 +24,9 @@ from dispatcher.metrics import (
     scheduling,
     store,
 )
-from dispatcher.periodic.agenda import LaunchResult
-from dispatcher.vitals import Vitals
-from pool.leftovers import NO_LEFTOVERS, LeftoverReport
+from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.vitals import Vitals
+from longshore.pool.leftovers import NO_LEFTOVERS, LeftoverReport
 
 
 class Metrics:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.core import HistogramMetricFamily
 
-from pool.histogram import Histogram
+from longshore.pool.histogram import Histogram
 
 
 def histogram(

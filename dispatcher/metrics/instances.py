@@ -8,14 +8,14 @@ from decimal import Decimal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dispatcher.engine import Engine
-from dispatcher.ledger.instance_records import price_of
-from dispatcher.metrics.histograms import histogram
-from pool.core import PoolCore
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import whole_of
-from pool.statistics import Statistics
-from pool.tags import is_unrecognised
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.ledger.instance_records import price_of
+from longshore.dispatcher.metrics.histograms import histogram
+from longshore.pool.core import PoolCore
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import whole_of
+from longshore.pool.statistics import Statistics
+from longshore.pool.tags import is_unrecognised
 
 _LABELS = ("category", "instance_type")
 

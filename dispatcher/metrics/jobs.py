@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dispatcher.engine import Engine
-from dispatcher.jobs.model import JobState
-from dispatcher.per_instance.trouble import CODES
-from dispatcher.periodic.agenda import LaunchResult
-from dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.per_instance.trouble import CODES
+from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.queueing.holdbacks import Block
 
 _HELD = "held"
 

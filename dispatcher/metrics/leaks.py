@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from dispatcher.desk.views import leak_report
-from dispatcher.engine import Engine
-from pool.leaks import LeakKind
-from pool.leftovers import LeftoverReport
+from longshore.dispatcher.desk.views import leak_report
+from longshore.dispatcher.engine import Engine
+from longshore.pool.leaks import LeakKind
+from longshore.pool.leftovers import LeftoverReport
 
 
 def families(engine: Engine, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:

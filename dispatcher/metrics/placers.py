@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from dispatcher.jobs.model import JobType
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.ledger.times import latest
-from dispatcher.model import Container, ContainerState
-from dispatcher.planner.elastic_model import Role
-from dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.ledger.times import latest
+from longshore.dispatcher.model import Container, ContainerState
+from longshore.dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.queueing.holdbacks import Block
 
 _TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dispatcher.engine import Engine
-from pool import launching
+from longshore.dispatcher.engine import Engine
+from longshore.pool import launching
 
 
 def families(engine: Engine, now: float) -> Iterator[Metric]:

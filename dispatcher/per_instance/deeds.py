@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dispatcher.jobs.model import Job
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.messages import AddContainer, PublishContainer, SaveSpec
-from dispatcher.model import (
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.messages import AddContainer, PublishContainer, SaveSpec
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
@@ -18,16 +18,22 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
-from dispatcher.per_instance.view import is_held, revision_of
-from dispatcher.planner import per_instance_model as steps
-from dispatcher.planner.per_instance_match import closed, mismatch
-from dispatcher.planner.per_instance_model import Closed, Host, PerInstanceJob, Plan, Snapshot
-from dispatcher.queueing.holdbacks import Block
-from dispatcher.scheduling.placers import AttemptEnd
-from dispatcher.scheduling.starter import Starter
-from drivers.errors import BugError
-from pool import attempts
-from pool.core import PoolCore
+from longshore.dispatcher.per_instance.view import is_held, revision_of
+from longshore.dispatcher.planner import per_instance_model as steps
+from longshore.dispatcher.planner.per_instance_match import closed, mismatch
+from longshore.dispatcher.planner.per_instance_model import (
+    Closed,
+    Host,
+    PerInstanceJob,
+    Plan,
+    Snapshot,
+)
+from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.scheduling.placers import AttemptEnd
+from longshore.dispatcher.scheduling.starter import Starter
+from longshore.drivers.errors import BugError
+from longshore.pool import attempts
+from longshore.pool.core import PoolCore
 
 _JOB_OVER = Reason(code="stopped", message="its job has ended")
 

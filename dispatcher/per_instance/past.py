@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dispatcher.per_instance.view import not_after
-from dispatcher.planner.per_instance_model import PastAttempt
+from longshore.dispatcher.per_instance.view import not_after
+from longshore.dispatcher.planner.per_instance_model import PastAttempt
 
 
 class PastAttempts:

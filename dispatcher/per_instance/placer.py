@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from dispatcher.jobs.book import Conclusion
-from dispatcher.jobs.model import Job, JobState, JobType
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import (
+from longshore.dispatcher.jobs.book import Conclusion
+from longshore.dispatcher.jobs.model import Job, JobState, JobType
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
@@ -22,10 +22,10 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.per_instance.deeds import Deeds, gone, with_its_job
-from dispatcher.per_instance.past import PastAttempts
-from dispatcher.per_instance.trouble import Restless, refused_everywhere, trouble
-from dispatcher.per_instance.view import (
+from longshore.dispatcher.per_instance.deeds import Deeds, gone, with_its_job
+from longshore.dispatcher.per_instance.past import PastAttempts
+from longshore.dispatcher.per_instance.trouble import Restless, refused_everywhere, trouble
+from longshore.dispatcher.per_instance.view import (
     held_back,
     host_of,
     is_held,
@@ -37,10 +37,10 @@ from dispatcher.per_instance.view import (
     revision_of,
     rounds_of,
 )
-from dispatcher.planner.per_instance import plan
-from dispatcher.planner.per_instance_evictions import preempting
-from dispatcher.planner.per_instance_match import Matching
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.planner.per_instance import plan
+from longshore.dispatcher.planner.per_instance_evictions import preempting
+from longshore.dispatcher.planner.per_instance_match import Matching
+from longshore.dispatcher.planner.per_instance_model import (
     Closed,
     PastAttempt,
     PerInstanceJob,
@@ -48,16 +48,16 @@ from dispatcher.planner.per_instance_model import (
     Preempt,
     Snapshot,
 )
-from dispatcher.planner.per_instance_room import taken_of_new_instance
-from dispatcher.planner.per_instance_rounds import Rollout, Tries, TryResult, TryVerdict
-from dispatcher.planner.preemption import PreemptionSettings, Tenant, TenantKind
-from dispatcher.restarts import final_reason
-from dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
-from dispatcher.scheduling.starter import Starter
-from dispatcher.scheduling.tenants import tenants_on
-from drivers.interface import InstanceType, Resources
-from pool.core import PoolCore
-from pool.model import WorkerState
+from longshore.dispatcher.planner.per_instance_room import taken_of_new_instance
+from longshore.dispatcher.planner.per_instance_rounds import Rollout, Tries, TryResult, TryVerdict
+from longshore.dispatcher.planner.preemption import PreemptionSettings, Tenant, TenantKind
+from longshore.dispatcher.restarts import final_reason
+from longshore.dispatcher.scheduling.placers import ATTEMPTS_MOST, AttemptEnd, Ruling
+from longshore.dispatcher.scheduling.starter import Starter
+from longshore.dispatcher.scheduling.tenants import tenants_on
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.core import PoolCore
+from longshore.pool.model import WorkerState
 
 _WORN_OUT = Reason(
     code="attempts_most",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     START_REFUSED,
     Attempt,
     AttemptOutcome,
@@ -14,9 +14,9 @@ from dispatcher.model import (
     Reason,
     WaitReason,
 )
-from dispatcher.planner.fit import price_order, rejections
-from dispatcher.planner.per_instance_model import PastAttempt
-from drivers.interface import InstanceType
+from longshore.dispatcher.planner.fit import price_order, rejections
+from longshore.dispatcher.planner.per_instance_model import PastAttempt
+from longshore.drivers.interface import InstanceType
 
 WITHIN_S = 600.0
 ENDS = 3

@@ -6,18 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import AttemptOutcome, Container, EndingCause, InstanceRecord, resources_of
-from dispatcher.planner.per_instance_model import Host, LiveAttempt, PastAttempt, PerInstanceJob
-from dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
-from dispatcher.restarts import restart_due, runs_again_if_lost
-from drivers.errors import BugError
-from drivers.interface import Resources
-from pool import idle, probing
-from pool.core import PoolCore
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import as_found
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import (
+    AttemptOutcome,
+    Container,
+    EndingCause,
+    InstanceRecord,
+    resources_of,
+)
+from longshore.dispatcher.planner.per_instance_model import (
+    Host,
+    LiveAttempt,
+    PastAttempt,
+    PerInstanceJob,
+)
+from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind, Round
+from longshore.dispatcher.restarts import restart_due, runs_again_if_lost
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
+from longshore.pool import idle, probing
+from longshore.pool.core import PoolCore
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import as_found
 
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED, AttemptOutcome.LOST})
 

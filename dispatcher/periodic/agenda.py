@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import Job
-from dispatcher.jobs.terms import Overlap, Schedule
-from dispatcher.moments import moment
-from dispatcher.periodic.schedules import latest_missed, next_after
-from dispatcher.queueing.deadlines import Deadlines
-from pool.delays import doubled_s
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.jobs.terms import Overlap, Schedule
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.periodic.schedules import latest_missed, next_after
+from longshore.dispatcher.queueing.deadlines import Deadlines
+from longshore.pool.delays import doubled_s
 
 TIME_VARIABLE = "LONGSHORE_PERIODIC_TIME"
 """Where a run finds for which time of its schedule it was made."""

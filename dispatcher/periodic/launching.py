@@ -10,15 +10,21 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from dispatcher.api.backend import Conflict, NotFound, Unavailable
-from dispatcher.desk.intake import IdempotencyKey, Intake
-from dispatcher.desk.jobs import JobDesk
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import Job
-from dispatcher.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob
-from dispatcher.moments import moment
-from dispatcher.periodic.agenda import TIME_VARIABLE, Agenda, Decision, LaunchResult, Verdict
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import Conflict, NotFound, Unavailable
+from longshore.dispatcher.desk.intake import IdempotencyKey, Intake
+from longshore.dispatcher.desk.jobs import JobDesk
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.periodic.agenda import (
+    TIME_VARIABLE,
+    Agenda,
+    Decision,
+    LaunchResult,
+    Verdict,
+)
+from longshore.drivers.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from dispatcher.jobs.terms import Schedule
+from longshore.dispatcher.jobs.terms import Schedule
 
 _MOST_EXPRESSIONS = 20
 _LONGEST_EXPRESSION = 200

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dispatcher.planner.room import Slot
-from dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.planner.room import Slot
+from longshore.dispatcher.queueing.queue import ClassKey
 
 
 def present(key: ClassKey, slots: Mapping[str, Slot]) -> list[str]:

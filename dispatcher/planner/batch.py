@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from dispatcher.model import WaitReason
-from dispatcher.planner import reasons
-from dispatcher.planner.avoiding import has_others, present
-from dispatcher.planner.buying import Buyer, Demand, Outlook
-from dispatcher.planner.deeds import Deed
-from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
-from dispatcher.planner.mix import Option
-from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.planner.supervisors import Shares, shares
-from dispatcher.planner.unwanted import make_way
-from dispatcher.queueing.ordering import Order
-from dispatcher.queueing.queue import ClassKey
-from drivers.interface import Resources
-from pool.holds import Hindrance, HindranceKind
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner import reasons
+from longshore.dispatcher.planner.avoiding import has_others, present
+from longshore.dispatcher.planner.buying import Buyer, Demand, Outlook
+from longshore.dispatcher.planner.deeds import Deed
+from longshore.dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
+from longshore.dispatcher.planner.mix import Option
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.planner.supervisors import Shares, shares
+from longshore.dispatcher.planner.unwanted import make_way
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.interface import Resources
+from longshore.pool.holds import Hindrance, HindranceKind
 
 _MOST_DEMANDS = 512
 

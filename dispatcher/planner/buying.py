@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.model import WaitReason
-from dispatcher.planner import reasons
-from dispatcher.planner.fit import has_room
-from dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
-from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from dispatcher.planner.mix_needless import worthwhile
-from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from dispatcher.queueing.ordering import Order
-from drivers.interface import InstanceType
-from pool.holds import Allowance, Hindrance, HindranceKind, Scope
-from pool.room import charge
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner import reasons
+from longshore.dispatcher.planner.fit import has_room
+from longshore.dispatcher.planner.limits import Limits, Line, Plan, Refusal, View
+from longshore.dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from longshore.dispatcher.planner.mix_needless import worthwhile
+from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import Allowance, Hindrance, HindranceKind, Scope
+from longshore.pool.room import charge
 
 _MOST_ROUNDS = 8
 _MOST_CLASSES = 40

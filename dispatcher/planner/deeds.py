@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.planner.limits import Line
-from dispatcher.planner.room import Slot
-from dispatcher.queueing.ordering import Order
+from longshore.dispatcher.planner.limits import Line
+from longshore.dispatcher.planner.room import Slot
+from longshore.dispatcher.queueing.ordering import Order
 
 
 @dataclass(slots=True, kw_only=True)

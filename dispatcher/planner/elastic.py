@@ -21,11 +21,11 @@ from collections.abc import Collection, Container
 from dataclasses import replace
 from enum import Enum
 
-from dispatcher.model import WaitReason
-from dispatcher.planner import elastic_reasons as reasons
-from dispatcher.planner.elastic_demand import Remainder
-from dispatcher.planner.elastic_floor import Floor
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner import elastic_reasons as reasons
+from longshore.dispatcher.planner.elastic_demand import Remainder
+from longshore.dispatcher.planner.elastic_floor import Floor
+from longshore.dispatcher.planner.elastic_model import (
     ElasticJob,
     ElasticMode,
     ElasticPlan,
@@ -33,12 +33,12 @@ from dispatcher.planner.elastic_model import (
     MemberState,
     Role,
 )
-from dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
-from dispatcher.planner.elastic_order import in_order
-from dispatcher.planner.elastic_seats import by_member
-from dispatcher.planner.elastic_stage import Stage
-from dispatcher.planner.elastic_turns import Turns
-from dispatcher.planner.reasons import behind
+from longshore.dispatcher.planner.elastic_money import SPEND_LIMIT, Purse
+from longshore.dispatcher.planner.elastic_order import in_order
+from longshore.dispatcher.planner.elastic_seats import by_member
+from longshore.dispatcher.planner.elastic_stage import Stage
+from longshore.dispatcher.planner.elastic_turns import Turns
+from longshore.dispatcher.planner.reasons import behind
 
 MOST_TRIED_IN_VAIN = 50
 """How many jobs that cannot begin one pass tries, beside those for which room is kept (backfill).

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dispatcher.planner.buying import Outlook
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.planner.buying import Outlook
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     Demand,
     ElasticMode,
@@ -23,14 +23,14 @@ from dispatcher.planner.elastic_model import (
     JobComponent,
     Role,
 )
-from dispatcher.planner.elastic_money import Purse
-from dispatcher.planner.elastic_turns import Turns
-from dispatcher.planner.fit import eligible_types, need
-from dispatcher.planner.limits import Limits
-from dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
-from drivers.interface import InstanceType
-from pool.holds import HindranceKind, Scope
-from pool.quotas import QuotaBound
+from longshore.dispatcher.planner.elastic_money import Purse
+from longshore.dispatcher.planner.elastic_turns import Turns
+from longshore.dispatcher.planner.fit import eligible_types, need
+from longshore.dispatcher.planner.limits import Limits
+from longshore.dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import HindranceKind, Scope
+from longshore.pool.quotas import QuotaBound
 
 MOST_JOBS = 20
 """For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dispatcher.model import WaitReason
-from dispatcher.planner import elastic_reasons as reasons
-from dispatcher.planner.elastic_floor import Floor, Seat
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner import elastic_reasons as reasons
+from longshore.dispatcher.planner.elastic_floor import Floor, Seat
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     Demand,
     ElasticJob,
@@ -16,8 +16,8 @@ from dispatcher.planner.elastic_model import (
     Part,
     Place,
 )
-from dispatcher.planner.elastic_seats import by_member, sit
-from dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.planner.elastic_seats import by_member, sit
+from longshore.dispatcher.planner.room import Slot, SlotKind
 
 _Parts = tuple[ElasticJob, Sequence[Part]]
 

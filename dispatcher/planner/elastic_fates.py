@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from dispatcher.model import Reason
-from dispatcher.planner.elastic_model import ElasticJob, Member, MemberState, Part, Role
-from pool.delays import doubled_s
+from longshore.dispatcher.model import Reason
+from longshore.dispatcher.planner.elastic_model import ElasticJob, Member, MemberState, Part, Role
+from longshore.pool.delays import doubled_s
 
 AGAIN_FIRST_S = 1.0
 AGAIN_MOST_S = 60.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dispatcher.planner.elastic_model import Component, ElasticView, Place, Room
-from dispatcher.planner.fit import eligible_types, need
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queueing.queue import ClassKey
-from drivers.interface import Resources
-from pool.room import charge
+from longshore.dispatcher.planner.elastic_model import Component, ElasticView, Place, Room
+from longshore.dispatcher.planner.fit import eligible_types, need
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.interface import Resources
+from longshore.pool.room import charge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

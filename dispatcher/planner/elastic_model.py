@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dispatcher.accounts import Account
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import Constraints, WaitReason
-from dispatcher.planner.limits import Budget
-from dispatcher.planner.room import Rules, SlotKind
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.accounts import Account
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.model import Constraints, WaitReason
+from longshore.dispatcher.planner.limits import Budget
+from longshore.dispatcher.planner.room import Rules, SlotKind
+from longshore.drivers.interface import InstanceType, Resources
 
 _ANYWHERE = Constraints()
 

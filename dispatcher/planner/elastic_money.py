@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.accounts import Account
-from dispatcher.model import WaitReason
-from dispatcher.planner.elastic_floor import Ask, Seat
-from dispatcher.planner.elastic_model import ElasticView
-from dispatcher.planner.mix import NewInstance
-from dispatcher.planner.room import SlotKind, empty_slot
-from drivers.interface import InstanceType
+from longshore.dispatcher.accounts import Account
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.elastic_floor import Ask, Seat
+from longshore.dispatcher.planner.elastic_model import ElasticView
+from longshore.dispatcher.planner.mix import NewInstance
+from longshore.dispatcher.planner.room import SlotKind, empty_slot
+from longshore.drivers.interface import InstanceType
 
 SPEND_LIMIT = "spend_limit"
 """The code of a reason that is about money."""

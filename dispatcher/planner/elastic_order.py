@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import assert_never
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.planner.elastic_model import ElasticJob
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.planner.elastic_model import ElasticJob
 
 _MILLIS = 1000
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.model import WaitReason
-from dispatcher.moments import moment
-from dispatcher.planner.elastic_floor import Ask, Floor
-from dispatcher.planner.elastic_model import Component, ElasticMode
-from dispatcher.planner.reasons import NEVER
-from dispatcher.planner.room import SlotKind
-from pool.room import charge
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.elastic_floor import Ask, Floor
+from longshore.dispatcher.planner.elastic_model import Component, ElasticMode
+from longshore.dispatcher.planner.reasons import NEVER
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.pool.room import charge
 
 BOOTING = "booting"
 """The code of who has all the room that it needs, on instances that are on their way."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.planner.elastic_floor import Floor, Seat
-from dispatcher.planner.elastic_model import Component, Part, Place
-from dispatcher.planner.fit import need
-from dispatcher.planner.room import Slot
-from drivers.interface import Resources
-from pool.room import charge
+from longshore.dispatcher.planner.elastic_floor import Floor, Seat
+from longshore.dispatcher.planner.elastic_model import Component, Part, Place
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.planner.room import Slot
+from longshore.drivers.interface import Resources
+from longshore.pool.room import charge
 
 
 def seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from drivers.interface import Resources
-from pool.room import SHARED_CPU_MILLIS, charge
+from longshore.drivers.interface import Resources
+from longshore.pool.room import SHARED_CPU_MILLIS, charge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dispatcher.model import WaitReason
-from dispatcher.planner import elastic_reasons as reasons
-from dispatcher.planner.elastic_floor import Ask, Floor, Seat
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner import elastic_reasons as reasons
+from longshore.dispatcher.planner.elastic_floor import Ask, Floor, Seat
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
     ElasticMode,
@@ -22,10 +22,10 @@ from dispatcher.planner.elastic_model import (
     Role,
     Stop,
 )
-from dispatcher.planner.elastic_money import Purse
-from dispatcher.planner.elastic_seats import as_listed, by_size, is_less, seat_of, sit
-from dispatcher.planner.room import SlotKind
-from dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.planner.elastic_money import Purse
+from longshore.dispatcher.planner.elastic_seats import as_listed, by_size, is_less, seat_of, sit
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.queueing.queue import ClassKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

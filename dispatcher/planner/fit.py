@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-from dispatcher.model import Constraints, Container, Preemptible
-from drivers.interface import InstanceType, Resources
-from pool.room import charge
+from longshore.dispatcher.model import Constraints, Container, Preemptible
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import charge
 
 _GIB = 2**30
 

@@ -12,11 +12,11 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dispatcher.planner.room import Rules, Slot, SlotKey, SlotKind
-from dispatcher.queueing.queue import ClassKey
-from drivers.errors import BugError
-from drivers.interface import InstanceType, Resources
-from pool.room import charge
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKey, SlotKind
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import charge
 
 ShapeKey = tuple[SlotKind, str, int, int, Resources]
 

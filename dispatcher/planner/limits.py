@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
-from dispatcher.accounts import Account
-from dispatcher.model import WaitReason
-from dispatcher.planner.fit import whole
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.reasons import spend_limit
-from dispatcher.planner.room import Slot
-from dispatcher.queueing.queue import ClassKey, RequestClass
-from drivers.interface import InstanceType, Resources
-from pool.holds import Allowance, Hindrance, Scope
-from pool.quotas import QuotaBound
+from longshore.dispatcher.accounts import Account
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.fit import whole
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.reasons import spend_limit
+from longshore.dispatcher.planner.room import Slot
+from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import Allowance, Hindrance, Scope
+from longshore.pool.quotas import QuotaBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

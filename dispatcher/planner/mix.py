@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dispatcher.model import Placement
-from dispatcher.planner.mix_exact import cheapest_exact
-from dispatcher.planner.mix_market import Group, Market, Mix, Option, Want
-from dispatcher.planner.mix_search import best_mix, better_mix, by_priority
-from dispatcher.planner.mix_tidy import topped_up, trimmed
-from drivers.interface import InstanceType
+from longshore.dispatcher.model import Placement
+from longshore.dispatcher.planner.mix_exact import cheapest_exact
+from longshore.dispatcher.planner.mix_market import Group, Market, Mix, Option, Want
+from longshore.dispatcher.planner.mix_search import best_mix, better_mix, by_priority
+from longshore.dispatcher.planner.mix_tidy import topped_up, trimmed
+from longshore.drivers.interface import InstanceType
 
 _FEW = 32
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dispatcher.planner.mix_market import Contents, Market, Mix
+from longshore.dispatcher.planner.mix_market import Contents, Market, Mix
 
 MOST_STATES = 400
 _MOST_PATTERNS = 400

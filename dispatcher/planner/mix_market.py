@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dispatcher.planner.fit import price_order
-from drivers.interface import InstanceType, Resources
-from pool.room import SHARED_CPU_MILLIS, shares_a_cpu
+from longshore.dispatcher.planner.fit import price_order
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import SHARED_CPU_MILLIS, shares_a_cpu
 
 Contents = tuple[tuple[int, int], ...]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import ge
 
-from dispatcher.planner.fit import price_order
-from dispatcher.planner.mix_market import Option
-from drivers.interface import InstanceType
+from longshore.dispatcher.planner.fit import price_order
+from longshore.dispatcher.planner.mix_market import Option
+from longshore.drivers.interface import InstanceType
 
 
 @dataclass(slots=True, kw_only=True)

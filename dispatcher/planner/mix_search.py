@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from dispatcher.planner.mix_exact import cheapest_exact
-from dispatcher.planner.mix_market import Contents, Group, Market, Mix
+from longshore.dispatcher.planner.mix_exact import cheapest_exact
+from longshore.dispatcher.planner.mix_market import Contents, Group, Market, Mix
 
 MOST_STEPS = 3000
 _WIDE = 160

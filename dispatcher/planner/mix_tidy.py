@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.planner.mix_market import Group, Market, Mix, Room
+from longshore.dispatcher.planner.mix_market import Group, Market, Mix, Room
 
 
 class _Piece:

@@ -19,12 +19,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from dispatcher.model import AttemptOutcome, Retries
-from dispatcher.planner import per_instance_steps as steps
-from dispatcher.planner.fit import need
-from dispatcher.planner.per_instance_diff import MustRestart, Verdict, ignored, judge, unwanted
-from dispatcher.planner.per_instance_match import Matching, closed
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import AttemptOutcome, Retries
+from longshore.dispatcher.planner import per_instance_steps as steps
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.planner.per_instance_diff import (
+    MustRestart,
+    Verdict,
+    ignored,
+    judge,
+    unwanted,
+)
+from longshore.dispatcher.planner.per_instance_match import Matching, closed
+from longshore.dispatcher.planner.per_instance_model import (
     Evict,
     Host,
     IgnoreCause,
@@ -45,11 +51,11 @@ from dispatcher.planner.per_instance_model import (
     Wait,
     nobody,
 )
-from dispatcher.planner.per_instance_room import Room, job_order, never_fits
-from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout
-from dispatcher.restarts import due_after
-from drivers.errors import BugError
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_room import Room, job_order, never_fits
+from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout
+from longshore.dispatcher.restarts import due_after
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
 
 Key = tuple[str, str]
 

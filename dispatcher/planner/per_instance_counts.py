@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import assert_never
 
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     Evict,
     Ignore,

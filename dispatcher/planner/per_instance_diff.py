@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from dispatcher.model import ContainerSpec
-from dispatcher.planner.fit import need
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import ContainerSpec
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.planner.per_instance_model import (
     Host,
     Ignore,
     IgnoreCause,
@@ -19,8 +19,8 @@ from dispatcher.planner.per_instance_model import (
     StopCause,
     UpdateInPlace,
 )
-from drivers.interface import InstanceType
-from pool.model import IdleBehavior
+from longshore.drivers.interface import InstanceType
+from longshore.pool.model import IdleBehavior
 
 IN_PLACE = frozenset(
     {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from dispatcher.planner.per_instance_model import Preempt, RoomRequest, Victim
-from dispatcher.planner.per_instance_rounds import PerInstanceKind
-from dispatcher.planner.preemption import (
+from longshore.dispatcher.planner.per_instance_model import Preempt, RoomRequest, Victim
+from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind
+from longshore.dispatcher.planner.preemption import (
     NoEviction,
     Occupied,
     PreemptionSettings,
@@ -15,7 +15,7 @@ from dispatcher.planner.preemption import (
     TenantKind,
     victims,
 )
-from dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.planner.room import Slot, SlotKind
 
 
 def preempting(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dispatcher.model import Constraints, WaitReason
-from dispatcher.planner.fit import rejections
-from dispatcher.planner.per_instance_model import Closed, Host, JobReport, PerInstanceJob
-from drivers.interface import InstanceType
-from pool.model import IdleBehavior
+from longshore.dispatcher.model import Constraints, WaitReason
+from longshore.dispatcher.planner.fit import rejections
+from longshore.dispatcher.planner.per_instance_model import Closed, Host, JobReport, PerInstanceJob
+from longshore.drivers.interface import InstanceType
+from longshore.pool.model import IdleBehavior
 
 
 class Matching:

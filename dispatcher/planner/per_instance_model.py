@@ -10,10 +10,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from dispatcher.model import START_REFUSED, AttemptOutcome, ContainerSpec, Reason, WaitReason
-from dispatcher.planner.per_instance_rounds import PerInstanceKind, Rollout, UpdateStrategy
-from drivers.interface import InstanceType, Resources
-from pool.model import IdleBehavior
+from longshore.dispatcher.model import (
+    START_REFUSED,
+    AttemptOutcome,
+    ContainerSpec,
+    Reason,
+    WaitReason,
+)
+from longshore.dispatcher.planner.per_instance_rounds import (
+    PerInstanceKind,
+    Rollout,
+    UpdateStrategy,
+)
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.model import IdleBehavior
 
 # ---- what there is -------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dispatcher.planner.fit import need
-from dispatcher.planner.per_instance_match import mismatch
-from dispatcher.planner.per_instance_model import Host, PerInstanceJob
-from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from drivers.interface import InstanceType, Resources
-from pool.room import SHARED_CPU_MILLIS, charge, clamped, shares_a_cpu
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.planner.per_instance_match import mismatch
+from longshore.dispatcher.planner.per_instance_model import Host, PerInstanceJob
+from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import SHARED_CPU_MILLIS, charge, clamped, shares_a_cpu
 
 _NOTHING = Resources()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from dispatcher.model import Reason
+from longshore.dispatcher.model import Reason
 
 
 class PerInstanceKind(Enum):

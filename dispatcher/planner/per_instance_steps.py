@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dispatcher.model import WaitReason
-from dispatcher.moments import moment
-from dispatcher.planner.per_instance_model import Block, Host, PerInstanceJob, Wait, WaitCause
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.per_instance_model import (
+    Block,
+    Host,
+    PerInstanceJob,
+    Wait,
+    WaitCause,
+)
 
 
 def next_round(job: PerInstanceJob, host: Host, attempt_id: str, until: float | None) -> Wait:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.planner.limits import Line, Plan, View
-from dispatcher.planner.room import Slot, SlotKind
-from drivers.errors import BugError
+from longshore.dispatcher.planner.limits import Line, Plan, View
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.drivers.errors import BugError
 
 
 def check(view: View, plan: Plan) -> None:

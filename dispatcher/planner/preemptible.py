@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dispatcher.model import Constraints, Preemptible
-from dispatcher.planner.fit import price_order
-from drivers.interface import InstanceType
+from longshore.dispatcher.model import Constraints, Preemptible
+from longshore.dispatcher.planner.fit import price_order
+from longshore.drivers.interface import InstanceType
 
 _HALF_LIFE_S = 3600.0
 _LEAST_USED_S = 300.0

@@ -31,10 +31,10 @@ from typing import Annotated, assert_never
 
 import msgspec
 
-from dispatcher.model import PRIORITY_MAX
-from dispatcher.planner.room import Slot
-from drivers.interface import Resources
-from pool.room import charge
+from longshore.dispatcher.model import PRIORITY_MAX
+from longshore.dispatcher.planner.room import Slot
+from longshore.drivers.interface import Resources
+from longshore.pool.room import charge
 
 MIN_GAP = 100
 """How many priority points a victim is below who evicts it, at least."""

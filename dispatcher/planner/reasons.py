@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.model import WaitReason
-from dispatcher.moments import moment
-from dispatcher.planner.fit import what_is_left
-from dispatcher.queueing.queue import RequestClass
-from drivers.interface import InstanceType
-from pool.holds import Hindrance, HindranceKind
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.fit import what_is_left
+from longshore.dispatcher.queueing.queue import RequestClass
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import Hindrance, HindranceKind
 
 _LABELS_TOLD = 5
 _TYPES_TOLD = 5

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
 
-from dispatcher.model import Placement, Profile
-from drivers.interface import InstanceType, Resources
-from pool.room import charge, shares_a_cpu
+from longshore.dispatcher.model import Placement, Profile
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import charge, shares_a_cpu
 
 SlotKey = tuple[int, int, Decimal, float, str]
 

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.limits import Ceiling, Limits, Line
-from dispatcher.planner.room import Rules
-from drivers.interface import Resources
-from pool.room import charge
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.limits import Ceiling, Limits, Line
+from longshore.dispatcher.planner.room import Rules
+from longshore.drivers.interface import Resources
+from longshore.pool.room import charge
 
 _ROUNDING = 1e-9
 _PLENTY = 1_000_000

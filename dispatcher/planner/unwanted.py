@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import groupby
 
-from dispatcher.planner.buying import Outlook
-from dispatcher.planner.fit import has_room
-from dispatcher.planner.limits import Line, Plan, View
-from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from dispatcher.queueing.ordering import Order
-from drivers.interface import InstanceType
+from longshore.dispatcher.planner.buying import Outlook
+from longshore.dispatcher.planner.fit import has_room
+from longshore.dispatcher.planner.limits import Line, Plan, View
+from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.drivers.interface import InstanceType
 
 _MOST_STEPS = 512
 """Of how many containers it is looked at most where they would go."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dispatcher.moments import moment
-from dispatcher.planner.fit import (
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.planner.fit import (
     amounts_told,
     cheapest_with_room,
     label_rejections,
@@ -21,13 +21,13 @@ from dispatcher.planner.fit import (
     what_is_left,
     whole,
 )
-from dispatcher.planner.reasons import dollars
-from dispatcher.planner.room import Rules
-from dispatcher.queueing.queue import ClassKey
-from drivers.interface import InstanceType, Resources
-from pool.holds import Hindrance, HindranceKind
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import charge
+from longshore.dispatcher.planner.reasons import dollars
+from longshore.dispatcher.planner.room import Rules
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import Hindrance, HindranceKind
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import charge
 
 MOST_NAMED = 5
 _NOTHING = Resources()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import Flag, auto
 
-from dispatcher.model import Container, WaitReason
-from dispatcher.queueing.deadlines import Deadlines
-from dispatcher.restarts import restart_reason
+from longshore.dispatcher.model import Container, WaitReason
+from longshore.dispatcher.queueing.deadlines import Deadlines
+from longshore.dispatcher.restarts import restart_reason
 
 
 class Block(Flag):

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from dispatcher.accounts import Account
-from dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
-from dispatcher.planner.fit import need
-from dispatcher.queueing.ordering import Order, OrderedEntries
-from dispatcher.restarts import avoided
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.accounts import Account
+from longshore.dispatcher.model import EVICTED, INTERRUPTED, Constraints, Container
+from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.queueing.ordering import Order, OrderedEntries
+from longshore.dispatcher.restarts import avoided
+from longshore.drivers.interface import InstanceType, Resources
 
 SET_APART_MOST = 200
 """How many classes there may be of containers that avoid instances; more avoid none."""

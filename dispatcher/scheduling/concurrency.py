@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from dispatcher.planner.supervisors import share_of
+from longshore.dispatcher.planner.supervisors import share_of
 
 QUIET_S = 60.0
 FORGOTTEN_AFTER_S = 600.0

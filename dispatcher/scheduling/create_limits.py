@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from dispatcher.planner.limits import Budget, Limits
-from drivers.interface import InstanceType
-from pool import launching, stillborn
-from pool.core import PoolCore
-from pool.holds import Hindrance, Scope, Tally
+from longshore.dispatcher.planner.limits import Budget, Limits
+from longshore.drivers.interface import InstanceType
+from longshore.pool import launching, stillborn
+from longshore.pool.core import PoolCore
+from longshore.pool.holds import Hindrance, Scope, Tally
 
 
 def create_limits(

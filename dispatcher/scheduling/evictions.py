@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import (
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     EndingCause,
@@ -21,22 +21,22 @@ from dispatcher.model import (
     SchedulerSettings,
     WaitReason,
 )
-from dispatcher.planner.avoiding import has_others
-from dispatcher.planner.limits import Budget, Line, Plan
-from dispatcher.planner.preemption import (
+from longshore.dispatcher.planner.avoiding import has_others
+from longshore.dispatcher.planner.limits import Budget, Line, Plan
+from longshore.dispatcher.planner.preemption import (
     Eviction,
     Occupied,
     PreemptionSettings,
     choose,
     victims,
 )
-from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queueing.ordering import Order
-from dispatcher.restarts import returns_at
-from dispatcher.scheduling.tenants import kind_of, tenants_on
-from pool import attempts
-from pool.core import PoolCore
-from pool.room import charge
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.dispatcher.restarts import returns_at
+from longshore.dispatcher.scheduling.tenants import kind_of, tenants_on
+from longshore.pool import attempts
+from longshore.pool.core import PoolCore
+from longshore.pool.room import charge
 
 _LIMITED = frozenset({"at_quota", "at_capacity"})
 """The codes of waits that no create ends soon."""

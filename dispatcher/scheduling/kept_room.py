@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dispatcher.scheduling.placers import NOTHING, Placers
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.scheduling.placers import NOTHING, Placers
+from longshore.drivers.interface import InstanceType, Resources
 
 
 class Kept:

@@ -11,11 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import Job
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, Reason, WaitReason
-from dispatcher.planner.fit import whole
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Reason,
+    WaitReason,
+)
+from longshore.dispatcher.planner.fit import whole
+from longshore.drivers.interface import InstanceType, Resources
 
 NOTHING = Resources()
 

@@ -8,31 +8,31 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf
 
-from dispatcher.accounts import Account, SpendLimits, payer_of
-from dispatcher.ledger.history import History
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.messages import PublishFailedPass
-from dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
-from dispatcher.planner import plan_check, reasons
-from dispatcher.planner.batch import plan
-from dispatcher.planner.limits import Budget, Ceiling, Limits, Line, Plan, View
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.ordering import Order
-from dispatcher.queueing.queue import ClassKey, RequestClass
-from dispatcher.restarts import returns_at
-from dispatcher.scheduling.concurrency import Concurrency
-from dispatcher.scheduling.create_limits import create_limits
-from dispatcher.scheduling.evictions import Evictions
-from dispatcher.scheduling.kept_room import Kept
-from dispatcher.scheduling.placers import Placers
-from dispatcher.scheduling.preemptible_market import PreemptibleMarket
-from dispatcher.scheduling.roster import Roster
-from dispatcher.scheduling.spend import InstanceSpend, PassBudget
-from dispatcher.scheduling.starter import Starter
-from drivers.errors import BugError
-from drivers.interface import InstanceType
-from pool import idle, launching
-from pool.core import PoolCore
+from longshore.dispatcher.accounts import Account, SpendLimits, payer_of
+from longshore.dispatcher.ledger.history import History
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.messages import PublishFailedPass
+from longshore.dispatcher.model import ContainerState, InstanceRecord, SchedulerSettings, WaitReason
+from longshore.dispatcher.planner import plan_check, reasons
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.limits import Budget, Ceiling, Limits, Line, Plan, View
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
+from longshore.dispatcher.restarts import returns_at
+from longshore.dispatcher.scheduling.concurrency import Concurrency
+from longshore.dispatcher.scheduling.create_limits import create_limits
+from longshore.dispatcher.scheduling.evictions import Evictions
+from longshore.dispatcher.scheduling.kept_room import Kept
+from longshore.dispatcher.scheduling.placers import Placers
+from longshore.dispatcher.scheduling.preemptible_market import PreemptibleMarket
+from longshore.dispatcher.scheduling.roster import Roster
+from longshore.dispatcher.scheduling.spend import InstanceSpend, PassBudget
+from longshore.dispatcher.scheduling.starter import Starter
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType
+from longshore.pool import idle, launching
+from longshore.pool.core import PoolCore
 
 PASS_EVERY_S = 5.0
 PAUSE_AFTER_FAILURE_S = 1.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.model import INTERRUPTED, Attempt, SchedulerSettings
-from dispatcher.planner.preemptible import ENOUGH, Scarce, Waste
-from drivers.interface import InstanceType
-from pool.core import PoolCore
+from longshore.dispatcher.model import INTERRUPTED, Attempt, SchedulerSettings
+from longshore.dispatcher.planner.preemptible import ENOUGH, Scarce, Waste
+from longshore.drivers.interface import InstanceType
+from longshore.pool.core import PoolCore
 
 
 class PreemptibleMarket:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.scheduling.kept_room import Kept
-from dispatcher.scheduling.spend import InstanceSpend
-from drivers.errors import BugError
-from drivers.interface import InstanceType
-from pool import attempts, probing
-from pool.core import PoolCore
-from pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduling.kept_room import Kept
+from longshore.dispatcher.scheduling.spend import InstanceSpend
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType
+from longshore.pool import attempts, probing
+from longshore.pool.core import PoolCore
+from longshore.pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 
 
 class Roster:

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal
 from typing import TypeVar
 
-from dispatcher.accounts import Account, Holder, SpendLimits
-from dispatcher.cost import placement_of, share_of
-from dispatcher.ledger.instance_records import price_of
-from dispatcher.model import Attempt, Container, InstanceRecord, Placement, resources_of
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.limits import Refusal
-from dispatcher.planner.room import Slot
-from dispatcher.queueing.queue import RequestClass
-from drivers.errors import BugError
-from drivers.interface import InstanceType, Resources
-from pool import launching, probing
-from pool.core import PoolCore
-from pool.model import PendingLaunch, Worker
+from longshore.dispatcher.accounts import Account, Holder, SpendLimits
+from longshore.dispatcher.cost import placement_of, share_of
+from longshore.dispatcher.ledger.instance_records import price_of
+from longshore.dispatcher.model import Attempt, Container, InstanceRecord, Placement, resources_of
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.limits import Refusal
+from longshore.dispatcher.planner.room import Slot
+from longshore.dispatcher.queueing.queue import RequestClass
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool import launching, probing
+from longshore.pool.core import PoolCore
+from longshore.pool.model import PendingLaunch, Worker
 
 _SMALLEST = Decimal("1e-12")
 _NOTHING = Decimal(0)

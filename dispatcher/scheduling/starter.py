@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dispatcher.ledger.environment import environment
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import Attempt
-from drivers.interface import Resources
-from pool import attempts
-from pool.core import PoolCore
-from pool.model import AttemptOrder, Worker
-from pool.room import SHARED_CPU_MILLIS
+from longshore.dispatcher.ledger.environment import environment
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import Attempt
+from longshore.drivers.interface import Resources
+from longshore.pool import attempts
+from longshore.pool.core import PoolCore
+from longshore.pool.model import AttemptOrder, Worker
+from longshore.pool.room import SHARED_CPU_MILLIS
 
 
 class Starter:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.jobs.book import JobBook
-from dispatcher.jobs.model import JobType
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import Container
-from dispatcher.planner.preemption import Tenant, TenantKind, may_evict
-from pool.model import Worker
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.preemption import Tenant, TenantKind, may_evict
+from longshore.pool.model import Worker
 
 
 def kind_of(container: Container, jobs: JobBook) -> TenantKind:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from dispatcher.jobs.model import Job, JobState, Tally, element_node
-from dispatcher.model import ContainerState, Dependency
-from dispatcher.queries import Awaited
-from dispatcher.store import job_codec
-from dispatcher.store.job_reader import Count, count
-from dispatcher.store.tables import containers, job_tasks, jobs
+from longshore.dispatcher.jobs.model import Job, JobState, Tally, element_node
+from longshore.dispatcher.model import ContainerState, Dependency
+from longshore.dispatcher.queries import Awaited
+from longshore.dispatcher.store import job_codec
+from longshore.dispatcher.store.job_reader import Count, count
+from longshore.dispatcher.store.tables import containers, job_tasks, jobs
 
 _CHUNK = 10_000
 """How many ids one query names; SQLite takes 32,766."""

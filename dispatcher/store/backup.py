@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.errors import StoreUnusable
 
 _BUSY_TIMEOUT_S = 30.0
 

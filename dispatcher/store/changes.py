@@ -7,7 +7,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
@@ -21,13 +21,18 @@ from dispatcher.messages import (
     SaveLaunch,
     SaveSpec,
 )
-from dispatcher.model import Container, ContainerState
-from dispatcher.store import codec, sqlite, tables
-from dispatcher.store.errors import NoSuchContainer
-from dispatcher.store.idempotency import claim_key
-from dispatcher.store.job_changes import JobChange, added_rows, apply_job_change, save_jobs
-from dispatcher.store.records import Records
-from drivers.errors import BugError
+from longshore.dispatcher.model import Container, ContainerState
+from longshore.dispatcher.store import codec, sqlite, tables
+from longshore.dispatcher.store.errors import NoSuchContainer
+from longshore.dispatcher.store.idempotency import claim_key
+from longshore.dispatcher.store.job_changes import (
+    JobChange,
+    added_rows,
+    apply_job_change,
+    save_jobs,
+)
+from longshore.dispatcher.store.records import Records
+from longshore.drivers.errors import BugError
 
 CONTAINERS = Records(
     tables.containers,

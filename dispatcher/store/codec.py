@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -20,8 +20,8 @@ from dispatcher.model import (
     InstanceRecord,
     Reason,
 )
-from drivers.interface import Resources
-from pool.model import BehaviorNote, Launch, Payer
+from longshore.drivers.interface import Resources
+from longshore.pool.model import BehaviorNote, Launch, Payer
 
 Values = dict[str, Any]
 

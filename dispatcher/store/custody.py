@@ -15,8 +15,8 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection
 
-from dispatcher.store.errors import StoreReplaced
-from dispatcher.store.marker import Marker, MarkerFile, count_commit
+from longshore.dispatcher.store.errors import StoreReplaced
+from longshore.dispatcher.store.marker import Marker, MarkerFile, count_commit
 
 _NUMBER_AT = 60
 _NUMBER_BYTES = 4

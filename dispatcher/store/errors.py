@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from dispatcher.jobs.model import JobState
-from dispatcher.model import ContainerState
-from drivers.errors import LongshoreError
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.model import ContainerState
+from longshore.drivers.errors import LongshoreError
 
 
 class StoreError(LongshoreError):

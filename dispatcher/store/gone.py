@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select, tuple_
 
-from dispatcher.queries import InstancePage
-from dispatcher.store import codec
-from dispatcher.store.paging import decode_cursor, encode_cursor, expect_limit, not_our_cursor
-from dispatcher.store.tables import instances
+from longshore.dispatcher.queries import InstancePage
+from longshore.dispatcher.store import codec
+from longshore.dispatcher.store.paging import (
+    decode_cursor,
+    encode_cursor,
+    expect_limit,
+    not_our_cursor,
+)
+from longshore.dispatcher.store.tables import instances
 
 _GONE = "gone"
 

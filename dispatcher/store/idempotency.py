@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
 
-from dispatcher.store import codec, sqlite, tables
-from dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat
+from longshore.dispatcher.store import codec, sqlite, tables
+from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat
 
 IDEMPOTENCY_KEPT_S = 24 * 3600.0
 FORGOTTEN_AT_ONCE = 500

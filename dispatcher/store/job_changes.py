@@ -8,8 +8,8 @@ from typing import assert_never
 
 from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.messages import (
     InsertJob,
     NoteJobLaunch,
     RequestJobCancel,
@@ -17,12 +17,12 @@ from dispatcher.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
-from dispatcher.model import FINAL_STATES, Container
-from dispatcher.store import codec, job_codec, tables
-from dispatcher.store.errors import NoSuchJob, RevisionConflict
-from dispatcher.store.idempotency import claim_key, of_job
-from dispatcher.store.records import Records
-from drivers.errors import BugError
+from longshore.dispatcher.model import FINAL_STATES, Container
+from longshore.dispatcher.store import codec, job_codec, tables
+from longshore.dispatcher.store.errors import NoSuchJob, RevisionConflict
+from longshore.dispatcher.store.idempotency import claim_key, of_job
+from longshore.dispatcher.store.records import Records
+from longshore.drivers.errors import BugError
 
 JobChange = (
     InsertJob

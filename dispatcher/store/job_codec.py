@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.jobs.terms import Terms
-from dispatcher.model import ContainerSpec, ContainerState
-from dispatcher.planner.elastic_model import Role
-from dispatcher.store.codec import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import Terms
+from longshore.dispatcher.model import ContainerSpec, ContainerState
+from longshore.dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.store.codec import (
     Values,
     encode_spec,
     reason_from_columns,

@@ -8,10 +8,10 @@ from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
-from dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from dispatcher.model import ContainerSpec, ContainerState
-from dispatcher.store import codec, job_codec
-from dispatcher.store.tables import containers, job_tasks, jobs
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
+from longshore.dispatcher.model import ContainerSpec, ContainerState
+from longshore.dispatcher.store import codec, job_codec
+from longshore.dispatcher.store.tables import containers, job_tasks, jobs
 
 Specs = dict[tuple[str, str], ContainerSpec]
 """Specifications by the job and task that they are of."""

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection, bindparam, delete, insert, inspect, select, update
 
-from dispatcher.moments import moment
-from dispatcher.store.errors import StoreUnusable
-from dispatcher.store.tables import store_marker
+from longshore.dispatcher.moments import moment
+from longshore.dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.tables import store_marker
 
 MARKER_NAME = "store-marker.json"
 _FILE_BYTES = 512

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Select
 
-from drivers.errors import InvalidRequest
+from longshore.drivers.errors import InvalidRequest
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Table, func, select
 
-from dispatcher.jobs.model import JobState
-from dispatcher.model import ContainerState
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store.tables import attempts, containers, jobs
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store.tables import attempts, containers, jobs
+from longshore.drivers.errors import InvalidRequest
 
 _State = TypeVar("_State", ContainerState, JobState)
 _WITH_A_PLACE = (ContainerState.LOCKED, ContainerState.RUNNING)

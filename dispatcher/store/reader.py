@@ -11,9 +11,15 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, f
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Attempt, Container, ContainerState, Dependency, InstanceRecord
-from dispatcher.queries import (
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.model import (
+    Attempt,
+    Container,
+    ContainerState,
+    Dependency,
+    InstanceRecord,
+)
+from longshore.dispatcher.queries import (
     LISTED_ATTEMPTS,
     Awaited,
     ContainerFilter,
@@ -23,14 +29,14 @@ from dispatcher.queries import (
     Page,
     Recovered,
 )
-from dispatcher.store import codec, idempotency, job_reader
-from dispatcher.store.awaited import fetch_awaited
-from dispatcher.store.errors import StoreBusy, StoreReplaced
-from dispatcher.store.gone import fetch_gone
-from dispatcher.store.job_reader import Count, Specs
-from dispatcher.store.paging import page_of
-from dispatcher.store.questions import container_queries, job_queries
-from dispatcher.store.tables import attempts, containers, instances, jobs, launches
+from longshore.dispatcher.store import codec, idempotency, job_reader
+from longshore.dispatcher.store.awaited import fetch_awaited
+from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
+from longshore.dispatcher.store.gone import fetch_gone
+from longshore.dispatcher.store.job_reader import Count, Specs
+from longshore.dispatcher.store.paging import page_of
+from longshore.dispatcher.store.questions import container_queries, job_queries
+from longshore.dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
 _IDS_AT_ONCE = 500

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, Update, bindparam, select, update
 
-from dispatcher.jobs.model import JobState
-from dispatcher.model import ContainerState
-from dispatcher.store.errors import AlreadyFinal, NoSuchContainer, NoSuchJob, StoreError
-from drivers.errors import BugError
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.store.errors import AlreadyFinal, NoSuchContainer, NoSuchJob, StoreError
+from longshore.drivers.errors import BugError
 
 _PROGRESS = ("state", "started_at", "finished_at", "exit_code", "reason_code", "reason_message")
 

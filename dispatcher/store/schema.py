@@ -9,10 +9,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from dispatcher.store.errors import StoreUnusable
-from dispatcher.store.migrations.steps import IN_STEPS
+from longshore.dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.migrations.steps import IN_STEPS
 
-SCRIPTS = "dispatcher.store:migrations"
+SCRIPTS = "longshore.dispatcher.store:migrations"
 
 _log = structlog.get_logger("longshore.store")
 

@@ -28,7 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.errors import StoreUnusable
 
 BUSY_TIMEOUT_S = 2.0
 READ_CONNECTIONS = 4

@@ -15,11 +15,11 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from dispatcher.disk_room import room_at
-from dispatcher.jobs.model import Job
-from dispatcher.messages import Change
-from dispatcher.model import Container, Dependency, InstanceRecord
-from dispatcher.queries import (
+from longshore.dispatcher.disk_room import room_at
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import Change
+from longshore.dispatcher.model import Container, Dependency, InstanceRecord
+from longshore.dispatcher.queries import (
     Awaited,
     ContainerFilter,
     InstancePage,
@@ -28,21 +28,21 @@ from dispatcher.queries import (
     Page,
     Recovered,
 )
-from dispatcher.store import sqlite
-from dispatcher.store.custody import Custody, StoreFiles
-from dispatcher.store.errors import StoreIsAnother, StoreUnusable
-from dispatcher.store.idempotency import of_job
-from dispatcher.store.marker import (
+from longshore.dispatcher.store import sqlite
+from longshore.dispatcher.store.custody import Custody, StoreFiles
+from longshore.dispatcher.store.errors import StoreIsAnother, StoreUnusable
+from longshore.dispatcher.store.idempotency import of_job
+from longshore.dispatcher.store.marker import (
     Marker,
     MarkerFile,
     read_marker,
     save_marker,
     why_not_the_same,
 )
-from dispatcher.store.reader import Reader
-from dispatcher.store.schema import migrate
-from dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
-from dispatcher.vitals import StoreVitals
+from longshore.dispatcher.store.reader import Reader
+from longshore.dispatcher.store.schema import migrate
+from longshore.dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
+from longshore.dispatcher.vitals import StoreVitals
 
 CLOSE_TIMEOUT_S = 30.0
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection, Engine
 
-from dispatcher.messages import Change, InsertContainers, InsertJob
-from dispatcher.store.changes import apply_changes
-from dispatcher.store.custody import Custody
-from dispatcher.store.errors import (
+from longshore.dispatcher.messages import Change, InsertContainers, InsertJob
+from longshore.dispatcher.store.changes import apply_changes
+from longshore.dispatcher.store.custody import Custody
+from longshore.dispatcher.store.errors import (
     LeftInDoubt,
     OutOfOrder,
     StoreBusy,
@@ -34,9 +34,9 @@ from dispatcher.store.errors import (
     StoreReplaced,
     Withdrawn,
 )
-from dispatcher.store.idempotency import forget_some
-from dispatcher.store.sqlite import is_outside_transaction, is_passing, may_have_written
-from pool.histogram import Histogram
+from longshore.dispatcher.store.idempotency import forget_some
+from longshore.dispatcher.store.sqlite import is_outside_transaction, is_passing, may_have_written
+from longshore.pool.histogram import Histogram
 
 MAX_PENDING = 20_000
 GROUP_LIMIT = 2_000

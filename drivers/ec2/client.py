@@ -13,9 +13,9 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
-from drivers.ec2.credential_files import rereading_session
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.errors import ConfigError
+from longshore.drivers.ec2.credential_files import rereading_session
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.errors import ConfigError
 
 _CONNECTIONS = 32
 

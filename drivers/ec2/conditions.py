@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.interface import Condition, Power
+from longshore.drivers.interface import Condition, Power
 
 _POWERS = {
     "stopping": Power.STOPPING,

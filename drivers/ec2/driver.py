@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from drivers.ec2.client import ec2_client
-from drivers.ec2.families import fault_of_type
-from drivers.ec2.instance_set import Ec2InstanceSet
-from drivers.ec2.offers import offers
-from drivers.ec2.parameters import Ec2Parameters, check
-from drivers.ec2.requests import fault_of_scratch, own_image_of
-from drivers.errors import ConfigError
-from drivers.interface import InstanceType
-from drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.ec2.client import ec2_client
+from longshore.drivers.ec2.families import fault_of_type
+from longshore.drivers.ec2.instance_set import Ec2InstanceSet
+from longshore.drivers.ec2.offers import offers
+from longshore.drivers.ec2.parameters import Ec2Parameters, check
+from longshore.drivers.ec2.requests import fault_of_scratch, own_image_of
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 
 def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:

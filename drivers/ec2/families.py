@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from drivers.interface import InstanceType
+from longshore.drivers.interface import InstanceType
 
 ARCHITECTURES = ("x86_64", "arm64")
 

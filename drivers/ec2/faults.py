@@ -29,7 +29,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Any
 
-from drivers.ec2.faults import FAILURES, FORBIDDEN, judged
+from longshore.drivers.ec2.faults import FAILURES, FORBIDDEN, judged
 
 _log = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from drivers.ec2.conditions import condition_of, reason_of, state_of
-from drivers.ec2.families import Family
-from drivers.ec2.faults import FAILURES, Judgement, judged
-from drivers.ec2.images import Images
-from drivers.ec2.keys import MISSING, KeyPairs
-from drivers.ec2.leftovers import leftovers
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
-from drivers.ec2.prices import PriceList, prices
-from drivers.ec2.requests import (
+from longshore.drivers.ec2.conditions import condition_of, reason_of, state_of
+from longshore.drivers.ec2.families import Family
+from longshore.drivers.ec2.faults import FAILURES, Judgement, judged
+from longshore.drivers.ec2.images import Images
+from longshore.drivers.ec2.keys import MISSING, KeyPairs
+from longshore.drivers.ec2.leftovers import leftovers
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
+from longshore.drivers.ec2.prices import PriceList, prices
+from longshore.drivers.ec2.requests import (
     LISTED_STATES,
     Placement,
     as_tags,
@@ -29,9 +29,9 @@ from drivers.ec2.requests import (
     scratch_gib,
     uses_instance_store,
 )
-from drivers.ec2.user_data import Scratch, Storage, user_data
-from drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
-from drivers.interface import (
+from longshore.drivers.ec2.user_data import Scratch, Storage, user_data
+from longshore.drivers.errors import AmbiguousResult, CloudError, ErrorScope, InstanceNotFound
+from longshore.drivers.interface import (
     TOKEN_TAG,
     Condition,
     Existence,
@@ -41,7 +41,7 @@ from drivers.interface import (
     InstanceType,
     Leftover,
 )
-from drivers.turns import Turns
+from longshore.drivers.turns import Turns
 
 _PAGE = 1000
 _REMEMBERED_TOKENS = 4096

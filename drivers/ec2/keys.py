@@ -8,8 +8,8 @@ import hashlib
 import threading
 from typing import Any
 
-from drivers.ec2.faults import FAILURES, judged
-from drivers.errors import CloudError
+from longshore.drivers.ec2.faults import FAILURES, judged
+from longshore.drivers.errors import CloudError
 
 MISSING = "InvalidKeyPair.NotFound"
 _TAKEN = "InvalidKeyPair.Duplicate"

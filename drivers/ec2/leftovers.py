@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drivers.ec2.faults import FAILURES, judged
-from drivers.ec2.requests import UNATTACHED, leftover_filters
-from drivers.errors import CloudError
-from drivers.interface import Leftover
+from longshore.drivers.ec2.faults import FAILURES, judged
+from longshore.drivers.ec2.requests import UNATTACHED, leftover_filters
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import Leftover
 
 _PAGE = 500
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from drivers.ec2.client import ec2_client
-from drivers.ec2.families import Family, fault_of_type
-from drivers.ec2.faults import FAILURES, judged
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.ec2.prices import Zones, batches, on_demand_prices, pages, spot_prices, zones
-from drivers.interface import InstanceType, Resources
-from drivers.registry import OfferQuery
+from longshore.drivers.ec2.client import ec2_client
+from longshore.drivers.ec2.families import Family, fault_of_type
+from longshore.drivers.ec2.faults import FAILURES, judged
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.ec2.prices import Zones, batches, on_demand_prices, pages, spot_prices, zones
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.drivers.registry import OfferQuery
 
 SPOT_SUFFIX: Final = "-spot"
 ARCHITECTURE_LABEL: Final = "arch"

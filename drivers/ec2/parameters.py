@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from drivers.ec2.families import ARCHITECTURES, Family
-from drivers.interface import SECRET
+from longshore.drivers.ec2.families import ARCHITECTURES, Family
+from longshore.drivers.interface import SECRET
 
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=600)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]

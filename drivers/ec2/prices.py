@@ -15,10 +15,10 @@ import urllib3
 from botocore.httpsession import ProxyConfiguration
 from botocore.utils import get_environ_proxies
 
-from drivers.ec2.faults import FAILURES, judged
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.errors import CloudError
-from drivers.interface import InstanceType
+from longshore.drivers.ec2.faults import FAILURES, judged
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import InstanceType
 
 PRICE_LIST_URL: Final = (
     "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"

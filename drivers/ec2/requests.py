@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.ec2.families import Family
-from drivers.ec2.parameters import LEAST_IOPS, Ec2Parameters
-from drivers.errors import CloudError
-from drivers.interface import TOKEN_TAG, InstanceType
+from longshore.drivers.ec2.families import Family
+from longshore.drivers.ec2.parameters import LEAST_IOPS, Ec2Parameters
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import TOKEN_TAG, InstanceType
 
 LISTED_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 """All but `terminated`: what still ends may still run something, and what is stopped costs."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
 
-from drivers.ec2.power import POWER_OFF
-from drivers.errors import CloudError
+from longshore.drivers.ec2.power import POWER_OFF
+from longshore.drivers.errors import CloudError
 
 LIMIT_BYTES: Final = 16_384
 

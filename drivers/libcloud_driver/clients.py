@@ -13,9 +13,9 @@ from typing import Any
 from libcloud.common.base import Connection
 from libcloud.compute.base import NodeDriver
 
-from drivers.errors import ConfigError
-from drivers.libcloud_driver.parameters import LibcloudParameters
-from drivers.libcloud_driver.providers import Provider, driver_class_of
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud_driver.providers import Provider, driver_class_of
 
 _RETRIES = "LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS"
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from drivers.errors import ConfigError
-from drivers.interface import InstanceSet
-from drivers.libcloud_driver.parameters import LibcloudParameters, fault_of_type, problems_of
-from drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import InstanceSet
+from longshore.drivers.libcloud_driver.parameters import (
+    LibcloudParameters,
+    fault_of_type,
+    problems_of,
+)
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 _PATH = "driver.parameters."
 
 
 def _make(parameters: LibcloudParameters, context: DriverContext) -> InstanceSet:
-    from drivers.libcloud_driver.instance_set import (  # noqa: PLC0415 - it takes its time
+    from longshore.drivers.libcloud_driver.instance_set import (  # noqa: PLC0415 - it takes its time
         LibcloudInstanceSet,
     )
 
@@ -22,7 +26,7 @@ def _check(parameters: LibcloudParameters) -> list[tuple[str, str]]:
     problems = problems_of(parameters)
     if not parameters.provider:
         return problems
-    from drivers.libcloud_driver.providers import provider_of  # noqa: PLC0415 - it takes its time
+    from longshore.drivers.libcloud_driver.providers import provider_of  # noqa: PLC0415 - it takes its time
 
     try:
         provider_of(parameters.provider)

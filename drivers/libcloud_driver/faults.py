@@ -12,7 +12,7 @@ from libcloud.common.google import GoogleAuthError, GoogleBaseError, JsonParseEr
 from libcloud.common.types import InvalidCredsError, LibcloudError, ProviderError
 from urllib3.exceptions import NewConnectionError
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     CapacityError,
     CloudAuthError,
     CloudError,

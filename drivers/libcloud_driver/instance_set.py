@@ -13,8 +13,8 @@ from typing import TypeVar
 from libcloud.compute.base import Node, NodeDriver
 from libcloud.compute.types import NodeState
 
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
-from drivers.interface import (
+from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     Condition,
     HostKeyVerdict,
@@ -22,19 +22,19 @@ from drivers.interface import (
     InstanceType,
     Power,
 )
-from drivers.libcloud_driver.clients import Clients, Sent, Witness
-from drivers.libcloud_driver.faults import (
+from longshore.drivers.libcloud_driver.clients import Clients, Sent, Witness
+from longshore.drivers.libcloud_driver.faults import (
     fault_of,
     has_failed_since,
     was_never_sent,
     was_refused,
 )
-from drivers.libcloud_driver.naming import node_name, tags_in_name
-from drivers.libcloud_driver.parameters import LibcloudParameters
-from drivers.libcloud_driver.providers import NodeRequest, is_name_taken, provider_of
-from drivers.libcloud_driver.user_data import user_data
-from drivers.registry import DriverContext
-from drivers.turns import Turns
+from longshore.drivers.libcloud_driver.naming import node_name, tags_in_name
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud_driver.providers import NodeRequest, is_name_taken, provider_of
+from longshore.drivers.libcloud_driver.user_data import user_data
+from longshore.drivers.registry import DriverContext
+from longshore.drivers.turns import Turns
 
 _log = logging.getLogger(__name__)
 

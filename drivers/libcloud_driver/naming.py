@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
 
 _PLAIN_TOKEN = re.compile(r"[a-z0-9]{1,40}")
 _DIGEST = "h-"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from drivers.interface import SECRET, InstanceType
+from longshore.drivers.interface import SECRET, InstanceType
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=3600)]

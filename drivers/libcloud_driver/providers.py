@@ -14,9 +14,9 @@ from libcloud.compute.base import Node, NodeDriver, NodeImage, NodeLocation, Nod
 from libcloud.compute.drivers.openstack import OpenStackNetwork, OpenStackSecurityGroup
 from libcloud.compute.providers import get_driver
 
-from drivers.errors import ConfigError
-from drivers.libcloud_driver.naming import plain_tags, tags_in
-from drivers.libcloud_driver.parameters import (
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.libcloud_driver.naming import plain_tags, tags_in
+from longshore.drivers.libcloud_driver.parameters import (
     DIGITAL_OCEAN,
     GCE,
     OPENSTACK,

@@ -6,7 +6,7 @@ import base64
 import re
 import shlex
 
-from drivers.errors import CloudError
+from longshore.drivers.errors import CloudError
 
 LARGEST_BYTES = 48 * 1024
 """What OpenStack takes: 65,535 bytes in base64. The others take more."""

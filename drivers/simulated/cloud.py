@@ -21,14 +21,14 @@ from enum import Enum
 from pathlib import Path
 from typing import assert_never
 
-from drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
-from drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
-from drivers.local_machine import LocalMachine, remove_files
-from drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
-from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
-from drivers.simulated.notice import NoticeBoard, moment_in, watch_command
-from drivers.simulated.parameters import SimulatedParameters
-from drivers.simulated.power import PowerLine
+from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
+from longshore.drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
+from longshore.drivers.local_machine import LocalMachine, remove_files
+from longshore.drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
+from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
+from longshore.drivers.simulated.notice import NoticeBoard, moment_in, watch_command
+from longshore.drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.simulated.power import PowerLine
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from drivers.interface import Existence, Instance, InstanceType
-from drivers.registry import Capability, DriverContext, DriverInfo
-from drivers.simulated.cloud import SimulatedCloud
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.interface import Existence, Instance, InstanceType
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.parameters import SimulatedParameters
 
 
 class SimulatedInstanceSet:

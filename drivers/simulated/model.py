@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     BugError,
     CapacityError,
@@ -23,8 +23,8 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import Existence, InstanceType
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.drivers.interface import Existence, InstanceType
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 
 REMEMBERED_TOKENS = 10_000
 """How many tokens of instances that are gone are still recognised."""

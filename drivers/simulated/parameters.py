@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from drivers.interface import TOKEN_TAG
+from longshore.drivers.interface import TOKEN_TAG
 
 Delay = Annotated[float, msgspec.Meta(ge=0, le=86400)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]

@@ -10,18 +10,18 @@ import sys
 import time
 from typing import Any, Callable, Iterator
 
-from pool.runner import collector, launch, machine, wire
-from pool.runner.engines import Engine
-from pool.runner.handshake import Hello
-from pool.runner.images import Image
-from pool.runner.inotify import GrowthListener
-from pool.runner.interruption import InterruptionWatch
-from pool.runner.launch import Launcher
-from pool.runner.lease import Lease
-from pool.runner.logs import LogPump
-from pool.runner.output import Output
-from pool.runner.spool import STREAMS, Attempt, Spool, keep_instance
-from pool.runner.wire import ProtocolError, Refusal
+from longshore.pool.runner import collector, launch, machine, wire
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.handshake import Hello
+from longshore.pool.runner.images import Image
+from longshore.pool.runner.inotify import GrowthListener
+from longshore.pool.runner.interruption import InterruptionWatch
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.lease import Lease
+from longshore.pool.runner.logs import LogPump
+from longshore.pool.runner.output import Output
+from longshore.pool.runner.spool import STREAMS, Attempt, Spool, keep_instance
+from longshore.pool.runner.wire import ProtocolError, Refusal
 
 READ_BYTES = 65_536
 BURIAL_INTERVAL_S = 1.0  # how long an orphan's supervisor may be gone unnoticed; ours tell at once

@@ -14,8 +14,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from pool.runner.kept import read_gap, read_start, write_start
-from pool.runner.spool import FALLOC_FL_KEEP_SIZE, STREAMS, Spool, fallocate
+from longshore.pool.runner.kept import read_gap, read_start, write_start
+from longshore.pool.runner.spool import FALLOC_FL_KEEP_SIZE, STREAMS, Spool, fallocate
 
 STEP_BYTES = 4 << 20
 TAKEN_BYTES = 16 << 20  # of what was taken, the newest: the taker's disk may lose it with its power

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from pool.runner.machine import read_text
+from longshore.pool.runner.machine import read_text
 
 ROOT = "/sys/fs/cgroup"
 CPU_PERIOD_US = 100_000

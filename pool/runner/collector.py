@@ -44,10 +44,10 @@ import signal
 import time
 from typing import Iterator
 
-from pool.runner.backlog import HEAD_BYTES, STEP_BYTES, TAIL_BYTES, floor, punch
-from pool.runner.kept import Gap, read_gap, read_start, write_gap
-from pool.runner.spawning import LIBRARY
-from pool.runner.spool import STREAMS, Spool, write_whole
+from longshore.pool.runner.backlog import HEAD_BYTES, STEP_BYTES, TAIL_BYTES, floor, punch
+from longshore.pool.runner.kept import Gap, read_gap, read_start, write_gap
+from longshore.pool.runner.spawning import LIBRARY
+from longshore.pool.runner.spool import STREAMS, Spool, write_whole
 
 PIPE_BYTES = 1 << 20  # what an unprivileged user may have by default
 F_SETPIPE_SZ = 1031

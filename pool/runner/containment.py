@@ -10,8 +10,8 @@ import contextlib
 import os
 import signal
 
-from pool.runner import cgroups
-from pool.runner.machine import read_text
+from longshore.pool.runner import cgroups
+from longshore.pool.runner.machine import read_text
 
 KILL_PASSES = 100
 

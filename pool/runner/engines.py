@@ -10,10 +10,10 @@ import subprocess
 import time
 from typing import Any, NamedTuple
 
-from pool.runner import cgroups, containment, machine
-from pool.runner.images import options
-from pool.runner.podman_secrets import left_behind
-from pool.runner.spool import Spool, SpoolError, write_whole
+from longshore.pool.runner import cgroups, containment, machine
+from longshore.pool.runner.images import options
+from longshore.pool.runner.podman_secrets import left_behind
+from longshore.pool.runner.spool import Spool, SpoolError, write_whole
 
 NAMES = ("podman", "docker", "process")
 LABEL = "longshore-spool"

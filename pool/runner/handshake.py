@@ -9,11 +9,11 @@ import signal
 import time
 from typing import Any, NamedTuple
 
-from pool.runner import machine, wire
-from pool.runner.interruption import parse_watch
-from pool.runner.lease import Terms, parse_terms
-from pool.runner.spool import Spool
-from pool.runner.wire import ProtocolError, Refusal
+from longshore.pool.runner import machine, wire
+from longshore.pool.runner.interruption import parse_watch
+from longshore.pool.runner.lease import Terms, parse_terms
+from longshore.pool.runner.spool import Spool
+from longshore.pool.runner.wire import ProtocolError, Refusal
 
 HELLO_TIMEOUT_S = 60
 TAKE_OVER_TIMEOUT_S = 5.0

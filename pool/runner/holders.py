@@ -17,9 +17,9 @@ import contextlib
 import os
 from typing import Iterable, Iterator, Tuple
 
-from pool.runner import machine
-from pool.runner.machine import environment, processes, read_text
-from pool.runner.spool import STREAMS, Spool
+from longshore.pool.runner import machine
+from longshore.pool.runner.machine import environment, processes, read_text
+from longshore.pool.runner.spool import STREAMS, Spool
 
 Identity = Tuple[int, int]  # of a file: its device and inode
 

@@ -12,10 +12,10 @@ import selectors
 import signal
 from typing import Callable
 
-from pool.runner import machine
-from pool.runner.launch import signal_group
-from pool.runner.spawning import spawn
-from pool.runner.wire import Refusal
+from longshore.pool.runner import machine
+from longshore.pool.runner.launch import signal_group
+from longshore.pool.runner.spawning import spawn
+from longshore.pool.runner.wire import Refusal
 
 MAX_COMMAND_CHARACTERS = 16_384
 MAX_ANSWER_BYTES = 1024

@@ -14,11 +14,11 @@ import re
 import sys
 from typing import NamedTuple
 
-from pool.runner import cgroups, images, machine, scripts
-from pool.runner.engines import LABEL, Engine
-from pool.runner.podman_secrets import MAX_SECRETS, secret_name
-from pool.runner.spool import Spool
-from pool.runner.wire import Order, Refusal
+from longshore.pool.runner import cgroups, images, machine, scripts
+from longshore.pool.runner.engines import LABEL, Engine
+from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
+from longshore.pool.runner.spool import Spool
+from longshore.pool.runner.wire import Order, Refusal
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from pool.runner import machine
-from pool.runner.spool import write_whole
+from longshore.pool.runner import machine
+from longshore.pool.runner.spool import write_whole
 
 
 class Gap(NamedTuple):

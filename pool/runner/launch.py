@@ -10,13 +10,13 @@ import signal
 import time
 from typing import Iterable
 
-from pool.runner import cgroups, containment, holders, machine, scripts
-from pool.runner.engines import Engine
-from pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
-from pool.runner.podman_secrets import secret_name, secrets_of
-from pool.runner.spawning import spawn, spawn_gathering, spawn_into
-from pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
-from pool.runner.wire import Order, Refusal
+from longshore.pool.runner import cgroups, containment, holders, machine, scripts
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
+from longshore.pool.runner.podman_secrets import secret_name, secrets_of
+from longshore.pool.runner.spawning import spawn, spawn_gathering, spawn_into
+from longshore.pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
+from longshore.pool.runner.wire import Order, Refusal
 
 FIRST_RETRY_S = 2.0  # of removing a container; it doubles
 LONGEST_RETRY_S = 300.0

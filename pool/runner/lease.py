@@ -17,12 +17,12 @@ import signal
 import time
 from typing import Callable, NamedTuple
 
-from pool.runner import machine
-from pool.runner.launch import signal_group
-from pool.runner.scripts import POWER_OFF
-from pool.runner.spawning import spawn
-from pool.runner.spool import Places, write_whole
-from pool.runner.wire import Refusal, flag_field
+from longshore.pool.runner import machine
+from longshore.pool.runner.launch import signal_group
+from longshore.pool.runner.scripts import POWER_OFF
+from longshore.pool.runner.spawning import spawn
+from longshore.pool.runner.spool import Places, write_whole
+from longshore.pool.runner.wire import Refusal, flag_field
 
 MAX_COMMAND_CHARACTERS = 16_384
 MAX_TIMEOUT_S = 10.0 * 366 * 86_400

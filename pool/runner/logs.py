@@ -7,8 +7,8 @@ import contextlib
 import os
 from typing import Any, Callable
 
-from pool.runner.backlog import Backlog
-from pool.runner.spool import STREAMS, Spool
+from longshore.pool.runner.backlog import Backlog
+from longshore.pool.runner.spool import STREAMS, Spool
 
 WINDOW_BYTES = 262_144
 CHUNK_BYTES = 16_384

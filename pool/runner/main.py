@@ -13,14 +13,23 @@ import signal
 import sys
 from typing import Any, Iterator
 
-from pool.runner import collector, engines, handshake, launch, machine, trial, watching, wire
-from pool.runner.attach import Session
-from pool.runner.engines import Engine, EngineConfigError
-from pool.runner.launch import Launcher
-from pool.runner.lease import Lease, PowerOff
-from pool.runner.output import Output
-from pool.runner.spool import Spool, SpoolError, places
-from pool.runner.wire import ProtocolError, Refusal
+from longshore.pool.runner import (
+    collector,
+    engines,
+    handshake,
+    launch,
+    machine,
+    trial,
+    watching,
+    wire,
+)
+from longshore.pool.runner.attach import Session
+from longshore.pool.runner.engines import Engine, EngineConfigError
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.lease import Lease, PowerOff
+from longshore.pool.runner.output import Output
+from longshore.pool.runner.spool import Spool, SpoolError, places
+from longshore.pool.runner.wire import ProtocolError, Refusal
 
 
 def main(program: str, arguments: list[str]) -> int:

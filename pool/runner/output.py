@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pool.runner import wire
+from longshore.pool.runner import wire
 
 PACE_BYTES = 524_288
 MAX_WAITING_BYTES = 33_554_432

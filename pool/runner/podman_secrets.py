@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from pool.runner.spool import Spool
+from longshore.pool.runner.spool import Spool
 
 MAX_SECRETS = 32  # each is a client of Podman's that runs before the container can
 

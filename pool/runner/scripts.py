@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shlex
 
-from pool.runner.images import template
+from longshore.pool.runner.images import template
 
 # For one call of an engine's client, in seconds, as `timeout` takes them.
 ANSWER_LIMIT_S = b"20"

@@ -22,10 +22,10 @@ import stat
 import time
 from typing import Any, Iterable, NamedTuple
 
-from pool.runner import images, machine
-from pool.runner.engine_faults import is_of_the_request, unexecuted
-from pool.runner.stores import Stores
-from pool.runner.wire import NAME
+from longshore.pool.runner import images, machine
+from longshore.pool.runner.engine_faults import is_of_the_request, unexecuted
+from longshore.pool.runner.stores import Stores
+from longshore.pool.runner.wire import NAME
 
 STREAMS = ("stdout", "stderr")
 PROGRAM_CHARACTERS_KEPT = 200  # of the name of an attempt's program: more than is told of it

@@ -12,7 +12,7 @@ import json
 import os
 from typing import Iterable
 
-from pool.runner import machine
+from longshore.pool.runner import machine
 
 
 class Stores:

@@ -15,9 +15,15 @@ import struct
 import subprocess
 import time
 
-from pool.runner import cgroups, machine
-from pool.runner.engines import LABEL, PROBLEM_CHARACTERS, Engine, EngineConfig, try_process
-from pool.runner.spool import Spool
+from longshore.pool.runner import cgroups, machine
+from longshore.pool.runner.engines import (
+    LABEL,
+    PROBLEM_CHARACTERS,
+    Engine,
+    EngineConfig,
+    try_process,
+)
+from longshore.pool.runner.spool import Spool
 
 TIMEOUT_S = 24
 _PROGRAM = "/trial"

@@ -11,10 +11,10 @@ import select
 import signal
 import time
 
-from pool.runner import collector, handshake
-from pool.runner.launch import Launcher
-from pool.runner.lease import Lease
-from pool.runner.spool import Attempt, Spool, keep_instance
+from longshore.pool.runner import collector, handshake
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.lease import Lease
+from longshore.pool.runner.spool import Attempt, Spool, keep_instance
 
 INTERVAL_S = 1.0
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli import driver_test
-from dispatcher.cli.main import main
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import (
+from longshore.dispatcher.cli import driver_test
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import (
     CHECKS,
     Cause,
     Conformance,
@@ -26,10 +26,10 @@ from drivers.conformance import (
     check_named,
     run,
 )
-from drivers.errors import CloudAuthError, CloudError, ConfigError
-from drivers.interface import Instance
-from drivers.loopback import DRIVER as LOOPBACK
-from drivers.loopback import LoopbackParameters
+from longshore.drivers.errors import CloudAuthError, CloudError, ConfigError
+from longshore.drivers.interface import Instance
+from longshore.drivers.loopback import DRIVER as LOOPBACK
+from longshore.drivers.loopback import LoopbackParameters
 from tests import sshd_driver
 from tests.altered_driver import Altered, AlteredInstance, Call
 from tests.broken_drivers import ListsStrangers
@@ -354,7 +354,7 @@ def test_the_command_leaves_nothing_behind_when_it_is_interrupted(
 
 
 def _started(file: Path, sink: int) -> subprocess.Popen[bytes]:
-    command: Sequence[str] = [sys.executable, "-m", "dispatcher", "driver", "test", "-c", str(file)]
+    command: Sequence[str] = [sys.executable, "-m", "longshore", "driver", "test", "-c", str(file)]
     return subprocess.Popen(
         command,
         cwd=ROOT,

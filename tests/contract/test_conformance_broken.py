@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from drivers.conformance import CHECKS, Outcome, run
-from drivers.errors import (
+from longshore.drivers.conformance import CHECKS, Outcome, run
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudError,
@@ -21,8 +21,8 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import InstanceType
-from drivers.registry import Capability, DriverInfo, OfferQuery
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.registry import Capability, DriverInfo, OfferQuery
 from tests.altered_driver import Altered
 from tests.broken_drivers import (
     BootsStopped,

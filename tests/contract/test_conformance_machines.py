@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers import local_machine
-from drivers.conformance import Outcome, Result, check_named, run
-from drivers.simulated.parameters import SimulatedFaults
-from drivers.ssh_server import SshServer
+from longshore.drivers import local_machine
+from longshore.drivers.conformance import Outcome, Result, check_named, run
+from longshore.drivers.simulated.parameters import SimulatedFaults
+from longshore.drivers.ssh_server import SshServer
 from tests.altered_driver import Altered
 from tests.conformance_bed import SimulatedBed
 

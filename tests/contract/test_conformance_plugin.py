@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from drivers.conformance import CHECKS
+from longshore.drivers.conformance import CHECKS
 from tests.conftest import not_tested
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.conformance_trial import make_trial
-from drivers.simulated.driver import DRIVER
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.simulated.driver import DRIVER
+from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.conformance_bed import PATIENCE
 from tests.driver_bench import TYPE
 
@@ -42,7 +42,7 @@ def test_something_else():
 """
 LEAKY = """
 from tests.contract.test_conformance import _Undying
-from drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.cloud import SimulatedCloud
 
 def leaky(parameters, context):
     made = _Undying(SimulatedCloud(parameters, state_dir=context.state_dir))
@@ -56,7 +56,7 @@ def run_theirs(directory: Path, text: str, *options: str) -> subprocess.Complete
     directory.joinpath("test_theirs.py").write_text(text)
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-p", "dispatcher.conformance_plugin"),
+            *(sys.executable, "-m", "pytest", "-p", "longshore.dispatcher.conformance_plugin"),
             *("-rs", "-v", "--rootdir", str(directory), "-c", os.devnull, *options),
             str(directory / "test_theirs.py"),
         ],
@@ -106,4 +106,4 @@ def test_it_is_there_wherever_longshore_is_installed() -> None:
     points = importlib.metadata.entry_points(group="pytest11", name="longshore_conformance")
     if not points:
         not_tested("this checkout was installed before there was a plugin: tools/setup.sh dev")
-    assert {point.value for point in points} == {"dispatcher.conformance_plugin"}
+    assert {point.value for point in points} == {"longshore.dispatcher.conformance_plugin"}

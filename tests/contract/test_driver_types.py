@@ -13,16 +13,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.cli.driver_types import as_configured
-from dispatcher.cli.main import main
-from dispatcher.config.loading import instance_types, load_config
-from dispatcher.config.model import TypeConfig
-from dispatcher.config.types import as_instance_type
-from dispatcher.input.validation import decode_all
-from drivers.ec2 import prices as prices_module
-from drivers.ec2.prices import PriceList, listed_prices, on_demand_prices
-from drivers.errors import CloudError
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.cli.driver_types import as_configured
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.config.loading import instance_types, load_config
+from longshore.dispatcher.config.model import TypeConfig
+from longshore.dispatcher.config.types import as_instance_type
+from longshore.dispatcher.input.validation import decode_all
+from longshore.drivers.ec2 import prices as prices_module
+from longshore.drivers.ec2.prices import PriceList, listed_prices, on_demand_prices
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import InstanceType, Resources
 from tests.ec2_bed.bed import Ec2Bed
 from tests.ec2_bed.faults import Fault, Kind
 from tests.ec2_bed.price_list import PriceListServer, price_list

@@ -16,12 +16,12 @@ import paramiko
 import pytest
 from _pytest.mark import ParameterSet
 
-from drivers.errors import CloudError, InstanceNotFound, QuotaError
-from drivers.interface import PowersOff
-from drivers.local_processes import processes_of, start_time
-from drivers.ssh_server import host_key_in, public_key_text
-from pool.runner import containment
-from pool.runner.spool import places
+from longshore.drivers.errors import CloudError, InstanceNotFound, QuotaError
+from longshore.drivers.interface import PowersOff
+from longshore.drivers.local_processes import processes_of, start_time
+from longshore.drivers.ssh_server import host_key_in, public_key_text
+from longshore.pool.runner import containment
+from longshore.pool.runner.spool import places
 from tests.conftest import not_tested
 from tests.driver_bench import CASES, TAGS, Bench, Case, made_directory
 from tests.sshd_host import require_sshd, wait_until
@@ -250,7 +250,7 @@ KILLED = """
 import os, sys, time
 from pathlib import Path
 import msgspec
-from drivers.registry import DriverContext, driver
+from longshore.drivers.registry import DriverContext, driver
 from tests.driver_bench import TYPE, answers
 
 name, state_dir, public_key, init, awaited = sys.argv[1:]

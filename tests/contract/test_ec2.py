@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from drivers.ec2.driver import DRIVER
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.errors import (
+from longshore.drivers.ec2.driver import DRIVER
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -27,7 +27,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import (
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     TOKEN_TAG,
     Existence,
@@ -41,8 +41,8 @@ from drivers.interface import (
     Resources,
     TellsCondition,
 )
-from drivers.registry import DriverContext
-from pool.ssh_keys import new_private_key, public_key_text
+from longshore.drivers.registry import DriverContext
+from longshore.pool.ssh_keys import new_private_key, public_key_text
 from tests.ec2_bed.bed import Ec2Bed
 from tests.ec2_bed.faults import Fault, Kind
 from tests.ec2_bed.moto_process import client_arguments

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import CHECKS, Check, Outcome, Patience, Trial, check_named, run
-from drivers.ec2.driver import DRIVER
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import CHECKS, Check, Outcome, Patience, Trial, check_named, run
+from longshore.drivers.ec2.driver import DRIVER
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.interface import InstanceType, Resources
 from tests.ec2_bed.bed import Ec2Bed
 from tests.ec2_bed.kit import KitBed
 from tests.ec2_bed.price_list import PriceListServer

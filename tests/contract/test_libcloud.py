@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import Outcome, Patience, run
-from drivers.conformance_model import Cause
-from drivers.errors import AmbiguousResult, CloudError, RateLimitError
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG, InstanceSet
-from drivers.libcloud_driver.parameters import LibcloudParameters
-from drivers.registry import DriverContext, driver
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import Outcome, Patience, run
+from longshore.drivers.conformance_model import Cause
+from longshore.drivers.errors import AmbiguousResult, CloudError, RateLimitError
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG, InstanceSet
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.registry import DriverContext, driver
 from tests.driver_bench import TAGS, TYPE
 from tests.libcloud_cloud import PROVIDER, SshdCloud
 from tests.sshd_host import require_sshd

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from drivers.local_machine import remove_files
-from pool.runner import containment
+from longshore.drivers.local_machine import remove_files
+from longshore.pool.runner import containment
 from tests.conftest import not_tested
 from tests.runner_harness import Runner, alive, eventually, settle_on
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pool.runner import containment
+from longshore.pool.runner import containment
 from tests.conftest import not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually, settle_on, stat_fields
 

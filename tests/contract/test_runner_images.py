@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pool.runner import cgroups, machine
-from pool.runner.images import SWALLOWED
+from longshore.pool.runner import cgroups, machine
+from longshore.pool.runner.images import SWALLOWED
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.image_registry import ImageRegistry

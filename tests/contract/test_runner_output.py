@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pool.runner import machine
+from longshore.pool.runner import machine
 from tests.conftest import not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually, settle_on, stat_fields
 from tests.small_disk import fill, small_disk

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pool.runner import cgroups, machine
-from pool.runner.scripts import OOM_SCORE
+from longshore.pool.runner import cgroups, machine
+from longshore.pool.runner.scripts import OOM_SCORE
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.runner_harness import Attached, Onlooker, Runner, alive, eventually

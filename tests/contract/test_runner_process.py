@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner.kept import read_start
-from pool.runner.launch import kill_marked
-from pool.runner.scripts import OOM_SCORE
-from pool.runner.spool import Spool
+from longshore.pool.runner.kept import read_start
+from longshore.pool.runner.launch import kill_marked
+from longshore.pool.runner.scripts import OOM_SCORE
+from longshore.pool.runner.spool import Spool
 from tests.conftest import not_tested
 from tests.runner_harness import Onlooker, Runner, alive, eventually, stat_fields
 

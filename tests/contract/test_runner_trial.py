@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pool.runner import cgroups
+from longshore.pool.runner import cgroups
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.runner_harness import Runner, eventually

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
-from drivers.interface import HostKeyVerdict
-from pool.deploy import deploy, run_runner
-from pool.ssh import SshConnection
-from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
+from longshore.drivers.interface import HostKeyVerdict
+from longshore.pool.deploy import deploy, run_runner
+from longshore.pool.ssh import SshConnection
+from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import ScriptBundle
 from tests.sshd_host import SshdHost, wait_until
 

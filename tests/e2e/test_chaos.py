@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pool.runner import containment
-from pool.runner.spool import places
+from longshore.pool.runner import containment
+from longshore.pool.runner.spool import places
 from tests.dispatcher_process import FINAL_STATES, DispatcherProcess, processes_marked
 
 FACTOR = 30

@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DispatcherProce
 
 def longshore(server: DispatcherProcess, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         capture_output=True,
         timeout=120,
         check=False,

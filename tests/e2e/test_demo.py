@@ -11,10 +11,15 @@ import sys
 import threading
 from pathlib import Path
 
-from dispatcher.cli.demo_scenario import IDLE_TIMEOUT_S, INSTANCE_TYPES, PROMISES, QUOTA_INSTANCES
+from longshore.dispatcher.cli.demo_scenario import (
+    IDLE_TIMEOUT_S,
+    INSTANCE_TYPES,
+    PROMISES,
+    QUOTA_INSTANCES,
+)
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = [sys.executable, "-m", "dispatcher", "demo"]
+COMMAND = [sys.executable, "-m", "longshore", "demo"]
 
 
 def rows_of(text: str, first_column: str) -> list[list[str]]:

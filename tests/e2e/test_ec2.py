@@ -139,7 +139,7 @@ def submit(server: DispatcherProcess, directory: Path, numbers: range) -> list[s
     file.write_text(json.dumps([request(number) for number in numbers]), encoding="utf-8")
     arguments = ["submit", "--url", server.url, "--json", "-f", str(file)]
     done = subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import Outcome, Patience, run
-from drivers.interface import InstanceType, Resources
-from drivers.registry import driver
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import Outcome, Patience, run
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.drivers.registry import driver
 from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.toy_cloud import ToyCloud
 
@@ -75,7 +75,7 @@ def longshore(site: Path, *arguments: str, **environment: str) -> subprocess.Com
     """Run the command line where the example is installed."""
     python_path = os.pathsep.join([str(ROOT), str(site)])
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         env={**os.environ, "PYTHONPATH": python_path, **environment},
         cwd=site,
         capture_output=True,
@@ -128,7 +128,7 @@ def test_the_tests_of_the_example_pass(site: Path, cloud: ToyCloud, tmp_path: Pa
     tests.mkdir()
     shutil.copy(EXAMPLE / "conformance_of_example.py", tests)
     # By name, since the plugin registers itself only where Longshore was installed with it.
-    plugin = ["-p", "no:longshore_conformance", "-p", "dispatcher.conformance_plugin"]
+    plugin = ["-p", "no:longshore_conformance", "-p", "longshore.dispatcher.conformance_plugin"]
     ran = subprocess.run(
         [
             *[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin],

@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DispatcherProce
 
 def longshore(server: DispatcherProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         capture_output=True,
         text=True,
         timeout=240,

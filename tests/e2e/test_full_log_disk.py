@@ -27,7 +27,7 @@ def longshore(
     output, errors = directory / f"{name}.out", directory / f"{name}.err"
     with output.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dispatcher", *arguments],
+            [sys.executable, "-m", "longshore", *arguments],
             cwd=ROOT,
             env={**os.environ, "LONGSHORE_URL": server.url},
             stdin=subprocess.DEVNULL,

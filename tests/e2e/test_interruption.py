@@ -81,7 +81,7 @@ class Site:
 
     def longshore(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "dispatcher", *arguments],
+            [sys.executable, "-m", "longshore", *arguments],
             capture_output=True,
             text=True,
             timeout=120,

@@ -32,7 +32,7 @@ def config(refusals: Path) -> dict[str, Any]:
 
 def longshore(server: DispatcherProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         capture_output=True,
         text=True,
         timeout=120,

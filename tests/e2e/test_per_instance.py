@@ -39,7 +39,7 @@ pytestmark = pytest.mark.timeout(400)
 
 def longshore(server: DispatcherProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         capture_output=True,
         text=True,
         timeout=120,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner.spool import places
+from longshore.pool.runner.spool import places
 from tests.conftest import not_tested
 from tests.dispatcher_process import DispatcherProcess, wait_for
 

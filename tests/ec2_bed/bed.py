@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from drivers.interface import TOKEN_TAG
+from longshore.drivers.interface import TOKEN_TAG
 from tests.ec2_bed.faults import FaultPlan
 from tests.ec2_bed.machines import Machines
 from tests.ec2_bed.metadata import Metadata

@@ -13,10 +13,10 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from drivers.errors import CloudError
-from drivers.local_machine import instance_environment, remove_files, run_init
-from drivers.local_processes import end_processes
-from drivers.ssh_command import Wake
+from longshore.drivers.errors import CloudError
+from longshore.drivers.local_machine import instance_environment, remove_files, run_init
+from longshore.drivers.local_processes import end_processes
+from longshore.drivers.ssh_command import Wake
 from tests.ec2_bed.user_data import init_script
 from tests.sshd_host import SshdHost, wait_until
 

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 from longshore_example import DRIVER, ExampleParameters
 
-from dispatcher.conformance_trial import make_trial
-from drivers.conformance import Trial
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.conformance_trial import make_trial
+from longshore.drivers.conformance import Trial
+from longshore.drivers.interface import InstanceType, Resources
 
 TYPE = InstanceType(
     name="small",

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -21,8 +21,8 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import SECRET, HostKeyVerdict, Instance, InstanceType
-from drivers.registry import Capability, DriverContext, DriverInfo
+from longshore.drivers.interface import SECRET, HostKeyVerdict, Instance, InstanceType
+from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 
 class ExampleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     CapacityError,
     CloudError,
     ErrorScope,
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import InstanceType
-from pool.backoff import CreateHolds
-from pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
-from pool.holds import HoldCause, Scope, Tally
-from pool.messages import DestroyInstance, ListInstances, SetTags
-from pool.model import PoolSettings
+from longshore.drivers.interface import InstanceType
+from longshore.pool.backoff import CreateHolds
+from longshore.pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
+from longshore.pool.holds import HoldCause, Scope, Tally
+from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
+from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 
 LONGEST_HOLD_S = 3600.0

@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     ElasticJob,
     ElasticMode,
@@ -21,9 +21,14 @@ from dispatcher.planner.elastic_model import (
     Role,
     Room,
 )
-from dispatcher.planner.elastic_shares import Sharer, changes, cpu_limits, unreserved_millis
-from dispatcher.planner.room import SlotKind
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.planner.elastic_shares import (
+    Sharer,
+    changes,
+    cpu_limits,
+    unreserved_millis,
+)
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.drivers.interface import InstanceType, Resources
 from tests.elastic_rig import RULES, applied, changes_something, counts, make_job, rooms_of
 from tests.samples import GIB, make_type
 

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.model import SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.scheduling.placers import NOTHING
-from pool.messages import AttemptExited, LogComplete, SessionLost, StartAttempt, StartRefused
-from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.scheduling.placers import NOTHING
+from longshore.pool.messages import (
+    AttemptExited,
+    LogComplete,
+    SessionLost,
+    StartAttempt,
+    StartRefused,
+)
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
 from tests.elastic_jobs_rig import elastic, essential, submit
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.model import Placement, SchedulerSettings
-from drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
+from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,
     ListInstances,
@@ -18,7 +18,7 @@ from pool.messages import (
     StartAttempt,
     StartUnknown,
 )
-from pool.model import AttemptReport, ExitKind, IdleBehavior, InstanceSeen
+from longshore.pool.model import AttemptReport, ExitKind, IdleBehavior, InstanceSeen
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

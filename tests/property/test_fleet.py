@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Container, ContainerState, SchedulerSettings
-from dispatcher.queueing.ordering import Order, OrderedEntries
-from drivers.errors import CapacityError, CloudError, QuotaError
-from pool.messages import Probe, SessionLost
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import Container, ContainerState, SchedulerSettings
+from longshore.dispatcher.queueing.ordering import Order, OrderedEntries
+from longshore.drivers.errors import CapacityError, CloudError, QuotaError
+from longshore.pool.messages import Probe, SessionLost
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -173,7 +173,7 @@ def test_the_order_of_a_class_is_that_of_a_sorted_list(
     chunk: int, changes: list[tuple[Order, bool]], data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dispatcher.queueing.ordering._CHUNK", chunk)
+        patch.setattr("longshore.dispatcher.queueing.ordering._CHUNK", chunk)
         entries, known = OrderedEntries(), list[tuple[Order, str]]()
         for order, is_added in changes:
             entry = (order, f"c-{order}")

@@ -9,11 +9,11 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model import Placement
-from dispatcher.planner.fit import price_order
-from dispatcher.planner.mix import NewInstance, Option, Want
-from drivers.interface import InstanceType, Resources
-from pool.room import charge
+from longshore.dispatcher.model import Placement
+from longshore.dispatcher.planner.fit import price_order
+from longshore.dispatcher.planner.mix import NewInstance, Option, Want
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.room import charge
 from tests.mix_cases import holds, price, solve
 from tests.samples import GIB
 

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from dispatcher.model import Constraints
-from dispatcher.planner.per_instance import plan
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import Constraints
+from longshore.dispatcher.planner.per_instance import plan
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     Host,
     Ignore,
@@ -28,9 +28,9 @@ from dispatcher.planner.per_instance_model import (
     Snapshot,
     Update,
 )
-from dispatcher.planner.per_instance_rounds import PerInstanceKind
-from drivers.interface import InstanceType, Resources
-from pool.model import IdleBehavior
+from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.model import IdleBehavior
 from tests.per_instance_rig import FOO, SYSBATCH, WITH_FOO, World, make_job, make_spec, revised
 from tests.samples import make_type
 

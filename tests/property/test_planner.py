@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import Container, Placement, Profile
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import Queue
-from drivers.interface import Resources
+from longshore.dispatcher.model import Container, Placement, Profile
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import Resources
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

@@ -8,21 +8,21 @@ from decimal import Decimal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.accounts import Holder, SpendLimits
-from dispatcher.cost import share_of
-from dispatcher.input.quantities import Price
-from dispatcher.model import Container, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.fleet import Fleet
-from dispatcher.planner.limits import Limits, Plan, View
-from dispatcher.planner.plan_check import check
-from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.queueing.queue import ClassKey, Queue, RequestClass
-from dispatcher.scheduling.spend import PassBudget, occupied_usd_per_hour
-from drivers.interface import Resources
-from pool.holds import HindranceKind
-from pool.room import charge
+from longshore.dispatcher.accounts import Holder, SpendLimits
+from longshore.dispatcher.cost import share_of
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import Container, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.fleet import Fleet
+from longshore.dispatcher.planner.limits import Limits, Plan, View
+from longshore.dispatcher.planner.plan_check import check
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.queueing.queue import ClassKey, Queue, RequestClass
+from longshore.dispatcher.scheduling.spend import PassBudget, occupied_usd_per_hour
+from longshore.drivers.interface import Resources
+from longshore.pool.holds import HindranceKind
+from longshore.pool.room import charge
 from tests.planner_rig import make_hindrance, make_limits
 from tests.samples import GIB, make_container, make_type
 

@@ -11,14 +11,20 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.desk.job_planning import plan_job
-from dispatcher.input.quantities import Price
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.messages import Woken
-from dispatcher.model import EVERYBODY_ELSE, Container, ContainerState, Placement, SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode
-from pool.messages import (
+from longshore.dispatcher.desk.job_planning import plan_job
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.messages import Woken
+from longshore.dispatcher.model import (
+    EVERYBODY_ELSE,
+    Container,
+    ContainerState,
+    Placement,
+    SchedulerSettings,
+)
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,
     PoolCommand,
@@ -26,7 +32,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
 )
-from pool.model import PoolSettings
+from longshore.pool.model import PoolSettings
 from tests.elastic_jobs_rig import elastic, elastic_job, essential
 from tests.job_samples import ended_nodes, make_job, make_task
 from tests.per_instance_jobs_rig import DaemonRig, daemon

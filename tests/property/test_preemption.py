@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.planner.preemption import (
+from longshore.dispatcher.planner.preemption import (
     MIN_GAP,
     Eviction,
     Hurdle,
@@ -19,7 +19,7 @@ from dispatcher.planner.preemption import (
     choose,
     victims,
 )
-from drivers.interface import Resources
+from longshore.drivers.interface import Resources
 from tests.preemption_rig import amounts, occupied, tenant
 
 SHARED_CPU = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pool import attempts, idle, probing
-from pool.messages import (
+from longshore.pool import attempts, idle, probing
+from longshore.pool.messages import (
     AttemptStarted,
     BrokenReported,
     DestroyInstance,
@@ -16,7 +16,7 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker, WorkerState
+from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker, WorkerState
 from tests.pool_rig import PoolRig
 
 NAMES = [

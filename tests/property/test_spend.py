@@ -9,11 +9,11 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.cost import share_of
-from dispatcher.input.quantities import Price
-from dispatcher.model import Container, Placement, SchedulerSettings
-from pool.messages import CreateInstance, Probe, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.cost import share_of
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import Container, Placement, SchedulerSettings
+from longshore.pool.messages import CreateInstance, Probe, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
+from longshore.dispatcher.messages import (
     InsertContainers,
     InsertJob,
     SaveAttempt,
@@ -22,7 +22,7 @@ from dispatcher.messages import (
     SaveJob,
     SaveLaunch,
 )
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Constraints,
@@ -36,9 +36,9 @@ from dispatcher.model import (
     Reason,
     Retries,
 )
-from dispatcher.store.store import Store
-from drivers.interface import Resources
-from pool.model import Launch, Payer
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.interface import Resources
+from longshore.pool.model import Launch, Payer
 from tests.store_values import containers_of, url_in
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
-from drivers.interface import Existence, Power
-from drivers.simulated.model import CloudModel, Creation, Machine
-from pool.messages import (
+from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
+from longshore.drivers.interface import Existence, Power
+from longshore.drivers.simulated.model import CloudModel, Creation, Machine
+from longshore.pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
@@ -27,7 +27,7 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import InstanceSeen
+from longshore.pool.model import InstanceSeen
 from tests.sim.timeline import Dice, Timeline
 
 CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance

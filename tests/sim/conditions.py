@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drivers.interface import Power
-from pool.messages import Listed, PoolEvent, ProbeSucceeded, SessionLost
-from pool.model import IdleBehavior, WorkerState
-from pool.transitions import Trigger
+from longshore.drivers.interface import Power
+from longshore.pool.messages import Listed, PoolEvent, ProbeSucceeded, SessionLost
+from longshore.pool.model import IdleBehavior, WorkerState
+from longshore.pool.transitions import Trigger
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 

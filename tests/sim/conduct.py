@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested, Confirm
-from dispatcher.model import Container, ContainerSpec, SchedulerSettings
-from drivers.errors import AmbiguousResult, CloudError, RateLimitError
-from pool import signals
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, Confirm
+from longshore.dispatcher.model import Container, ContainerSpec, SchedulerSettings
+from longshore.drivers.errors import AmbiguousResult, CloudError, RateLimitError
+from longshore.pool import signals
+from longshore.pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
@@ -30,9 +30,9 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import IdleBehavior, WorkerState
-from pool.tags import is_unrecognised
-from pool.transitions import Trigger
+from longshore.pool.model import IdleBehavior, WorkerState
+from longshore.pool.tags import is_unrecognised
+from longshore.pool.transitions import Trigger
 from tests.sim.conditions import Conditions
 from tests.sim.doubts import Doubts
 from tests.sim.elastic_conduct import ElasticConduct

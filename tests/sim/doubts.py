@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from drivers.errors import AmbiguousResult
-from pool.messages import Created, CreateFailed, CreateInstance
-from pool.model import WorkerState
+from longshore.drivers.errors import AmbiguousResult
+from longshore.pool.messages import Created, CreateFailed, CreateInstance
+from longshore.pool.model import WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 

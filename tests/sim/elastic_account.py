@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType
-from dispatcher.messages import Change, SaveAttempt, SaveContainer
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
-from dispatcher.planner.elastic_model import Role
-from pool.model import AttemptOrder
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType
+from longshore.dispatcher.messages import Change, SaveAttempt, SaveContainer
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
+from longshore.dispatcher.planner.elastic_model import Role
+from longshore.pool.model import AttemptOrder
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause
-from dispatcher.planner.elastic_model import ElasticMode
-from drivers.interface import Resources
-from pool.messages import PoolCommand, StartAttempt, UpdateLimits
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import PoolCommand, StartAttempt, UpdateLimits
 from tests.sim.elastic_account import is_essential, task_of, was_lost
 from tests.sim.elastic_growth import Growth
 from tests.sim.elastic_shares import Shares

@@ -5,15 +5,15 @@ It is careful: where anybody else may come first it says nothing.
 
 from __future__ import annotations
 
-from dispatcher.elastic_settings import QueuePolicy
-from dispatcher.jobs.model import Job
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerSpec, Placement
-from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.fit import eligible_types, need
-from drivers.interface import Resources
-from pool import idle
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import SHARED_CPU_MILLIS
+from longshore.dispatcher.elastic_settings import QueuePolicy
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, ContainerSpec, Placement
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.planner.fit import eligible_types, need
+from longshore.drivers.interface import Resources
+from longshore.pool import idle
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.elastic_account import is_essential
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

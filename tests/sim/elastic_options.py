@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.model import SchedulerSettings
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.model import SchedulerSettings
 from tests.sim.faults import Demand
 from tests.sim.timeline import Dice
 

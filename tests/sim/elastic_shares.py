@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dispatcher.jobs.model import JobType
-from pool.messages import UpdateLimits
-from pool.model import AttemptPhase, Worker
+from longshore.dispatcher.jobs.model import JobType
+from longshore.pool.messages import UpdateLimits
+from longshore.pool.model import AttemptPhase, Worker
 from tests.sim.hosts import Host
 from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.elastic_settings import QueuePolicy
-from dispatcher.jobs.model import Job
-from dispatcher.model import Container
-from dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.elastic_settings import QueuePolicy
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from dispatcher.jobs.terms import ElasticTerms, Terms
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
+from longshore.dispatcher.messages import (
     CancelRequested,
     Change,
     Event,
@@ -23,10 +23,10 @@ from dispatcher.messages import (
     RequestJobPriority,
     RequestPriority,
 )
-from dispatcher.model import Constraints, Container, ContainerSpec, Placement, Preemptible
-from dispatcher.planner.elastic_model import ElasticMode, Role
-from dispatcher.planner.fit import eligible_types, need
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.model import Constraints, Container, ContainerSpec, Placement, Preemptible
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.planner.fit import eligible_types, need
+from longshore.drivers.interface import InstanceType, Resources
 from tests.sim.faults import Demand
 from tests.sim.job_users import Post
 from tests.sim.process import DispatcherProcess

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.elastic.placer import ElasticPlacer
-from dispatcher.elastic_settings import QueuePolicy
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Attempt, Container, Placement
-from dispatcher.planner.elastic_model import ElasticMode
-from dispatcher.planner.fit import need
-from drivers.interface import Resources
-from pool.model import Worker
-from pool.room import charge, shares_a_cpu
+from longshore.dispatcher.elastic.placer import ElasticPlacer
+from longshore.dispatcher.elastic_settings import QueuePolicy
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.model import Attempt, Container, Placement
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.planner.fit import need
+from longshore.drivers.interface import Resources
+from longshore.pool.model import Worker
+from longshore.pool.room import charge, shares_a_cpu
 from tests.sim.elastic_account import is_essential
 from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess

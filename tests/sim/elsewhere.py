@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.engine import Engine
-from dispatcher.model import Container
-from dispatcher.planner.fit import has_room, need
-from dispatcher.planner.room import SlotKind
-from pool.model import Worker
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.fit import has_room, need
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.pool.model import Worker
 from tests.sim.losses import lost_on_each
 from tests.sim.truth import expect
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested
-from pool.model import IdleBehavior, Worker, WorkerState
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 

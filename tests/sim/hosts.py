@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from drivers.simulated.model import Machine
-from pool.model import (
+from longshore.drivers.simulated.model import Machine
+from longshore.pool.model import (
     AttemptExit,
     AttemptOrder,
     AttemptReport,

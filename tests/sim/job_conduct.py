@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dispatcher.messages import JobHoldRequested, JobSubmitted, Submitted
-from dispatcher.model import AttemptOutcome, Container, ContainerState
-from dispatcher.queueing.holdbacks import Block
-from pool.messages import PoolCommand, SignalAttempt, StartAttempt
+from longshore.dispatcher.messages import JobHoldRequested, JobSubmitted, Submitted
+from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState
+from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.pool.messages import PoolCommand, SignalAttempt, StartAttempt
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect

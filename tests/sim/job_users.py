@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobTask, Tally
-from dispatcher.jobs.workflow import roots_of
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobTask, Tally
+from longshore.dispatcher.jobs.workflow import roots_of
+from longshore.dispatcher.messages import (
     CancelRequested,
     Change,
     Event,
@@ -21,7 +21,7 @@ from dispatcher.messages import (
     RequestJobHold,
     RequestJobPriority,
 )
-from dispatcher.model import Container, ContainerSpec, Dependency, DependencyOn
+from longshore.dispatcher.model import Container, ContainerSpec, Dependency, DependencyOn
 from tests.job_samples import ended_nodes
 from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType
+from longshore.dispatcher.messages import (
     AddContainer,
     Change,
     InsertContainers,
@@ -24,8 +24,14 @@ from dispatcher.messages import (
     SaveContainer,
     SaveJob,
 )
-from dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState, DependencyOn
-from pool.model import AttemptOrder
+from longshore.dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    DependencyOn,
+)
+from longshore.pool.model import AttemptOrder
 from tests.sim.elastic_account import JOB_ENDED, ElasticAccount
 from tests.sim.per_instance_account import ENDED_WITH_ITS_PLACE, PerInstanceAccount
 from tests.sim.store import VirtualStore

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pool.messages import DestroyInstance
-from pool.model import WorkerState
-from pool.transitions import Trigger
+from longshore.pool.messages import DestroyInstance
+from longshore.pool.model import WorkerState
+from longshore.pool.transitions import Trigger
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import Truth, expect
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from pool.messages import (
+from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,
     BrokenReported,
@@ -24,7 +24,7 @@ from pool.messages import (
     StartUnknown,
     UpdateLimits,
 )
-from pool.model import REBOOTED, AttemptReport
+from longshore.pool.model import REBOOTED, AttemptReport
 from tests.sim.faults import HostFaults
 from tests.sim.hosts import Host
 from tests.sim.timeline import Dice, Timeline

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drivers.interface import InstanceType, Resources
-from pool.model import MachineSize
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.model import MachineSize
 from tests.sim.timeline import Dice
 
 FEWER_CPUS = 0.7

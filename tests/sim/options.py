@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model import Placement, Profile, SchedulerSettings
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
-from pool.model import PoolSettings
+from longshore.dispatcher.model import Placement, Profile, SchedulerSettings
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 from tests.sim.elastic_options import with_elastic_jobs
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults

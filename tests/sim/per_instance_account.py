@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.jobs.model import Job, JobState, JobType
-from dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
-from dispatcher.model import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobType
+from longshore.dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
+from longshore.dispatcher.model import (
     START_REFUSED,
     Attempt,
     AttemptOutcome,
@@ -14,7 +14,7 @@ from dispatcher.model import (
     ContainerState,
     EndingCause,
 )
-from pool.model import AttemptOrder
+from longshore.pool.model import AttemptOrder
 from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause, resources_of
-from dispatcher.planner.fit import need
-from drivers.interface import Resources
-from pool import idle
-from pool.messages import DestroyInstance, PoolCommand, SessionLost, SignalAttempt, StartAttempt
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import charge
-from pool.transitions import Trigger
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause, resources_of
+from longshore.dispatcher.planner.fit import need
+from longshore.drivers.interface import Resources
+from longshore.pool import idle
+from longshore.pool.messages import (
+    DestroyInstance,
+    PoolCommand,
+    SessionLost,
+    SignalAttempt,
+    StartAttempt,
+)
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import charge
+from longshore.pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.per_instance_evictions import Evictions
 from tests.sim.per_instance_places import PATIENCE_S, Places, matches, terms_of

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dispatcher.jobs.model import Job
-from dispatcher.model import Attempt, Container
-from dispatcher.planner.fit import need
-from drivers.interface import Resources
-from pool import idle
-from pool.model import IdleBehavior, Worker
-from pool.room import SHARED_CPU_MILLIS
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.model import Attempt, Container
+from longshore.dispatcher.planner.fit import need
+from longshore.drivers.interface import Resources
+from longshore.pool import idle
+from longshore.pool.model import IdleBehavior, Worker
+from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.machines import room_on
 from tests.sim.per_instance_places import matches
 from tests.sim.process import DispatcherProcess

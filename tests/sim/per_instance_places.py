@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import fields, replace
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.jobs.terms import PerInstanceTerms
-from dispatcher.model import (
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.jobs.terms import PerInstanceTerms
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -19,11 +19,11 @@ from dispatcher.model import (
     Preemptible,
     resources_of,
 )
-from dispatcher.planner.fit import need
-from drivers.interface import Resources
-from pool import idle
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.room import SHARED_CPU_MILLIS
+from longshore.dispatcher.planner.fit import need
+from longshore.drivers.interface import Resources
+from longshore.pool import idle
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.per_instance_account import Update
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from dispatcher.jobs.terms import PerInstanceTerms, Terms
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
+from longshore.dispatcher.messages import (
     Change,
     Event,
     InsertJob,
@@ -21,9 +21,9 @@ from dispatcher.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
-from dispatcher.model import Constraints, ContainerSpec, Preemptible, Retries
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from drivers.interface import Resources
+from longshore.dispatcher.model import Constraints, ContainerSpec, Preemptible, Retries
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.drivers.interface import Resources
 from tests.sim.faults import Demand
 from tests.sim.job_users import Post
 from tests.sim.process import DispatcherProcess

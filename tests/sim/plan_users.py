@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatcher.desk.job_planning import JOB_ID, Planning, planning
-from dispatcher.engine import Engine
-from dispatcher.jobs.model import Job, JobTask, JobType
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Terms
-from dispatcher.planner.elastic_model import ElasticMode, Role
-from dispatcher.planner.reasons import PASS_FAILED
-from dispatcher.trial import AFTER_ALL, trial_of
+from longshore.dispatcher.desk.job_planning import JOB_ID, Planning, planning
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.jobs.model import Job, JobTask, JobType
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Terms
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.planner.reasons import PASS_FAILED
+from longshore.dispatcher.trial import AFTER_ALL, trial_of
 from tests.job_samples import ended_nodes, make_job, make_task
 from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.ledger.ledger import Ledger
-from dispatcher.model import Container, Preemptible, SchedulerSettings
+from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.model import Container, Preemptible, SchedulerSettings
 
 SENT_AWAY = ("interrupted", "preempted")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dispatcher.planner.room import SlotKind
-from drivers.interface import Existence
-from pool.messages import (
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.drivers.interface import Existence
+from longshore.pool.messages import (
     AttemptExited,
     Destroyed,
     DestroyFailed,
@@ -17,7 +17,7 @@ from pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from pool.model import Worker, WorkerState
+from longshore.pool.model import Worker, WorkerState
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from dispatcher.engine import Engine
-from dispatcher.planner.fit import need, rejections
-from dispatcher.queueing.queue import ClassKey
-from drivers.interface import InstanceType
-from pool.room import charge
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.planner.fit import need, rejections
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.interface import InstanceType
+from longshore.pool.room import charge
 
 
 def is_within_price(

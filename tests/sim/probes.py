@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pool.messages import PoolEvent, Probe, ProbeFailed, ProbeSucceeded
+from longshore.pool.messages import PoolEvent, Probe, ProbeFailed, ProbeSucceeded
 from tests.sim.hosts import Host
 from tests.sim.links import LATENCY_S, Link, VirtualLinks, VirtualSession, probe_expects
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatcher.engine import NOTHING_TO_PLAN, Engine
-from dispatcher.messages import (
+from longshore.dispatcher.engine import NOTHING_TO_PLAN, Engine
+from longshore.dispatcher.messages import (
     Command,
     Commit,
     Confirm,
@@ -17,8 +17,8 @@ from dispatcher.messages import (
     Publication,
     Woken,
 )
-from dispatcher.outflow import Outflow, Write
-from pool.messages import (
+from longshore.dispatcher.outflow import Outflow, Write
+from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,
     FindInstance,

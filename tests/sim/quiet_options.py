@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import Placement, SchedulerSettings
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.timeline import Dice
 

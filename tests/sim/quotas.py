@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from dispatcher.engine import Engine
-from dispatcher.model import ContainerState
-from drivers.interface import InstanceType
-from pool.model import WorkerState
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.model import ContainerState
+from longshore.drivers.interface import InstanceType
+from longshore.pool.model import WorkerState
 from tests.sim.truth import expect
 
 SLACK = 1e-6

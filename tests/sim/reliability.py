@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from drivers.simulated.parameters import SimulatedFaults
+from longshore.drivers.simulated.parameters import SimulatedFaults
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.glossary import FAULTS, PROMISES
 from tests.sim.mutants import MUTANTS

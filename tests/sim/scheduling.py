@@ -7,24 +7,24 @@ import math
 from collections.abc import Sequence
 from math import inf
 
-from dispatcher.messages import Overloaded
-from dispatcher.model import Attempt, AttemptOutcome, Container
-from dispatcher.planner.fit import rejections
-from dispatcher.planner.room import SlotKind
-from dispatcher.queueing.queue import ClassKey, RequestClass
-from dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
-from drivers.interface import Resources
-from pool import probing
-from pool.messages import (
+from longshore.dispatcher.messages import Overloaded
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Container
+from longshore.dispatcher.planner.fit import rejections
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
+from longshore.dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from longshore.drivers.interface import Resources
+from longshore.pool import probing
+from longshore.pool.messages import (
     CreateInstance,
     InterruptionNoticed,
     PoolCommand,
     StartAttempt,
     StartRefused,
 )
-from pool.model import Worker, WorkerState
-from pool.room import charge
-from pool.transitions import Trigger
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.room import charge
+from longshore.pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer
 from tests.sim.process import DispatcherProcess

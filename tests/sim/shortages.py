@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from math import inf
 from typing import assert_never
 
-from dispatcher.engine import Engine
-from drivers.errors import (
+from longshore.dispatcher.engine import Engine
+from longshore.drivers.errors import (
     CapacityError,
     CloudError,
     ErrorScope,
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import InstanceType
-from pool import holds
-from pool.messages import StartRefused
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.transitions import Trigger
+from longshore.drivers.interface import InstanceType
+from longshore.pool import holds
+from longshore.pool.messages import StartRefused
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.transitions import Trigger
 from tests.sim.quotas import Quotas
 from tests.sim.truth import expect
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from math import inf
 
-from dispatcher.ledger.outcomes import container_of
-from dispatcher.model import EndingCause
-from dispatcher.outflow import HELD_UP_AFTER_S
-from pool.messages import AttemptStarted, PoolCommand, PoolEvent, ReleaseAttempt, SignalAttempt
-from pool.model import AttemptPhase, PoolAttempt, WorkerState
+from longshore.dispatcher.ledger.outcomes import container_of
+from longshore.dispatcher.model import EndingCause
+from longshore.dispatcher.outflow import HELD_UP_AFTER_S
+from longshore.pool.messages import (
+    AttemptStarted,
+    PoolCommand,
+    PoolEvent,
+    ReleaseAttempt,
+    SignalAttempt,
+)
+from longshore.pool.model import AttemptPhase, PoolAttempt, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect

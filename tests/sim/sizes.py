@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.planner.fit import need
-from pool.messages import CreateInstance, PoolCommand, PoolEvent, ProbeSucceeded
-from pool.model import MachineSize, WorkerState
-from pool.room import charge
-from pool.tags import is_unrecognised
+from longshore.dispatcher.planner.fit import need
+from longshore.pool.messages import CreateInstance, PoolCommand, PoolEvent, ProbeSucceeded
+from longshore.pool.model import MachineSize, WorkerState
+from longshore.pool.room import charge
+from longshore.pool.tags import is_unrecognised
 from tests.sim.machines import is_smaller, room_on
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import Truth, expect
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dispatcher.jobs.model import Job
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
@@ -28,9 +28,9 @@ from dispatcher.messages import (
     SaveLaunch,
     SaveSpec,
 )
-from dispatcher.model import Attempt, Container, InstanceRecord
-from dispatcher.queries import Recovered
-from pool.model import Launch
+from longshore.dispatcher.model import Attempt, Container, InstanceRecord
+from longshore.dispatcher.queries import Recovered
+from longshore.pool.model import Launch
 from tests.job_samples import counted, ended_nodes, job_revised, job_saved, latest_ended
 from tests.sim.faults import DispatcherFaults
 from tests.sim.timeline import Dice, Timeline

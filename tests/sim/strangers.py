@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG, InstanceType
-from drivers.simulated.model import CloudModel, Machine
+from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG, InstanceType
+from longshore.drivers.simulated.model import CloudModel, Machine
 from tests.samples import make_type
 from tests.sim.options import SimOptions
 from tests.sim.timeline import Dice, Timeline

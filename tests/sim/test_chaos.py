@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.model import Constraints, Container, SchedulerSettings
-from drivers.errors import ErrorScope
-from drivers.interface import InstanceType, Resources
-from drivers.simulated.model import Fate
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
-from pool.model import PoolSettings
+from longshore.dispatcher.model import Constraints, Container, SchedulerSettings
+from longshore.drivers.errors import ErrorScope
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.drivers.simulated.model import Fate
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.pool.model import PoolSettings
 from tests.samples import GIB, make_container, make_type
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.options import SimOptions

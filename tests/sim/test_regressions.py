@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.jobs.model import JobState, JobType
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
-from dispatcher.model import AttemptOutcome, Constraints, Placement, Retries, SchedulerSettings
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from drivers.errors import CapacityError, ErrorScope, QuotaError
-from drivers.interface import IDLE_BEHAVIOR_TAG, Resources
-from pool.messages import (
+from longshore.dispatcher.jobs.model import JobState, JobType
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
+from longshore.dispatcher.model import (
+    AttemptOutcome,
+    Constraints,
+    Placement,
+    Retries,
+    SchedulerSettings,
+)
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
+from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Resources
+from longshore.pool.messages import (
     AttemptExited,
     DestroyInstance,
     Listed,
@@ -22,7 +28,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
 )
-from pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettings
+from longshore.pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type

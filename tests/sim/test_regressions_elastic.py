@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode
-from pool.messages import (
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.pool.messages import (
     CreateInstance,
     ListInstances,
     Probe,
@@ -16,7 +16,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import ExitKind, IdleBehavior, InstanceSeen, PoolSettings
+from longshore.pool.model import ExitKind, IdleBehavior, InstanceSeen, PoolSettings
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from pool.timers import Key, TimerKind, Timers
+from longshore.pool.timers import Key, TimerKind, Timers
 from tests.sim.truth import expect
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dispatcher.messages import Overloaded, StraysDecided
-from drivers.errors import ErrorScope
-from drivers.interface import Power
-from drivers.simulated.model import Machine
-from pool.model import AttemptExit, ExitKind, IdleBehavior
+from longshore.dispatcher.messages import Overloaded, StraysDecided
+from longshore.drivers.errors import ErrorScope
+from longshore.drivers.interface import Power
+from longshore.drivers.simulated.model import Machine
+from longshore.pool.model import AttemptExit, ExitKind, IdleBehavior
 from tests.sim.hosts import Host
 from tests.sim.links import VirtualSession
 from tests.sim.process import Crashed

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
-from dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
-from drivers.interface import Resources
-from pool.model import AttemptExit, AttemptOrder, ExitKind
-from pool.trials import ENDS_BEFORE_TRIAL
+from longshore.dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
+from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
+from longshore.drivers.interface import Resources
+from longshore.pool.model import AttemptExit, AttemptOrder, ExitKind
+from longshore.pool.trials import ENDS_BEFORE_TRIAL
 from tests.sim.hosts import SIGNAL_CODES, Host, Process
 from tests.sim.losses import is_lost_too_often, may_run_again
 from tests.sim.machines import room_on

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dispatcher.messages import Confirm
-from dispatcher.model import Container, SchedulerSettings
-from drivers.simulated.parameters import SimulatedParameters
-from pool.messages import PoolCommand, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.messages import Confirm
+from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.drivers.simulated.parameters import SimulatedParameters
+from longshore.pool.messages import PoolCommand, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.samples import make_container, make_type
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.options import SimOptions

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from dispatcher.messages import BehaviorRequested, Event
-from dispatcher.outflow import HELD_UP_AFTER_S
-from dispatcher.queueing.ordering import Order
-from dispatcher.queueing.queue import ClassKey, RequestClass
-from drivers.interface import IDLE_BEHAVIOR_TAG
-from pool import idle, probing, signals
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, Event
+from longshore.dispatcher.outflow import HELD_UP_AFTER_S
+from longshore.dispatcher.queueing.ordering import Order
+from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
+from longshore.drivers.interface import IDLE_BEHAVIOR_TAG
+from longshore.pool import idle, probing, signals
+from longshore.pool.messages import (
     AttemptExited,
     Created,
     DestroyInstance,
@@ -26,8 +26,8 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import IdleBehavior, Worker, WorkerState
-from pool.transitions import Trigger
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

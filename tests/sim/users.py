@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     CancelRequested,
     Event,
     InsertContainers,
@@ -14,7 +14,7 @@ from dispatcher.messages import (
     RequestPriority,
     Submitted,
 )
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     Constraints,
     Container,
     ContainerSpec,
@@ -22,7 +22,7 @@ from dispatcher.model import (
     Preemptible,
     Retries,
 )
-from pool.model import BehaviorNote, IdleBehavior, WorkerState
+from longshore.pool.model import BehaviorNote, IdleBehavior, WorkerState
 from tests.samples import make_container
 from tests.sim.conduct import Conduct
 from tests.sim.elastic_users import ElasticUsers

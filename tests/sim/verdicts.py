@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pool.messages import PoolEvent, ProbeSucceeded
-from pool.model import Worker, WorkerState
-from pool.timers import TimerKind
+from longshore.pool.messages import PoolEvent, ProbeSucceeded
+from longshore.pool.model import Worker, WorkerState
+from longshore.pool.timers import TimerKind
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 

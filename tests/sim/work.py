@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     AttemptOutcome,
     Container,
     ContainerState,
@@ -12,12 +12,12 @@ from dispatcher.model import (
     Preemptible,
     resources_of,
 )
-from dispatcher.planner.fit import need, rejections
-from dispatcher.planner.room import Slot, SlotKind
-from dispatcher.queueing.queue import RequestClass
-from drivers.interface import InstanceType, Resources
-from pool.holds import HindranceKind
-from pool.messages import (
+from longshore.dispatcher.planner.fit import need, rejections
+from longshore.dispatcher.planner.room import Slot, SlotKind
+from longshore.dispatcher.queueing.queue import RequestClass
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import HindranceKind
+from longshore.pool.messages import (
     AttemptStarted,
     BrokenReported,
     CloseSession,
@@ -29,10 +29,10 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
-from pool.room import charge
-from pool.timers import TimerKind
-from pool.transitions import Trigger
+from longshore.pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
+from longshore.pool.room import charge
+from longshore.pool.timers import TimerKind
+from longshore.pool.transitions import Trigger
 from tests.sim.elsewhere import expect_elsewhere
 from tests.sim.hosts import Host
 from tests.sim.losses import NEVER_RAN, is_lost_too_often, lost_on_each

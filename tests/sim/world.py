@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dispatcher.engine import Engine
-from dispatcher.messages import Confirm
-from drivers.interface import InstanceType
-from drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
-from drivers.simulated.parameters import SimulatedFaults
-from pool.messages import PoolCommand, PoolEvent
-from pool.model import IdleBehavior
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.messages import Confirm
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
+from longshore.drivers.simulated.parameters import SimulatedFaults
+from longshore.pool.messages import PoolCommand, PoolEvent
+from longshore.pool.model import IdleBehavior
 from tests.samples import made_container
 from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct

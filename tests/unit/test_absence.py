@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.desk.views import instance_report, leak_report
-from dispatcher.explaining.explanation import standing
-from dispatcher.messages import InstanceKillRequested
-from dispatcher.model import SchedulerSettings
-from drivers.errors import CloudError, RateLimitError
-from drivers.interface import IDLE_BEHAVIOR_TAG, Existence
-from pool.absence import Evidence, is_gone
-from pool.leaks import LeakKind
-from pool.messages import (
+from longshore.dispatcher.desk.views import instance_report, leak_report
+from longshore.dispatcher.explaining.explanation import standing
+from longshore.dispatcher.messages import InstanceKillRequested
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import CloudError, RateLimitError
+from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Existence
+from longshore.pool.absence import Evidence, is_gone
+from longshore.pool.leaks import LeakKind
+from longshore.pool.messages import (
     Destroyed,
     DestroyFailed,
     DestroyInstance,
@@ -28,7 +28,7 @@ from pool.messages import (
     SessionLost,
     StartAttempt,
 )
-from pool.model import IdleBehavior, PoolSettings
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.api.answers import SHOWN_ATTEMPTS
-from dispatcher.api.limits import ApiLimits
-from dispatcher.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.queries import LISTED_ATTEMPTS
 from tests.api_server import FULL, MINIMAL, Client, connected
 
 

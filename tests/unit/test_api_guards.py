@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dispatcher.api.guards import loopback_port
+from longshore.dispatcher.api.guards import loopback_port
 from tests.api_server import raw_exchange, serving
 from tests.fake_backend import FakeBackend
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dispatcher.api.backend import NewJob
-from dispatcher.jobs.model import JobType
-from dispatcher.jobs.terms import PerInstanceTerms, Schedule, Terms
-from dispatcher.model import Reason, WaitReason
-from dispatcher.store.store import Store
+from longshore.dispatcher.api.backend import NewJob
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.jobs.terms import PerInstanceTerms, Schedule, Terms
+from longshore.dispatcher.model import Reason, WaitReason
+from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
 from tests.backend_rig import backend_over
 from tests.engine_rig import Rig

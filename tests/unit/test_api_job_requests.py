@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from dispatcher.api.dependency_requests import dependencies
-from dispatcher.model import Dependency, DependencyOn
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.dependency_requests import dependencies
+from longshore.dispatcher.model import Dependency, DependencyOn
+from longshore.drivers.errors import InvalidRequest
 from tests.job_bodies import ONE, chain, decoder, refused, task
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.api.answers import container_answer, encode
-from dispatcher.api.limits import ApiLimits
-from dispatcher.model import Attempt
+from longshore.dispatcher.api.answers import container_answer, encode
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.model import Attempt
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task
 from tests.samples import make_container

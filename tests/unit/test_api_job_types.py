@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.elastic import hosts as elastic_hosts
-from dispatcher.jobs.model import JobType
-from dispatcher.jobs.terms import (
+from longshore.dispatcher.elastic import hosts as elastic_hosts
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.jobs.terms import (
     ElasticTerms,
     Overlap,
     Parameters,
@@ -17,8 +17,8 @@ from dispatcher.jobs.terms import (
     Schedule,
     Terms,
 )
-from dispatcher.planner.elastic_model import ElasticMode, Role
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
 from tests.job_bodies import ONE, decoder, refused, task
 
 

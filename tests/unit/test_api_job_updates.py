@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
-from dispatcher.model import WaitReason
-from dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.per_instance_counts import Counts
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task
 

@@ -8,8 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dispatcher.api.limits import ApiLimits
-from dispatcher.jobs.model import Job
+from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.jobs.model import Job
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.fake_backend import FakeBackend
 from tests.job_bodies import ONE, chain, task

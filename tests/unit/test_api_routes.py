@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.api.backend import LeakReport, StrayView
-from dispatcher.explaining.health import Problem, ProblemKind
-from dispatcher.model import Container
-from pool.leaks import Leak, LeakKind
+from longshore.dispatcher.api.backend import LeakReport, StrayView
+from longshore.dispatcher.explaining.health import Problem, ProblemKind
+from longshore.dispatcher.model import Container
+from longshore.pool.leaks import Leak, LeakKind
 from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
 from tests.fake_backend import EPOCH, FakeBackend
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.explaining.explanation import explain
-from dispatcher.model import Container, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Plan
-from dispatcher.planner.reasons import elsewhere
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import SET_APART_MOST, Queue
-from dispatcher.restarts import avoided, returns_at
-from drivers.interface import InstanceType, Resources
-from pool.holds import HindranceKind
-from pool.messages import SignalAttempt
-from pool.model import ExitKind, Fault, PoolSettings
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.model import Container, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Limits, Plan
+from longshore.dispatcher.planner.reasons import elsewhere
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import SET_APART_MOST, Queue
+from longshore.dispatcher.restarts import avoided, returns_at
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import HindranceKind
+from longshore.pool.messages import SignalAttempt
+from longshore.pool.model import ExitKind, Fault, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, lost_on, make_container, make_type

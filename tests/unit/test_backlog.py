@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.explaining.explanation import explain
-from dispatcher.model import SchedulerSettings
-from pool.messages import AttemptExited, LogComplete
-from pool.model import MOST_UNRELEASED, AttemptExit, AttemptReport, ExitKind
-from pool.runner import wire
-from pool.session_wire import LineSplitter
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.pool.messages import AttemptExited, LogComplete
+from longshore.pool.model import MOST_UNRELEASED, AttemptExit, AttemptReport, ExitKind
+from longshore.pool.runner import wire
+from longshore.pool.session_wire import LineSplitter
 from tests.engine_rig import Rig
 from tests.per_instance_jobs_rig import DaemonRig, daemon
 from tests.samples import make_container, make_type
@@ -34,7 +34,7 @@ def test_an_instance_with_too_much_to_release_gets_no_new_work_until_it_has_less
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All that an instance knows of must fit one line, or no probe succeeds any more."""
-    monkeypatch.setattr("pool.model.MOST_UNRELEASED", 3)
+    monkeypatch.setattr("longshore.pool.model.MOST_UNRELEASED", 3)
     rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
     rig.submit(*[make_container(number) for number in range(1, 7)])
     rig.advance(30)
@@ -53,7 +53,7 @@ def test_an_instance_with_too_much_to_release_gets_no_new_work_until_it_has_less
 def test_a_daemon_is_not_started_again_where_too_much_waits_to_be_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pool.model.MOST_UNRELEASED", 1)
+    monkeypatch.setattr("longshore.pool.model.MOST_UNRELEASED", 1)
     rig = DaemonRig(make_type(1))
     rig.join()
     rig.submit_daemon(daemon())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     CapacityError,
     CloudAuthError,
     CloudError,
@@ -12,10 +12,10 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.backoff import CreateHolds
-from pool.delays import CallHold
-from pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope, Tally
-from pool.model import PoolSettings
+from longshore.pool.backoff import CreateHolds
+from longshore.pool.delays import CallHold
+from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope, Tally
+from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 
 T1, T2 = make_type(1), make_type(2)

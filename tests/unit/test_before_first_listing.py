@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dispatcher.cli.main import main
-from drivers.errors import CloudError
-from pool.messages import Listed, ListingFailed, ListInstances
+from longshore.dispatcher.cli.main import main
+from longshore.drivers.errors import CloudError
+from longshore.pool.messages import Listed, ListingFailed, ListInstances
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import Rig, last_commands

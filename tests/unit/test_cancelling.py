@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from dispatcher.api.answers import container_answer, rfc3339
-from dispatcher.cli.containers import ps_row, show_fields
-from dispatcher.cli.explain_job import explanation
-from dispatcher.cli.job_lines import job_fields, job_row
-from dispatcher.cli.job_views import CountsView, JobView
-from dispatcher.cli.views import ContainerView
-from dispatcher.explaining.explanation import explain, standing
+from longshore.dispatcher.api.answers import container_answer, rfc3339
+from longshore.dispatcher.cli.containers import ps_row, show_fields
+from longshore.dispatcher.cli.explain_job import explanation
+from longshore.dispatcher.cli.job_lines import job_fields, job_row
+from longshore.dispatcher.cli.job_views import CountsView, JobView
+from longshore.dispatcher.cli.views import ContainerView
+from longshore.dispatcher.explaining.explanation import explain, standing
 from tests.api_server import connected
 from tests.engine_rig import Rig
 from tests.samples import make_container

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.explaining.explanation import explain
-from dispatcher.jobs import chains
-from dispatcher.model import Dependency
-from dispatcher.moments import moment
-from pool.messages import AttemptImageSeen, CreateInstance, Probe, SignalAttempt, StartAttempt
-from pool.model import AttemptImage
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.jobs import chains
+from longshore.dispatcher.model import Dependency
+from longshore.dispatcher.moments import moment
+from longshore.pool.messages import (
+    AttemptImageSeen,
+    CreateInstance,
+    Probe,
+    SignalAttempt,
+    StartAttempt,
+)
+from longshore.pool.model import AttemptImage
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
 from tests.samples import make_container

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dispatcher.cli.main import main
+from longshore.dispatcher.cli.main import main
 from tests.cli_server import await_true
 
 ROOT = Path(__file__).parent.parent.parent
@@ -76,7 +76,7 @@ def test_the_example_is_in_the_wheel(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        packaged = archive.read("dispatcher/config.example.yml")
+        packaged = archive.read("longshore/dispatcher/config.example.yml")
     assert packaged == ROOT.joinpath("config.example.yml").read_bytes()
 
 
@@ -135,7 +135,7 @@ def test_serve_serves_until_it_is_told(good: str, tmp_path: Path) -> None:
     errors = tmp_path / "stderr"
     with errors.open("w") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dispatcher", "serve", "-c", good],
+            [sys.executable, "-m", "longshore", "serve", "-c", good],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=sink,
@@ -162,7 +162,7 @@ def test_a_port_that_is_taken_is_one_sentence(good: str) -> None:
             path.read_text(encoding="utf-8").replace(":0\n", f":{port}\n"), encoding="utf-8"
         )
         done = subprocess.run(
-            [sys.executable, "-m", "dispatcher", "serve", "-c", good],
+            [sys.executable, "-m", "longshore", "serve", "-c", good],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.cli import driver_test
-from dispatcher.cli.main import main
-from drivers.interface import CLUSTER_TAG
-from drivers.registry import DriverContext, driver
+from longshore.dispatcher.cli import driver_test
+from longshore.dispatcher.cli.main import main
+from longshore.drivers.interface import CLUSTER_TAG
+from longshore.drivers.registry import DriverContext, driver
 from tests.driver_bench import TYPE
 from tests.sshd_host import wait_until
 
@@ -225,7 +225,7 @@ def test_destroy_existing_ends_the_clusters_own_and_what_earlier_tests_left(
 def test_pause_waits_for_enter_with_the_address_in_view(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     told = tmp_path / "told"
-    command = [sys.executable, "-m", "dispatcher", "driver", "test", "-c", written(tmp_path)]
+    command = [sys.executable, "-m", "longshore", "driver", "test", "-c", written(tmp_path)]
     with (
         told.open("wb") as sink,
         subprocess.Popen(

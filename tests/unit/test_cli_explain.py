@@ -11,15 +11,15 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.cli.explain import EstimateView, start
-from dispatcher.cli.main import main
-from dispatcher.explaining.estimate import Estimate
-from dispatcher.explaining.explanation import Claim, Explanation, Position, Waiting
-from dispatcher.explaining.limits_left import LimitView
-from dispatcher.ledger.history import Happening
-from dispatcher.model import Container, WaitReason
-from dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
-from pool.holds import EVERYTHING, Hold, HoldCause, Scope
+from longshore.dispatcher.cli.explain import EstimateView, start
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.explaining.estimate import Estimate
+from longshore.dispatcher.explaining.explanation import Claim, Explanation, Position, Waiting
+from longshore.dispatcher.explaining.limits_left import LimitView
+from longshore.dispatcher.ledger.history import Happening
+from longshore.dispatcher.model import Container, WaitReason
+from longshore.dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
+from longshore.pool.holds import EVERYTHING, Hold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli.instances import instance_row
-from dispatcher.cli.job_lines import job_fields, job_row
-from dispatcher.cli.job_views import JobView
-from dispatcher.cli.main import main
-from dispatcher.cli.views import InstanceView, view
-from pool.tags import without_room
+from longshore.dispatcher.cli.instances import instance_row
+from longshore.dispatcher.cli.job_lines import job_fields, job_row
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.views import InstanceView, view
+from longshore.pool.tags import without_room
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import Rig

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.cli.main import main
-from dispatcher.cli.plan import price_change
-from dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
-from dispatcher.model import WaitReason
-from dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.plan import price_change
+from longshore.dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.per_instance_counts import Counts
 from tests.cli_server import CliServer, cli_server, meanwhile
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, run_job_through, submitted

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.file_lines import Source, located
-from dispatcher.cli.main import main
-from dispatcher.cli.submission import content
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.file_lines import Source, located
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.submission import content
 from tests.cli_server import CliServer, cli_server
 
 Capture = pytest.CaptureFixture[str]
@@ -188,7 +188,7 @@ def test_a_failure_without_problems_or_files_stays_as_it_is() -> None:
 
 
 def test_large_files_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.cli.file_lines.MAX_LOCATED_CHARACTERS", 10)
+    monkeypatch.setattr("longshore.dispatcher.cli.file_lines.MAX_LOCATED_CHARACTERS", 10)
     told = located(Failure("no", problems=[("tasks", "b")]), [source(json.dumps({"tasks": []}))])
     assert told.problems == (("tasks", "b"),)
 

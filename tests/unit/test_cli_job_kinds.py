@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.job_terms import refuse_endless
-from dispatcher.cli.main import main
-from dispatcher.model import Container, Reason, WaitReason
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.job_terms import refuse_endless
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.model import Container, Reason, WaitReason
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, finish, start, submitted, write

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.cli.main import main
-from dispatcher.model import Dependency, DependencyOn
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.model import Dependency, DependencyOn
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, diamond, run_through, start, submitted

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.cli.explain_job import document, explanation
-from dispatcher.cli.job_views import JobView
-from dispatcher.cli.main import main
-from dispatcher.cli.views import view
+from longshore.dispatcher.cli.explain_job import document, explanation
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.views import view
 from tests.cli_server import CliServer, cli_server
 from tests.job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
 
@@ -155,7 +155,7 @@ def test_explain_groups_what_waits_by_reason(server: CliServer, capsys: Capture)
 def test_explain_looks_at_a_limited_number(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.explain_job.EXAMINED_MOST", 2)
+    monkeypatch.setattr("longshore.dispatcher.cli.explain_job.EXAMINED_MOST", 2)
     job_id = submitted(capsys, "--array", "3", "--", "x")
     assert main(["hold", job_id]) == 0
     capsys.readouterr()

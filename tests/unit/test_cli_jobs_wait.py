@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from dispatcher.cli.job_lines import job_outcome_line, progress_line
-from dispatcher.cli.job_views import Awaited, JobView
-from dispatcher.cli.main import main
-from dispatcher.cli.progress import CountProgress, LiveProgress, outcomes, progress_for
-from dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.cli.job_lines import job_outcome_line, progress_line
+from longshore.dispatcher.cli.job_views import Awaited, JobView
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.progress import CountProgress, LiveProgress, outcomes, progress_for
+from longshore.dispatcher.cli.views import ContainerView, view
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 from tests.job_commands import INSTANCE, finish, run_job_through, start, submitted, write
 from tests.unit.test_cli_wait import process, terminal
@@ -27,8 +27,8 @@ EVENTS = "/v1/events"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     # Nobody asks by the clock: what is seen comes from events.
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 600.0)
-    monkeypatch.setattr("dispatcher.cli.watching.GLANCE_INTERVAL_S", 600.0)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 600.0)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.GLANCE_INTERVAL_S", 600.0)
     with cli_server() as running:
         running.do(lambda backend: backend.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
@@ -120,8 +120,8 @@ def test_a_timeout_says_that_the_job_goes_on(server: CliServer, capsys: Capture)
 def test_without_events_it_asks(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
     job_id = array(capsys, 1)
 
     def run() -> None:

@@ -10,9 +10,9 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.api.backend import LeakReport
-from dispatcher.cli.main import main
-from pool.leaks import Leak, LeakKind
+from longshore.dispatcher.api.backend import LeakReport
+from longshore.dispatcher.cli.main import main
+from longshore.pool.leaks import Leak, LeakKind
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH

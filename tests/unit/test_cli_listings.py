@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.cli import output
+from longshore.dispatcher.cli import output
 
 MANY = 5_000
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from urllib3.response import BaseHTTPResponse, HTTPResponse
 
-from dispatcher.cli import logs
-from dispatcher.cli.client import Client, Json, Query
-from dispatcher.cli.failure import UNREACHABLE, Failure
-from dispatcher.cli.logs import PatienceAsked, look
-from dispatcher.cli.main import main
-from dispatcher.cli.views import ContainerView
+from longshore.dispatcher.cli import logs
+from longshore.dispatcher.cli.client import Client, Json, Query
+from longshore.dispatcher.cli.failure import UNREACHABLE, Failure
+from longshore.dispatcher.cli.logs import PatienceAsked, look
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.views import ContainerView
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
 Capture = pytest.CaptureFixture[str]
@@ -130,8 +130,8 @@ def test_a_person_who_waits_for_the_rest_of_a_log_is_told_once(
             super().__call__(began)
             silences.append(began)
 
-    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("dispatcher.cli.logs.PatienceAsked", Counted)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.PatienceAsked", Counted)
     container_id = begun(server, capsys)
     server.do(lambda backend: backend.finish(container_id, promised=(8, 0)))
 
@@ -181,7 +181,7 @@ def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys:
 def test_who_waits_is_told_what_for_once_each_time(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
     looks = Looks(monkeypatch, "logs")
     known = "" if how == "submit --follow" else begun(server, capsys)
     if how == "logs":
@@ -237,8 +237,8 @@ class Looks:
 def test_follow_survives_a_restart_of_the_server(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, output_at_once: bool
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.logs.LOOK_INTERVAL_S", 0.05)
-    monkeypatch.setattr("dispatcher.cli.logs.PAUSE_S", 0.2)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.PAUSE_S", 0.2)
     of_tails, of_follow = Looks(monkeypatch, "logs"), Looks(monkeypatch, "submit")
     first = CliServer()
     first.start()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from dispatcher.cli import output
-from dispatcher.cli.client import checked_token, checked_url
-from dispatcher.cli.containers import show_fields
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.feed import Changed, parse
-from dispatcher.cli.progress import outcome_line
-from dispatcher.cli.submission import amounts, gpus, pairs, read_files
-from dispatcher.cli.views import ContainerView, InstanceView, ReasonView, view
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import checked_token, checked_url
+from longshore.dispatcher.cli.containers import show_fields
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.feed import Changed, parse
+from longshore.dispatcher.cli.progress import outcome_line
+from longshore.dispatcher.cli.submission import amounts, gpus, pairs, read_files
+from longshore.dispatcher.cli.views import ContainerView, InstanceView, ReasonView, view
 
 
 def container(identifier: str = "c-1", **others: object) -> ContainerView:
@@ -94,7 +94,7 @@ def test_a_missing_file_and_stdin_twice_are_usage_errors() -> None:
 
 
 def test_a_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.cli.submission.MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr("longshore.dispatcher.cli.submission.MAX_FILE_BYTES", 2**20)
     path = tmp_path / "large.yml"
     path.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(Failure, match="larger than 1 MiB"):
@@ -359,7 +359,7 @@ def test_events_are_found_however_the_bytes_are_cut() -> None:
 
 
 def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.cli.feed.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("longshore.dispatcher.cli.feed.MAX_LINE_BYTES", 1000)
     with pytest.raises(Failure, match="without end"):
         list(parse([b"data: "] + [b"x" * 100] * 20))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli.main import COMMANDS, cli, main
+from longshore.dispatcher.cli.main import COMMANDS, cli, main
 from tests.cli_server import cli_server
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,7 +20,7 @@ START_UP_CPU_S = 0.4
 
 def longshore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dispatcher", *arguments],
+        [sys.executable, "-m", "longshore", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -219,7 +219,7 @@ def test_importing_the_console_script_imports_nothing_slow() -> None:
 def test_no_client_command_imports_the_server(nobody: str) -> None:
     probe = (
         "import sys\n"
-        "from dispatcher.cli.main import main\n"
+        "from longshore.dispatcher.cli.main import main\n"
         f"main(['ps', '--url', {nobody!r}])\n"
         "main(['--help'])\n"
         "slow = ['aiohttp', 'sqlalchemy', 'paramiko', 'boto3', 'structlog', 'alembic', 'asyncio']\n"
@@ -258,7 +258,7 @@ def test_a_broken_pipe_is_quiet(tmp_path: Path) -> None:
     os.close(reader)
     with (tmp_path / "stderr").open("w+") as errors, os.fdopen(writer, "w") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "dispatcher", "--help"],
+            [sys.executable, "-m", "longshore", "--help"],
             stdout=output,
             stderr=errors,
             timeout=60,
@@ -278,7 +278,7 @@ def test_a_full_disk_is_one_sentence(arguments: list[str]) -> None:
         # Buffered, or what is left in the buffer is not written again at exit.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
         done = subprocess.run(
-            [sys.executable, "-m", "dispatcher", *arguments],
+            [sys.executable, "-m", "longshore", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from dispatcher.cli.progress import (
+from longshore.dispatcher.cli.progress import (
     CountProgress,
     LineProgress,
     LiveProgress,
@@ -15,7 +15,7 @@ from dispatcher.cli.progress import (
     outcomes,
     progress_for,
 )
-from dispatcher.cli.views import ContainerView, view
+from longshore.dispatcher.cli.views import ContainerView, view
 from tests.cli_server import await_true
 
 
@@ -48,7 +48,7 @@ def test_lines_are_written_for_news_only(capsys: pytest.CaptureFixture[str]) -> 
 def test_many_are_counted_when_the_counts_change(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.progress.COUNTS_INTERVAL_S", 0.01)
+    monkeypatch.setattr("longshore.dispatcher.cli.progress.COUNTS_INTERVAL_S", 0.01)
     ids = [f"c-{number}" for number in range(30)]
     progress = progress_for([*ids, "c-0"])
     assert isinstance(progress, CountProgress)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.answers import SHOWN_ATTEMPTS
-from dispatcher.cli.main import main
-from dispatcher.model import Preemptible, Retries
+from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.model import Preemptible, Retries
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 

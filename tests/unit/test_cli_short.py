@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from dispatcher.cli.containers import ps_row, show_fields
-from dispatcher.cli.explain import LimitView, WaitingView, summary
-from dispatcher.cli.views import AttemptView, ContainerView, WaitView
+from longshore.dispatcher.cli.containers import ps_row, show_fields
+from longshore.dispatcher.cli.explain import LimitView, WaitingView, summary
+from longshore.dispatcher.cli.views import AttemptView, ContainerView, WaitView
 
 WHY = "behind c-5, which is next in line: at quota: max_instances is 1 (position 2 of 4)"
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from dispatcher.cli.described import array, dependency
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.main import main
-from dispatcher.cli.spans import Moment, moment_of, seconds_of
+from longshore.dispatcher.cli.described import array, dependency
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.spans import Moment, moment_of, seconds_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from dispatcher.cli.client import Client
-from dispatcher.cli.main import main
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.main import main
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
@@ -206,7 +206,7 @@ class Heard(io.StringIO):
 def test_a_server_that_takes_its_time_is_told_of_once(
     stranger: type[Stranger], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.client.LATE_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.client.LATE_S", 0.05)
     errors = Heard()
     answer = answering(200, b'{"id": "c-1", "state": "queued"}')
     late = threading.Event()

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dispatcher.cli import output
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.main import main
-from dispatcher.cli.progress import LineProgress, LiveProgress
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.progress import LineProgress, LiveProgress
 
 ROOT = Path(__file__).parent.parent.parent
 EVIL = "x\x1b]0;owned\x07\x9b31m\u202ey\x7f"
@@ -157,7 +157,7 @@ def on_terminal(arguments: Sequence[str], *, stderr_too: bool) -> str:
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "400", "LINES": "30"}
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dispatcher", *arguments],
+            [sys.executable, "-m", "longshore", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=end,
             stderr=end if stderr_too else subprocess.DEVNULL,

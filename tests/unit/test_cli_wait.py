@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli.main import main
+from longshore.dispatcher.cli.main import main
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
 ROOT = Path(__file__).parent.parent.parent
@@ -46,7 +46,7 @@ def run_through(server: CliServer, container_id: str, code: int) -> None:
 def process(*arguments: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """A command as a process of its own, in its own process group, killed at the end."""
     settings: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    command = [sys.executable, "-m", "dispatcher", *arguments]
+    command = [sys.executable, "-m", "longshore", *arguments]
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **settings) as started:  # type: ignore[call-overload]  # the options are a mapping
         try:
             yield started
@@ -119,8 +119,8 @@ def test_a_timeout_exits_with_124_and_says_that_it_goes_on(
 def test_without_events_it_asks(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
     (container_id,) = submit(server, capsys)
     path = f"/v1/containers/{container_id}"
 
@@ -137,7 +137,7 @@ def test_wait_survives_a_restart_of_the_server(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody asks by the clock: the second look is that of somebody who hears the events.
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 600.0)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 600.0)
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)
@@ -166,8 +166,8 @@ def test_wait_survives_a_restart_of_the_server(
 def test_a_server_that_stays_away_is_given_up(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 0.05)
-    monkeypatch.setattr("dispatcher.cli.watching.PATIENCE_S", 0.2)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.PATIENCE_S", 0.2)
     server = CliServer()
     server.start()
     monkeypatch.setenv("LONGSHORE_URL", server.url)
@@ -258,7 +258,7 @@ def test_submit_follow_writes_the_output_as_it_comes(server: CliServer, capsys: 
 def test_logs_follow_goes_on_where_it_was_after_a_restart_of_the_server(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.logs.PAUSE_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.logs.PAUSE_S", 0.05)
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)
@@ -382,8 +382,8 @@ def test_on_a_terminal_waiting_is_a_picture(server: CliServer, capsys: Capture) 
 def test_who_waits_is_told_once_each_time_that_nobody_knows_how_it_goes(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.cli.watching.GLANCE_INTERVAL_S", 0.0)
-    monkeypatch.setattr("dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.GLANCE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
     (container_id,) = submit(server, capsys)
     path = f"/v1/containers/{container_id}"
     server.do(lambda backend: backend.start(container_id, "i-1"))

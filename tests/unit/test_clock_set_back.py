@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drivers.interface import CLUSTER_TAG, TYPE_TAG
-from pool.leaks import LeakKind, find_leaks
-from pool.messages import CreateInstance, StartAttempt
-from pool.model import InstanceSeen
+from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG
+from longshore.pool.leaks import LeakKind, find_leaks
+from longshore.pool.messages import CreateInstance, StartAttempt
+from longshore.pool.model import InstanceSeen
 from tests.engine_rig import CLUSTER, Rig, last_commands
 from tests.exposition import value
 from tests.samples import make_container

@@ -7,12 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.messages import Overloaded
-from dispatcher.model import Attempt, AttemptOutcome, Reason, SchedulerSettings
-from dispatcher.restarts import may_try_again, restart_due
-from dispatcher.scheduling.concurrency import Concurrency
-from pool.messages import StartAttempt, StartRefused
-from pool.model import PoolSettings
+from longshore.dispatcher.messages import Overloaded
+from longshore.dispatcher.model import Attempt, AttemptOutcome, Reason, SchedulerSettings
+from longshore.dispatcher.restarts import may_try_again, restart_due
+from longshore.dispatcher.scheduling.concurrency import Concurrency
+from longshore.pool.messages import StartAttempt, StartRefused
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
 from tests.samples import make_container, make_type

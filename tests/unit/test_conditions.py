@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.desk.views import gone_view, instance_report
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Attempt
-from drivers.interface import Power
-from pool.messages import Listed, ListInstances, Probe, SessionLost
-from pool.model import IdleBehavior, Worker, WorkerState
+from longshore.dispatcher.desk.views import gone_view, instance_report
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import Attempt
+from longshore.drivers.interface import Power
+from longshore.pool.messages import Listed, ListInstances, Probe, SessionLost
+from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.engine_rig import Rig, last_commands
 from tests.health import told
 from tests.samples import make_container, make_type

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from dispatcher.config.loading import (
+from longshore.dispatcher.config.loading import (
     Config,
     default_config,
     driver_parameters,
@@ -23,11 +23,11 @@ from dispatcher.config.loading import (
     plain,
     scheduler_settings,
 )
-from dispatcher.config.model import DriverConfig, TypeConfig
-from dispatcher.model import SchedulerSettings
-from drivers.errors import ConfigError
-from drivers.interface import Resources
-from pool.ssh_keys import load_or_create_private_key
+from longshore.dispatcher.config.model import DriverConfig, TypeConfig
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import Resources
+from longshore.pool.ssh_keys import load_or_create_private_key
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yml"
 

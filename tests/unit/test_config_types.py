@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.config.loading import instance_types, load_config, plain
-from drivers.errors import ConfigError
-from drivers.interface import InstanceType
+from longshore.dispatcher.config.loading import instance_types, load_config, plain
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import InstanceType
 
 SMALL = {"cpus": 2, "memory": "4GiB", "price_per_hour": 0.1}
 MODELLED = {"gpus": {"count": 4, "memory": "40GiB", "model": "a100"}}

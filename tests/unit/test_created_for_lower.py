@@ -8,19 +8,19 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.accounts import SpendLimits
-from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from dispatcher.planner import plan_check
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.queueing.queue import Queue
-from dispatcher.scheduling.spend import PassBudget
-from drivers.interface import InstanceType
-from pool.holds import HindranceKind
-from pool.messages import DestroyInstance, Probe
-from pool.model import PoolSettings
+from longshore.dispatcher.accounts import SpendLimits
+from longshore.dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner import plan_check
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Limits, Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import HindranceKind
+from longshore.pool.messages import DestroyInstance, Probe
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import make_container, make_type

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher import admins
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from pool import attempts, idle
-from pool.leaks import LeakKind, find_leaks
-from pool.messages import (
+from longshore.dispatcher import admins
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.pool import attempts, idle
+from longshore.pool.leaks import LeakKind, find_leaks
+from longshore.pool.messages import (
     AttemptStarted,
     CloseSession,
     DestroyInstance,
@@ -19,9 +19,15 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, Worker
-from pool.notices import AttemptDismissed, AttemptEnded, AttemptLost, AttemptMissing, WorkerChanged
-from pool.timers import TimerKind
+from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, Worker
+from longshore.pool.notices import (
+    AttemptDismissed,
+    AttemptEnded,
+    AttemptLost,
+    AttemptMissing,
+    WorkerChanged,
+)
+from longshore.pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
 
 TERM_TIMEOUT_S = 120.0

@@ -12,10 +12,10 @@ import click
 import msgspec
 import pytest
 
-from dispatcher.api.job_wire import JobRequest, TaskRequest
-from dispatcher.api.wire import ContainerRequest
-from dispatcher.cli.main import cli
-from dispatcher.input.yaml_text import documents
+from longshore.dispatcher.api.job_wire import JobRequest, TaskRequest
+from longshore.dispatcher.api.wire import ContainerRequest
+from longshore.dispatcher.cli.main import cli
+from longshore.dispatcher.input.yaml_text import documents
 from tests.job_bodies import decoder
 
 ROOT = Path(__file__).resolve().parents[2]

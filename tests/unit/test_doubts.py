@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drivers.errors import AmbiguousResult
-from pool.doubts import Doubts
-from pool.holds import HoldCause
-from pool.messages import CreateFailed, CreateInstance
+from longshore.drivers.errors import AmbiguousResult
+from longshore.pool.doubts import Doubts
+from longshore.pool.holds import HoldCause
+from longshore.pool.messages import CreateFailed, CreateInstance
 from tests.engine_rig import Rig, last_commands
 from tests.health import told
 from tests.samples import make_container, make_type

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.cli.main import main
-from dispatcher.config.driver_parameters import HIDDEN
-from dispatcher.config.loading import load_config
-from drivers.errors import ConfigError
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.config.driver_parameters import HIDDEN
+from longshore.dispatcher.config.loading import load_config
+from longshore.drivers.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]
 SECRETS: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.config.loading import driver_parameters, instance_types, load_config
-from drivers.registry import Capability, driver
+from longshore.dispatcher.config.loading import driver_parameters, instance_types, load_config
+from longshore.drivers.registry import Capability, driver
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT.joinpath("docs", "drivers.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drivers.ec2 import credential_files
-from drivers.ec2.client import ec2_client
-from drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.ec2 import credential_files
+from longshore.drivers.ec2.client import ec2_client
+from longshore.drivers.ec2.parameters import Ec2Parameters
 
 
 @pytest.fixture

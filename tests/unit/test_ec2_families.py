@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from drivers.ec2.families import Family, fault_of_type
-from drivers.interface import Resources
+from longshore.drivers.ec2.families import Family, fault_of_type
+from longshore.drivers.interface import Resources
 from tests.ec2_answers import TYPE
 
 STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"

@@ -20,10 +20,10 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from drivers.ec2.client import ec2_client
-from drivers.ec2.faults import FAILURES, TABLE, Judgement, Meaning, judged
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.errors import (
+from longshore.drivers.ec2.client import ec2_client
+from longshore.drivers.ec2.faults import FAILURES, TABLE, Judgement, Meaning, judged
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from drivers.ec2.keys import key_name
-from drivers.errors import (
+from longshore.drivers.ec2.keys import key_name
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -18,7 +18,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import (
+from longshore.drivers.interface import (
     CLUSTER_TAG,
     Condition,
     Existence,

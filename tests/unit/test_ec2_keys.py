@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from drivers.ec2.keys import is_same_key, key_name
-from drivers.errors import (
+from longshore.drivers.ec2.keys import is_same_key, key_name
+from longshore.drivers.errors import (
     CloudAuthError,
     CloudError,
 )

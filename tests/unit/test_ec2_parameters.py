@@ -10,11 +10,17 @@ import msgspec
 import pytest
 import yaml
 
-from drivers.ec2.driver import DRIVER
-from drivers.ec2.parameters import Ec2Parameters, Ec2RootVolume, Ec2Scratch, check
-from drivers.errors import ConfigError
-from drivers.interface import InstanceSet, PowersOff, Prices, QuotaGroups, WarnsOfInterruption
-from drivers.registry import DriverContext, driver
+from longshore.drivers.ec2.driver import DRIVER
+from longshore.drivers.ec2.parameters import Ec2Parameters, Ec2RootVolume, Ec2Scratch, check
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import (
+    InstanceSet,
+    PowersOff,
+    Prices,
+    QuotaGroups,
+    WarnsOfInterruption,
+)
+from longshore.drivers.registry import DriverContext, driver
 
 
 @pytest.fixture

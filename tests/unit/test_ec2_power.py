@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from drivers.ec2.power import INTERRUPTION_WATCH, METADATA_VARIABLE
+from longshore.drivers.ec2.power import INTERRUPTION_WATCH, METADATA_VARIABLE
 
 TIME = "2026-11-22T10:30:00Z"
 NOTICE = f'{{"action": "terminate", "time": "{TIME}"}}'

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from drivers.ec2.driver import DRIVER
-from drivers.ec2.parameters import Ec2Parameters
-from drivers.ec2.requests import (
+from longshore.drivers.ec2.driver import DRIVER
+from longshore.drivers.ec2.parameters import Ec2Parameters
+from longshore.drivers.ec2.requests import (
     Placement,
     client_token,
     image_of,
@@ -20,8 +20,8 @@ from drivers.ec2.requests import (
     run_arguments,
     scratch_gib,
 )
-from drivers.errors import CloudError
-from drivers.interface import InstanceType, Resources
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import InstanceType, Resources
 from tests.ec2_answers import TYPE
 
 SPOT = replace(TYPE, preemptible=True)

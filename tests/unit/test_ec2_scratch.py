@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.ec2.user_data import SCRATCH
+from longshore.drivers.ec2.user_data import SCRATCH
 
 TOLD = ("chmod", "chown", "cp", "mkdir", "mkfs.ext4", "mount", "mv", "rm")
 HARMLESS = ("cut", "sh", "sort", "wc")

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from drivers.ec2.power import POWER_OFF
-from drivers.ec2.user_data import (
+from longshore.drivers.ec2.power import POWER_OFF
+from longshore.drivers.ec2.user_data import (
     BLANK_DISKS,
     LET_IN,
     METADATA_RULES,
@@ -28,9 +28,9 @@ from drivers.ec2.user_data import (
     Storage,
     user_data,
 )
-from drivers.errors import CloudError
-from pool.hostkey import init_fragment
-from pool.lease import fault_of_command, first_contact_fragment
+from longshore.drivers.errors import CloudError
+from longshore.pool.hostkey import init_fragment
+from longshore.pool.lease import fault_of_command, first_contact_fragment
 from tests.conftest import RequireTool, not_tested
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJPOgXw172AGPhjJKDZBJ/T8vN+4WjMaIQgWzL9NGMcJ"

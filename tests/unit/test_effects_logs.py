@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from drivers.errors import CloudError
-from drivers.interface import HostKeyVerdict, Instance, InstanceType
-from pool.cloud_calls import CloudCalls, Launching
-from pool.messages import DestroyInstance, ListInstances, PoolEvent, SetTags
-from pool.worker_reports import WorkerReports
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
+from longshore.pool.cloud_calls import CloudCalls, Launching
+from longshore.pool.messages import DestroyInstance, ListInstances, PoolEvent, SetTags
+from longshore.pool.worker_reports import WorkerReports
 from tests.performer_rig import NoLogs
 
 

@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode
-from drivers.errors import QuotaError
-from pool.messages import CreateInstance, ListInstances
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.drivers.errors import QuotaError
+from longshore.pool.messages import CreateInstance, ListInstances
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import Profile
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import ElasticJob, ElasticPlan, ElasticView, Place, Room
-from dispatcher.planner.room import SlotKind
-from drivers.interface import Resources
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.model import Profile
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import (
+    ElasticJob,
+    ElasticPlan,
+    ElasticView,
+    Place,
+    Room,
+)
+from longshore.dispatcher.planner.room import SlotKind
+from longshore.drivers.interface import Resources
 from tests.elastic_rig import RULES, elastic, essential, make_job, rooms_of, running, view_of
 from tests.samples import make_type
 

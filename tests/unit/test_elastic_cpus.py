@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drivers.interface import Resources
-from pool.messages import SessionLost, StartAttempt, UpdateLimits
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import SessionLost, StartAttempt, UpdateLimits
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, submit
 from tests.engine_rig import Rig, last_commands
 from tests.samples import GIB, make_container

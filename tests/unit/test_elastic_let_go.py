@@ -11,14 +11,14 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.accounts import Holder, SpendLimits
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.input.quantities import Price
-from dispatcher.model import Placement, SchedulerSettings
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import ElasticJob, ElasticView, Place
-from dispatcher.scheduling.spend import PassBudget
-from drivers.interface import Resources
+from longshore.dispatcher.accounts import Holder, SpendLimits
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticView, Place
+from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job, running, view_of
 from tests.samples import GIB, make_type
 

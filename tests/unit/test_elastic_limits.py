@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.jobs.model import JobTask
-from dispatcher.model import WaitReason
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import ElasticMode, Place
-from pool.messages import CreateInstance, StartAttempt
+from longshore.dispatcher.jobs.model import JobTask
+from longshore.dispatcher.model import WaitReason
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Place
+from longshore.pool.messages import CreateInstance, StartAttempt
 from tests import elastic_rig
 from tests.elastic_jobs_rig import (
     attempt_of,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.planner.elastic_model import ElasticJob
-from dispatcher.planner.elastic_order import in_order, size, waited_s
-from drivers.interface import Resources
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.planner.elastic_model import ElasticJob
+from longshore.dispatcher.planner.elastic_order import in_order, size, waited_s
+from longshore.drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job
 from tests.samples import GIB
 

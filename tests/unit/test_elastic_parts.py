@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.elastic.hosts import host_of, variable
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.jobs.model import Job, JobTask
-from dispatcher.jobs.terms import ElasticTerms, Terms
-from dispatcher.messages import BehaviorRequested, JobSubmitted
-from dispatcher.model import Container, SchedulerSettings
-from pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
-from pool.model import ExitKind, IdleBehavior, PoolSettings
+from longshore.dispatcher.elastic.hosts import host_of, variable
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.jobs.model import Job, JobTask
+from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
+from longshore.dispatcher.messages import BehaviorRequested, JobSubmitted
+from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
+from longshore.pool.model import ExitKind, IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,

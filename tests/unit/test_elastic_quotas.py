@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.elastic_settings import ElasticSettings
-from dispatcher.model import Constraints, SchedulerSettings
-from dispatcher.planner.elastic_model import ElasticMode
-from drivers.errors import CloudError, ErrorScope, QuotaError
-from pool.messages import CreateInstance
-from pool.model import PoolSettings
+from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.model import Constraints, SchedulerSettings
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
+from longshore.pool.messages import CreateInstance
+from longshore.pool.model import PoolSettings
 from tests.elastic_jobs_rig import essential, running, submit
 from tests.engine_rig import Rig
 from tests.samples import make_type

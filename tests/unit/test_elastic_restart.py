@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.planner.elastic_fates import RAN_WELL_S
-from dispatcher.planner.elastic_model import ElasticMode
-from pool.messages import ListInstances, StartAttempt
-from pool.model import AttemptExit, AttemptReport, ExitKind
+from longshore.dispatcher.planner.elastic_fates import RAN_WELL_S
+from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.pool.messages import ListInstances, StartAttempt
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import last_commands
 

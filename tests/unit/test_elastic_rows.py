@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.jobs.terms import ElasticTerms, Terms
-from dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
+from longshore.dispatcher.planner.elastic_model import ElasticMode
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from dispatcher.ledger.endings import in_words, is_eviction, reason_of
-from dispatcher.messages import SaveAttempt
-from dispatcher.model import FOR_NOTHING, AttemptOutcome, EndingCause, EndingFor, Reason
-from dispatcher.per_instance.deeds import ending_for
-from dispatcher.planner.per_instance_model import Stop, StopCause
-from dispatcher.store import schema, sqlite
-from dispatcher.store.errors import StoreUnusable
-from dispatcher.store.store import Store
+from longshore.dispatcher.ledger.endings import in_words, is_eviction, reason_of
+from longshore.dispatcher.messages import SaveAttempt
+from longshore.dispatcher.model import FOR_NOTHING, AttemptOutcome, EndingCause, EndingFor, Reason
+from longshore.dispatcher.per_instance.deeds import ending_for
+from longshore.dispatcher.planner.per_instance_model import Stop, StopCause
+from longshore.dispatcher.store import schema, sqlite
+from longshore.dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.store import Store
 from tests.store_values import attempt, container, insert, url_in
 
 HELD = "its job changed, and nothing is updated on a held instance"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pool.holds import HoldCause
-from pool.messages import (
+from longshore.pool.holds import HoldCause
+from longshore.pool.messages import (
     AttemptExited,
     CreateInstance,
     LogComplete,
@@ -12,7 +12,7 @@ from pool.messages import (
     SessionLost,
     StartAttempt,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, ProbeReport
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

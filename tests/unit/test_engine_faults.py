@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pool.runner import images
-from pool.runner.engine_faults import is_of_the_request, unexecuted
+from longshore.pool.runner import images
+from longshore.pool.runner.engine_faults import is_of_the_request, unexecuted
 
 RUNC = "Error: runc: runc create failed: unable to start container process: "
 OF_THE_REQUEST = [

@@ -6,14 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     InstanceKillRequested,
     PublishContainer,
 )
-from dispatcher.model import AttemptOutcome, Placement, SchedulerSettings
-from drivers.errors import AmbiguousResult, CapacityError, QuotaError
-from pool.messages import (
+from longshore.dispatcher.model import AttemptOutcome, Placement, SchedulerSettings
+from longshore.drivers.errors import AmbiguousResult, CapacityError, QuotaError
+from longshore.pool.messages import (
     AttemptStarted,
     CreateInstance,
     DestroyInstance,
@@ -25,7 +25,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import ExitKind, IdleBehavior, PoolSettings, ProbeReport
+from longshore.pool.model import ExitKind, IdleBehavior, PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, PublishInstance
-from dispatcher.model import Placement, SchedulerSettings
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, PublishInstance
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,
     DestroyInstance,
@@ -19,7 +19,14 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings, Worker
+from longshore.pool.model import (
+    AttemptExit,
+    AttemptReport,
+    ExitKind,
+    IdleBehavior,
+    PoolSettings,
+    Worker,
+)
 from tests.engine_rig import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from dispatcher.model import SchedulerSettings
-from pool.messages import (
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,
     DestroyInstance,
@@ -19,7 +19,7 @@ from pool.messages import (
     StartAttempt,
     StartUnknown,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -229,8 +229,8 @@ def test_the_log_of_an_attempt_that_ended_before_the_crash_is_still_fetched() ->
 
 
 def test_failed_listings_conclude_nothing_and_are_repeated() -> None:
-    from drivers.errors import CloudError
-    from pool.messages import ListingFailed
+    from longshore.drivers.errors import CloudError
+    from longshore.pool.messages import ListingFailed
 
     rig = Rig(make_type(1))
     rig.submit(make_container(1))

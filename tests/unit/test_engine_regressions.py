@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.model import SchedulerSettings
-from drivers.errors import QuotaError, RateLimitError
-from pool.messages import (
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import QuotaError, RateLimitError
+from longshore.pool.messages import (
     AttemptExited,
     Created,
     CreateInstance,
@@ -20,7 +20,7 @@ from pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.input.quantities import Price
-from dispatcher.model import AttemptOutcome, SchedulerSettings
-from drivers.errors import CapacityError, QuotaError
-from pool.messages import SignalAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import AttemptOutcome, SchedulerSettings
+from longshore.drivers.errors import CapacityError, QuotaError
+from longshore.pool.messages import SignalAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
-from dispatcher.model import Constraints, Container, Retries, SchedulerSettings
-from drivers.errors import CapacityError, ErrorScope, QuotaError
-from pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
+from longshore.dispatcher.model import Constraints, Container, Retries, SchedulerSettings
+from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
+from longshore.pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

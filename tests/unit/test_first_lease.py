@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pool.hostkey import CONTACT_MARK, init_fragment, proof_command
-from pool.lease import ATTACHED_MARK, contact_command, first_contact_fragment
-from pool.runner import lease as runner_lease
+from longshore.pool.hostkey import CONTACT_MARK, init_fragment, proof_command
+from longshore.pool.lease import ATTACHED_MARK, contact_command, first_contact_fragment
+from longshore.pool.runner import lease as runner_lease
 from tests.runner_harness import environments, eventually
 
 WAIT_S = 2

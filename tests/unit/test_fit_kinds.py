@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.model import Constraints
-from dispatcher.planner.fit import eligible_types, impossible, rejections
-from drivers.interface import Resources
+from longshore.dispatcher.model import Constraints
+from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
+from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_type
 
 A100 = replace(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pool.messages import Probe, SessionLost
-from pool.model import PoolSettings
-from pool.timers import TimerKind
+from longshore.pool.messages import Probe, SessionLost
+from longshore.pool.model import PoolSettings
+from longshore.pool.timers import TimerKind
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import BugError, RateLimitError
-from pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
-from pool.messages import DestroyInstance, ListInstances, SetTags
+from longshore.drivers.errors import BugError, RateLimitError
+from longshore.pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
+from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
 
 
 def destroy(instance_id: str) -> DestroyInstance:

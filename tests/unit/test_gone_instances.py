@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.api.backend import NotFound, Unavailable
-from dispatcher.cli.main import main
-from dispatcher.messages import SaveInstance
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import NotFound, Unavailable
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.messages import SaveInstance
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 from tests.api_server import serving
 from tests.backend_rig import backend_over, backend_with, runtime_over, store_in
 from tests.cli_server import cli_server

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from drivers.errors import AmbiguousResult, CloudError
-from drivers.interface import HostKeyVerdict, Instance
-from pool.cloud_calls import CloudCalls, Launching
-from pool.messages import (
+from longshore.drivers.errors import AmbiguousResult, CloudError
+from longshore.drivers.interface import HostKeyVerdict, Instance
+from longshore.pool.cloud_calls import CloudCalls, Launching
+from longshore.pool.messages import (
     CreateFailed,
     CreateInstance,
     Destroyed,
@@ -27,7 +27,7 @@ from pool.messages import (
     SetTags,
     TagsSet,
 )
-from pool.model import Launch
+from longshore.pool.model import Launch
 from tests.performer_rig import CALL_TIMEOUT_S, Cloud, Vm
 from tests.samples import make_type
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from dispatcher.explaining.health import ProblemKind, advice_of, failed_last
-from dispatcher.model import Constraints
-from dispatcher.moments import moment
-from drivers.errors import (
+from longshore.dispatcher.explaining.health import ProblemKind, advice_of, failed_last
+from longshore.dispatcher.model import Constraints
+from longshore.dispatcher.moments import moment
+from longshore.drivers.errors import (
     CapacityError,
     CloudAuthError,
     CloudError,
     QuotaError,
     RateLimitError,
 )
-from pool.messages import (
+from longshore.pool.messages import (
     DestroyFailed,
     DestroyInstance,
     ListingFailed,
@@ -22,8 +22,8 @@ from pool.messages import (
     Probe,
     ProbeSucceeded,
 )
-from pool.model import PoolSettings, ProbeReport
-from pool.troubles import CreateTroubles, TroubleKind
+from longshore.pool.model import PoolSettings, ProbeReport
+from longshore.pool.troubles import CreateTroubles, TroubleKind
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
 from tests.health import kinds, told

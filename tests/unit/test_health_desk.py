@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.cli.main import main
-from dispatcher.desk.health import (
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.desk.health import (
     LEAST_FREE_BYTES,
     LEAST_FREE_INODES,
     shortage_of_bytes,
     shortage_of_inodes,
 )
-from dispatcher.disk_room import room_at
-from dispatcher.explaining.health import Problem, ProblemKind
-from dispatcher.store.store import Store
+from longshore.dispatcher.disk_room import room_at
+from longshore.dispatcher.explaining.health import Problem, ProblemKind
+from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
 from tests.backend_rig import backend_over, backend_with, runtime_over, store_in
 from tests.cli_server import CliServer, await_true, cli_server

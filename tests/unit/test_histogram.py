@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import BugError
-from pool.histogram import Histogram
+from longshore.drivers.errors import BugError
+from longshore.pool.histogram import Histogram
 
 
 def test_a_histogram_counts_each_value_in_every_bucket_that_it_fits() -> None:

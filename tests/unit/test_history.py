@@ -7,16 +7,16 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.ledger import history
-from dispatcher.ledger.history import MOST_CHANGES, MOST_EVENTS, Happening, History
-from dispatcher.messages import (
+from longshore.dispatcher.ledger import history
+from longshore.dispatcher.ledger.history import MOST_CHANGES, MOST_EVENTS, Happening, History
+from longshore.dispatcher.messages import (
     JobCancelRequested,
     JobHoldRequested,
     JobPriorityRequested,
     PriorityRequested,
     PublishContainer,
 )
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Constraints,
@@ -24,10 +24,10 @@ from dispatcher.model import (
     ContainerState,
     WaitReason,
 )
-from dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
-from dispatcher.queueing.queue import ClassKey
-from drivers.interface import Resources
-from pool.holds import Hindrance, HindranceKind
+from longshore.dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
+from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.drivers.interface import Resources
+from longshore.pool.holds import Hindrance, HindranceKind
 from tests.samples import make_container
 
 

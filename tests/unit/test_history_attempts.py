@@ -9,9 +9,9 @@ from decimal import Decimal
 from types import FrameType
 from typing import Any, TypeVar
 
-from dispatcher.ledger.history import MOST_ATTEMPTS, Happening, History
-from dispatcher.messages import PriorityRequested
-from dispatcher.model import (
+from longshore.dispatcher.ledger.history import MOST_ATTEMPTS, Happening, History
+from longshore.dispatcher.messages import PriorityRequested
+from longshore.dispatcher.model import (
     Attempt,
     AttemptOutcome,
     Container,

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.model import Constraints, Placement, SchedulerSettings
-from drivers.errors import CapacityError, CloudError, ErrorScope, QuotaError, RateLimitError
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.model import Constraints, Placement, SchedulerSettings
+from longshore.drivers.errors import (
+    CapacityError,
+    CloudError,
+    ErrorScope,
+    QuotaError,
+    RateLimitError,
+)
+from longshore.pool.messages import (
     CreateFailed,
     CreateInstance,
     DestroyFailed,
@@ -20,8 +26,8 @@ from pool.messages import (
     SetTags,
     TagsFailed,
 )
-from pool.model import IdleBehavior, PoolSettings
-from pool.timers import TimerKind
+from longshore.pool.model import IdleBehavior, PoolSettings
+from longshore.pool.timers import TimerKind
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.cli.main import main
-from dispatcher.messages import BehaviorRequested
-from pool.core import MOST_NOTES_OF_GONE
-from pool.messages import DestroyInstance
-from pool.model import BehaviorNote, IdleBehavior, PoolSettings
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.pool.core import MOST_NOTES_OF_GONE
+from longshore.pool.messages import DestroyInstance
+from longshore.pool.model import BehaviorNote, IdleBehavior, PoolSettings
 from tests.cli_server import CliServer, cli_server
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type

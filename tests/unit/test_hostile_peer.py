@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from paramiko.buffered_pipe import BufferedPipe
 
-from drivers.errors import Unreachable
-from pool.session_wire import MalformedMessageError, decode_listing, decode_message
-from pool.ssh import SshConnection
-from pool.ssh_channel import SshChannel
-from pool.ssh_keys import new_private_key
-from pool.ssh_transport import BoundedTransport
+from longshore.drivers.errors import Unreachable
+from longshore.pool.session_wire import MalformedMessageError, decode_listing, decode_message
+from longshore.pool.ssh import SshConnection
+from longshore.pool.ssh_channel import SshChannel
+from longshore.pool.ssh_keys import new_private_key
+from longshore.pool.ssh_transport import BoundedTransport
 
 MIB = 2**20
 EXIT = {

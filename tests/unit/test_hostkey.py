@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import BugError
-from pool.hostkey import (
+from longshore.drivers.errors import BugError
+from longshore.pool.hostkey import (
     ANSWER_LIMIT_BYTES,
     UnprovenCause,
     init_fragment,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from dispatcher.api.backend import NewContainer, Unavailable
-from dispatcher.config.model import LimitsConfig
-from dispatcher.model import Container
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import NewContainer, Unavailable
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.model import Container
+from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.samples import make_container
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.model import Placement, SchedulerSettings
-from drivers.errors import CloudError
-from pool.messages import CreateInstance
-from pool.model import PoolSettings
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.drivers.errors import CloudError
+from longshore.pool.messages import CreateInstance
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

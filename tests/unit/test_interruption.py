@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import AttemptOutcome, ContainerState
-from drivers.interface import InstanceType
-from pool.messages import InterruptionNoticed
-from pool.model import ExitKind, IdleBehavior, WorkerState
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import AttemptOutcome, ContainerState
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import InterruptionNoticed
+from longshore.pool.model import ExitKind, IdleBehavior, WorkerState
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

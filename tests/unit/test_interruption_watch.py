@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner import interruption
-from pool.runner.interruption import InterruptionWatch, parse_watch
-from pool.runner.wire import Refusal
+from longshore.pool.runner import interruption
+from longshore.pool.runner.interruption import InterruptionWatch, parse_watch
+from longshore.pool.runner.wire import Refusal
 
 AT = "2026-01-31T23:59:59Z"
 

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from dispatcher.config.model import LimitsConfig
-from dispatcher.desk import intake
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.input.quantities import Size
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.jobs.terms import (
+from longshore.dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.desk import intake
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.input.quantities import Size
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import (
     ElasticTerms,
     Parameters,
     PerInstanceTerms,
     Schedule,
     Terms,
 )
-from dispatcher.model import Dependency, DependencyOn
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.model import Dependency, DependencyOn
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task

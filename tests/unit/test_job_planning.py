@@ -9,13 +9,13 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.desk.job_planning import plan_job, planning
-from dispatcher.jobs.model import JobType
-from dispatcher.jobs.terms import Parameters, Schedule, Terms
-from dispatcher.model import Dependency, SchedulerSettings
-from dispatcher.planner.per_instance_counts import Counts
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from pool.messages import CreateInstance, Listed, ListInstances
+from longshore.dispatcher.desk.job_planning import plan_job, planning
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.jobs.terms import Parameters, Schedule, Terms
+from longshore.dispatcher.model import Dependency, SchedulerSettings
+from longshore.dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.pool.messages import CreateInstance, Listed, ListInstances
 from tests.elastic_jobs_rig import elastic, elastic_job, essential, running
 from tests.elastic_jobs_rig import rig_of as elastic_rig
 from tests.elastic_jobs_rig import submit as submit_elastic

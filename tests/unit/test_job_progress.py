@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import NewJob
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.jobs.model import Job, JobState
-from dispatcher.messages import Change
-from dispatcher.queries import JobFilter
-from dispatcher.store.store import Store
+from longshore.dispatcher.api.backend import NewJob
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.jobs.model import Job, JobState
+from longshore.dispatcher.messages import Change
+from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.job_samples import make_task
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.model import AttemptOutcome
-from drivers.errors import CloudAuthError
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.model import AttemptOutcome
+from longshore.drivers.errors import CloudAuthError
+from longshore.pool.messages import (
     CloseSession,
     Created,
     CreateInstance,
@@ -20,7 +20,7 @@ from pool.messages import (
     SetTags,
     StartAttempt,
 )
-from pool.model import IdleBehavior, PoolSettings
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
-from dispatcher.config.model import LimitsConfig
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.model import Placement, SchedulerSettings
-from drivers.errors import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudError,
@@ -14,7 +14,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.messages import (
+from longshore.pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
@@ -26,7 +26,7 @@ from pool.messages import (
     SetTags,
     TagsFailed,
 )
-from pool.model import IdleBehavior, InstanceSeen, PoolSettings, Worker
+from longshore.pool.model import IdleBehavior, InstanceSeen, PoolSettings, Worker
 from tests.engine_rig import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 

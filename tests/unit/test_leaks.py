@@ -7,12 +7,12 @@ from decimal import Decimal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.desk.views import leak_report
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.metrics.exposition import Metrics
-from drivers.errors import CloudError, InvalidRequest
-from pool.leaks import Leak, LeakKind
-from pool.messages import (
+from longshore.dispatcher.desk.views import leak_report
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.drivers.errors import CloudError, InvalidRequest
+from longshore.pool.leaks import Leak, LeakKind
+from longshore.pool.messages import (
     BrokenReported,
     Destroyed,
     DestroyFailed,
@@ -23,7 +23,7 @@ from pool.messages import (
     ProbeFailed,
     SessionLost,
 )
-from pool.model import IdleBehavior, PoolSettings
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.desk.views import leak_report
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from drivers.errors import AmbiguousResult, CloudError
-from pool.leaks import Leak, LeakKind
-from pool.messages import (
+from longshore.dispatcher.desk.views import leak_report
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.drivers.errors import AmbiguousResult, CloudError
+from longshore.pool.leaks import Leak, LeakKind
+from longshore.pool.messages import (
     AttemptExited,
     BrokenReported,
     CreateFailed,
@@ -23,7 +23,7 @@ from pool.messages import (
     Probe,
     ProbeSucceeded,
 )
-from pool.model import (
+from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
     ExitKind,

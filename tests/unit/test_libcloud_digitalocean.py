@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -17,11 +17,11 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG
-from drivers.libcloud_driver.clients import Clients
-from drivers.libcloud_driver.naming import plain_tags
-from drivers.libcloud_driver.parameters import LibcloudParameters
-from drivers.libcloud_driver.providers import provider_of
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from longshore.drivers.libcloud_driver.clients import Clients
+from longshore.drivers.libcloud_driver.naming import plain_tags
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud_driver.providers import provider_of
 from tests.canned_cloud import CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, TOKEN, create, opened
 from tests.libcloud_cloud import parts_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -19,8 +19,8 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import CLUSTER_TAG, Condition, Power, TellsCondition
-from drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.interface import CLUSTER_TAG, Condition, Power, TellsCondition
+from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
 from tests.canned_cloud import HANG_UP, CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, create, opened
 from tests.libcloud_cloud import parts_of

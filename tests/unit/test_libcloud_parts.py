@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.errors import CloudError, ConfigError
-from drivers.interface import CLUSTER_TAG, TOKEN_TAG
-from drivers.libcloud_driver.clients import Clients
-from drivers.libcloud_driver.naming import node_name, plain_tags, tags_in, tags_in_name
-from drivers.libcloud_driver.parameters import LibcloudParameters, fault_of_type, problems_of
-from drivers.libcloud_driver.providers import OtherProvider, provider_of
-from drivers.libcloud_driver.user_data import LARGEST_BYTES, user_data
-from drivers.registry import driver
+from longshore.drivers.errors import CloudError, ConfigError
+from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
+from longshore.drivers.libcloud_driver.clients import Clients
+from longshore.drivers.libcloud_driver.naming import node_name, plain_tags, tags_in, tags_in_name
+from longshore.drivers.libcloud_driver.parameters import (
+    LibcloudParameters,
+    fault_of_type,
+    problems_of,
+)
+from longshore.drivers.libcloud_driver.providers import OtherProvider, provider_of
+from longshore.drivers.libcloud_driver.user_data import LARGEST_BYTES, user_data
+from longshore.drivers.registry import driver
 from tests.libcloud_bench import TYPE
 from tests.libcloud_cloud import parts_of
 

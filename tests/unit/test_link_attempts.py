@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pool.link_attempts import AttemptFeed
-from pool.model import AttemptImage
-from pool.session import Session
-from pool.session_wire import Push
+from longshore.pool.link_attempts import AttemptFeed
+from longshore.pool.model import AttemptImage
+from longshore.pool.session import Session
+from longshore.pool.session_wire import Push
 from tests.link_rig import Recorder, order
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.explaining.health import ProblemKind
-from dispatcher.store.store import Store
-from pool.messages import Probe, SessionLost
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.explaining.health import ProblemKind
+from longshore.dispatcher.store.store import Store
+from longshore.pool.messages import Probe, SessionLost
 from tests.backend_rig import backend_with, runtime_over, store_in
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type

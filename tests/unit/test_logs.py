@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.input.quantities import Size
-from dispatcher.logs.sealed import SHORT_BYTES
-from dispatcher.logs.store import LogStore
+from longshore.dispatcher.input.quantities import Size
+from longshore.dispatcher.logs.sealed import SHORT_BYTES
+from longshore.dispatcher.logs.store import LogStore
 from tests.small_disk import fill, small_disk
 
 C, A = "c-1", "a-1"
@@ -123,7 +123,7 @@ def test_a_gap_whose_sentence_was_torn_is_asked_for_again(tmp_path: Path) -> Non
 
 
 def test_gaps_without_end_cut_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.logs.store.NOTES_LIMIT", 5)
+    monkeypatch.setattr("longshore.dispatcher.logs.store.NOTES_LIMIT", 5)
     logs = reopened(tmp_path)
     for number in range(1, 20):
         assert logs.append(A, C, "stdout", 1000 * number, b"x") == 1000 * number + 1

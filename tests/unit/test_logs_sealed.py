@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.logs.sealed import SHORT_BYTES
-from dispatcher.logs.store import LogStore
+from longshore.dispatcher.logs.sealed import SHORT_BYTES
+from longshore.dispatcher.logs.store import LogStore
 from tests.small_disk import fill, small_disk
 
 C, A = "c-1", "c-1-1"

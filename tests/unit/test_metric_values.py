@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.model import SchedulerSettings
-from drivers.errors import CapacityError, CloudError, QuotaError
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import CapacityError, CloudError, QuotaError
+from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,
     Probe,
@@ -16,7 +16,7 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import AttemptReport, IdleBehavior, PoolSettings
+from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
 from tests.samples import make_container, make_type

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.explaining.health import ProblemKind
-from dispatcher.jobs.model import JobState
-from dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
-from dispatcher.per_instance.trouble import CODES
-from dispatcher.periodic.agenda import LaunchResult
-from pool.leaks import LeakKind
-from pool.model import PoolSettings, WorkerState
-from pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome
+from longshore.dispatcher.explaining.health import ProblemKind
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
+from longshore.dispatcher.per_instance.trouble import CODES
+from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.pool.leaks import LeakKind
+from longshore.pool.model import PoolSettings, WorkerState
+from longshore.pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome
 from tests.engine_rig import Rig
 from tests.exposition import Key, families, samples, text_of, value
 from tests.samples import make_container, make_type

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.periodic.agenda import LaunchResult
 from tests.engine_rig import Rig
 from tests.exposition import samples
 from tests.job_samples import make_job, make_task

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.jobs.model import JobType
-from dispatcher.model import Retries
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.model import Retries
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
 from tests.engine_rig import Rig
 from tests.exposition import samples

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.model import Placement
-from dispatcher.planner.mix import NewInstance, Option, Want
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.model import Placement
+from longshore.dispatcher.planner.mix import NewInstance, Option, Want
+from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, optimum_by_program, price, random_case, solve
 from tests.samples import GIB, make_type
 

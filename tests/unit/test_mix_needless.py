@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from dispatcher.model import Constraints, Placement, Profile
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Plan
-from dispatcher.planner.mix import Option, Want
-from dispatcher.planner.mix_needless import worthwhile
-from dispatcher.planner.room import Rules
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType, Resources
-from pool.holds import HindranceKind, Scope
+from longshore.dispatcher.model import Constraints, Placement, Profile
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Plan
+from longshore.dispatcher.planner.mix import Option, Want
+from longshore.dispatcher.planner.mix_needless import worthwhile
+from longshore.dispatcher.planner.room import Rules
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import HindranceKind, Scope
 from tests.mix_cases import optimum, random_case
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.planner.mix import Option, Want
-from dispatcher.planner.mix_market import Market, Mix
-from dispatcher.planner.mix_search import pooled
-from dispatcher.planner.mix_tidy import topped_up, trimmed
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.planner.mix import Option, Want
+from longshore.dispatcher.planner.mix_market import Market, Mix
+from longshore.dispatcher.planner.mix_search import pooled
+from longshore.dispatcher.planner.mix_tidy import topped_up, trimmed
+from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import make_type
 
 ONE_CPU = Resources(cpu_millis=1000)

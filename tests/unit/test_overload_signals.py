@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.messages import InsertContainers, SaveContainer
-from dispatcher.store import writer
-from dispatcher.store.store import Store
-from pool.runner import launch
-from pool.runner.engines import Engine
-from pool.runner.spool import Places, Spool
-from pool.runner.wire import Order, Refusal
+from longshore.dispatcher.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.store import writer
+from longshore.dispatcher.store.store import Store
+from longshore.pool.runner import launch
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.spool import Places, Spool
+from longshore.pool.runner.wire import Order, Refusal
 from tests.small_disk import fill, small_disk
 from tests.store_values import container, insert, url_in
 

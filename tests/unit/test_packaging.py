@@ -43,7 +43,7 @@ def distribution_of(requirement: str) -> str:
 def test_every_import_is_declared_as_a_runtime_dependency() -> None:
     declared = {distribution_of(each) for each in PROJECT["dependencies"]}
     distributions = importlib.metadata.packages_distributions()
-    own = {*sys.stdlib_module_names, *PRODUCT}
+    own = {*sys.stdlib_module_names, "longshore"}
     undeclared = [
         f"{path.relative_to(ROOT)} imports {name}"
         for package in PRODUCT
@@ -62,7 +62,7 @@ def test_the_runner_imports_the_standard_library_only() -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in paths
         for name in sorted(imported_names(path) - sys.stdlib_module_names)
-        if name != "pool"
+        if name != "longshore"
     ]
     assert foreign == []
 
@@ -84,19 +84,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def test_the_wheel_holds_every_module_and_nothing_of_the_checkout(wheel: zipfile.ZipFile) -> None:
-    modules = {
-        path.relative_to(ROOT).as_posix()
+    modules = {"longshore/__init__.py", "longshore/__main__.py", "longshore/py.typed"} | {
+        f"longshore/{path.relative_to(ROOT).as_posix()}"
         for package in PRODUCT
         for path in ROOT.joinpath(package).rglob("*.py")
     }
     names = set(wheel.namelist())
     assert modules - names == set()
-    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PRODUCT)
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"longshore"}
 
 
 def test_the_wheel_names_its_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
     [points] = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
-    assert "longshore = dispatcher.cli.main:main" in wheel.read(points).decode()
+    assert "longshore = longshore.dispatcher.cli.main:main" in wheel.read(points).decode()
     [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
     assert "License-Expression: Apache-2.0" in wheel.read(metadata).decode()
     assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())

@@ -10,10 +10,10 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.accounts import Holder
-from dispatcher.jobs.model import JobType
-from dispatcher.messages import JobPriorityRequested
-from dispatcher.model import (
+from longshore.dispatcher.accounts import Holder
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.messages import JobPriorityRequested
+from longshore.dispatcher.model import (
     AttemptOutcome,
     EndingCause,
     EndingFor,
@@ -21,8 +21,8 @@ from dispatcher.model import (
     Retries,
     SchedulerSettings,
 )
-from drivers.interface import Resources
-from pool.messages import SignalAttempt
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import SignalAttempt
 from tests.elastic_jobs_rig import essential, running, submit
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.jobs.model import Job, JobType
-from dispatcher.model import Retries
-from pool.model import ExitKind
+from longshore.dispatcher.jobs.model import Job, JobType
+from longshore.dispatcher.model import Retries
+from longshore.pool.model import ExitKind
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_type
 

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.planner.per_instance import plan
-from dispatcher.planner.per_instance_counts import price_change
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.planner.per_instance import plan
+from longshore.dispatcher.planner.per_instance_counts import price_change
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     Evict,
     Ignore,
@@ -24,9 +24,9 @@ from dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
-from dispatcher.planner.per_instance_room import taken_of_new_instance
-from drivers.errors import BugError
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_room import taken_of_new_instance
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,
     ENV,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.planner.per_instance_model import Host
-from dispatcher.planner.per_instance_room import Room
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_model import Host
+from longshore.dispatcher.planner.per_instance_room import Room
+from longshore.drivers.interface import Resources
 from tests.samples import make_type
 
 SHARED = Resources()

@@ -6,16 +6,16 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
-from dispatcher.planner.per_instance import again_at
-from dispatcher.planner.per_instance_diff import IN_PLACE, changes
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
+from longshore.dispatcher.planner.per_instance import again_at
+from longshore.dispatcher.planner.per_instance_diff import IN_PLACE, changes
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     PastAttempt,
     Wait,
 )
-from dispatcher.planner.per_instance_rounds import Rollout, Round, UpdateStrategy
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_rounds import Rollout, Round, UpdateStrategy
+from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     ENV,
     kinds_of,

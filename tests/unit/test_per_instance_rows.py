@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.jobs.model import Job, JobState, JobType
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from drivers.interface import Resources
-from pool.messages import StartAttempt, StartRefused
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.jobs.model import Job, JobState, JobType
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import StartAttempt, StartRefused
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 

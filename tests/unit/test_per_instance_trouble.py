@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.jobs.model import JobType
-from dispatcher.model import Attempt, Constraints, Container, ContainerState, Reason, Retries
-from dispatcher.per_instance.trouble import latest_ends
+from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.model import (
+    Attempt,
+    Constraints,
+    Container,
+    ContainerState,
+    Reason,
+    Retries,
+)
+from longshore.dispatcher.per_instance.trouble import latest_ends
 from tests.exposition import samples
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
@@ -70,7 +77,7 @@ def test_who_does_not_end_again_and_again_is_not_looked_at_for_a_list(
         looked_at.append(container.id)
         return latest_ends(container, now)
 
-    monkeypatch.setattr("dispatcher.per_instance.trouble.latest_ends", noted)
+    monkeypatch.setattr("longshore.dispatcher.per_instance.trouble.latest_ends", noted)
     assert trouble(rig) is not None
     assert set(looked_at) == {rig.of_job("j-1")[0].id}
     rig.advance(600)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
-from drivers.interface import Condition, Existence, Found, Power
-from pool.cloud_calls import with_port
-from pool.link_model import ProbeStageError
-from pool.messages import (
+from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
+from longshore.drivers.interface import Condition, Existence, Found, Power
+from longshore.pool.cloud_calls import with_port
+from longshore.pool.link_model import ProbeStageError
+from longshore.pool.messages import (
     Created,
     CreateFailed,
     CreateInstance,
@@ -39,8 +39,8 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import AttemptOrder, Launch, ProbeReport
-from pool.worker_reports import WorkerReports
+from longshore.pool.model import AttemptOrder, Launch, ProbeReport
+from longshore.pool.worker_reports import WorkerReports
 from tests.link_rig import unknown
 from tests.performer_rig import NoLogs, Rig, Vm, performing
 from tests.samples import make_type

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict, NewJob, Unavailable
-from dispatcher.config.model import LimitsConfig
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.jobs.model import Job
-from dispatcher.jobs.terms import Overlap, Schedule, Terms
-from dispatcher.periodic.agenda import LaunchResult
-from dispatcher.periodic.launching import DeskRuns
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store.store import Store
+from longshore.dispatcher.api.backend import Conflict, NewJob, Unavailable
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.jobs.terms import Overlap, Schedule, Terms
+from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.periodic.launching import DeskRuns
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.api.backend import Conflict, Unavailable
-from dispatcher.jobs.terms import Schedule
-from dispatcher.periodic.agenda import Agenda
-from dispatcher.periodic.schedules import latest_missed
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import Conflict, Unavailable
+from longshore.dispatcher.jobs.terms import Schedule
+from longshore.dispatcher.periodic.agenda import Agenda
+from longshore.dispatcher.periodic.schedules import latest_missed
+from longshore.drivers.errors import InvalidRequest
 from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template
 
 
@@ -135,7 +135,7 @@ async def test_a_defect_in_looking_at_one_keeps_no_other_waiting(
     world = PeriodicWorld(
         odd, make_template(2, HOURLY, created=f"{DAY} 09:30"), time=f"{DAY} 09:30"
     )
-    monkeypatch.setattr("dispatcher.periodic.agenda.latest_missed", missed)
+    monkeypatch.setattr("longshore.dispatcher.periodic.agenda.latest_missed", missed)
     with capture_logs() as lines:
         await world.look(f"{DAY} 10:00")
     assert [each["job"] for each in lines if each.get("exc_info")] == ["j-1"]

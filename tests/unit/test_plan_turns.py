@@ -10,10 +10,10 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.api.backend import Unavailable
-from dispatcher.desk.plan_turns import AT_ONCE, PlanTurns
-from dispatcher.jobs.plan import JobPlan
-from dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.api.backend import Unavailable
+from longshore.dispatcher.desk.plan_turns import AT_ONCE, PlanTurns
+from longshore.dispatcher.jobs.plan import JobPlan
+from longshore.dispatcher.planner.per_instance_counts import Counts
 
 PLAN = JobPlan(
     counts=Counts(),

@@ -6,14 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.model import Constraints, Placement, Preemptible, Profile
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types, impossible, rejections
-from dispatcher.planner.limits import Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType, Resources
-from pool.holds import HindranceKind
+from longshore.dispatcher.model import Constraints, Placement, Preemptible, Profile
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
+from longshore.dispatcher.planner.limits import Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import HindranceKind
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.model import Constraints, Placement, Profile
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Plan, View
-from dispatcher.planner.plan_check import check
-from dispatcher.planner.room import Rules, SlotKind, empty_slot
-from dispatcher.queueing.queue import Queue
-from drivers.errors import BugError, ErrorScope, QuotaError
-from drivers.interface import Resources
-from pool.backoff import CreateHolds
-from pool.holds import Scope, Tally
-from pool.model import PoolSettings
+from longshore.dispatcher.model import Constraints, Placement, Profile
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Limits, Plan, View
+from longshore.dispatcher.planner.plan_check import check
+from longshore.dispatcher.planner.room import Rules, SlotKind, empty_slot
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.errors import BugError, ErrorScope, QuotaError
+from longshore.drivers.interface import Resources
+from longshore.pool.backoff import CreateHolds
+from longshore.pool.holds import Scope, Tally
+from longshore.pool.model import PoolSettings
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
 

@@ -7,17 +7,17 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.cost import share_of
-from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types, impossible, rejections
-from dispatcher.planner.limits import Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import ClassKey, Queue
-from drivers.interface import InstanceType, Resources
-from pool.holds import HindranceKind
-from pool.messages import CreateInstance, Probe, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.cost import share_of
+from longshore.dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
+from longshore.dispatcher.planner.limits import Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import ClassKey, Queue
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import HindranceKind
+from longshore.pool.messages import CreateInstance, Probe, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.model import Constraints, Placement, Profile
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType, Resources
-from pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
+from longshore.dispatcher.model import Constraints, Placement, Profile
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Limits, Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.publishing import publish_event
-from dispatcher.messages import Event, PublishFailedPass
-from dispatcher.model import SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.limits import Plan, View
-from dispatcher.scheduling import placing
-from drivers.errors import BugError
-from pool.messages import ListInstances, Probe, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.publishing import publish_event
+from longshore.dispatcher.messages import Event, PublishFailedPass
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.limits import Plan, View
+from longshore.dispatcher.scheduling import placing
+from longshore.drivers.errors import BugError
+from longshore.pool.messages import ListInstances, Probe, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
 from tests.samples import make_container, make_type

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from pool.cost import cost_usd
+from longshore.pool.cost import cost_usd
 
 
 @pytest.mark.parametrize(

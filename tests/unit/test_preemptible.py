@@ -6,14 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.explaining.explanation import explain
-from dispatcher.input.quantities import Price
-from dispatcher.model import Constraints, Preemptible, SchedulerSettings
-from dispatcher.planner.preemptible import Waste
-from drivers.errors import CapacityError, CloudError
-from drivers.interface import InstanceType
-from pool.messages import CreateInstance, InterruptionNoticed
-from pool.model import PoolSettings
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import Constraints, Preemptible, SchedulerSettings
+from longshore.dispatcher.planner.preemptible import Waste
+from longshore.drivers.errors import CapacityError, CloudError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import CreateInstance, InterruptionNoticed
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig
 from tests.exposition import samples
 from tests.samples import make_container, make_type

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from dispatcher.planner.preemption import (
+from longshore.dispatcher.planner.preemption import (
     MIN_GAP,
     PLACES,
     Eviction,
@@ -15,8 +15,8 @@ from dispatcher.planner.preemption import (
     NoEviction,
     victims,
 )
-from dispatcher.planner.room import Slot
-from drivers.interface import Resources
+from longshore.dispatcher.planner.room import Slot
+from longshore.drivers.interface import Resources
 from tests.preemption_rig import amounts, evicted, occupied, tenant
 
 GIB = 2**30

@@ -8,7 +8,7 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from dispatcher.planner.preemption import (
+from longshore.dispatcher.planner.preemption import (
     Eviction,
     PreemptionSettings,
     TenantKind,

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.desk.job_planning import plan_job
-from dispatcher.explaining.explanation import Waiting, explain
-from dispatcher.jobs.model import JobTask, JobType, Tally
-from dispatcher.jobs.terms import Terms
-from dispatcher.model import Constraints, SchedulerSettings, WaitReason
-from dispatcher.planner.fit import fitting_types, what_is_left, within_price
-from drivers.errors import CapacityError, CloudError, ErrorScope
-from drivers.interface import InstanceType, Resources
-from pool.messages import CreateInstance, Probe
+from longshore.dispatcher.desk.job_planning import plan_job
+from longshore.dispatcher.explaining.explanation import Waiting, explain
+from longshore.dispatcher.jobs.model import JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import Terms
+from longshore.dispatcher.model import Constraints, SchedulerSettings, WaitReason
+from longshore.dispatcher.planner.fit import fitting_types, what_is_left, within_price
+from longshore.drivers.errors import CapacityError, CloudError, ErrorScope
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.messages import CreateInstance, Probe
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested, PublishInstance
-from dispatcher.model import SchedulerSettings
-from drivers.errors import CloudError
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested, PublishInstance
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import CloudError
+from longshore.pool.messages import (
     AttemptExited,
     BrokenReported,
     CloseSession,
@@ -22,7 +22,14 @@ from pool.messages import (
     SessionLost,
     StartAttempt,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings, Worker
+from longshore.pool.model import (
+    AttemptExit,
+    AttemptReport,
+    ExitKind,
+    IdleBehavior,
+    PoolSettings,
+    Worker,
+)
 from tests.engine_rig import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -9,18 +9,18 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.publishing import publish_event
-from dispatcher.jobs.model import Job, JobState, Tally
-from dispatcher.messages import (
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.publishing import publish_event
+from longshore.dispatcher.jobs.model import Job, JobState, Tally
+from longshore.dispatcher.messages import (
     JobPriorityRequested,
     Publication,
     PublishContainer,
     PublishJob,
 )
-from dispatcher.model import ContainerState, Dependency, Reason
-from dispatcher.queries import LISTED_ATTEMPTS
-from pool.model import ExitKind
+from longshore.dispatcher.model import ContainerState, Dependency, Reason
+from longshore.dispatcher.queries import LISTED_ATTEMPTS
+from longshore.pool.model import ExitKind
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container, make_type

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.cost import attempt_cost, share_of
-from dispatcher.model import Placement
-from dispatcher.queueing.queue import Queue
-from drivers.interface import Resources
+from longshore.dispatcher.cost import attempt_cost, share_of
+from longshore.dispatcher.model import Placement
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatcher.explaining.explanation import explain
-from dispatcher.model import Constraints, Container, Placement, SchedulerSettings
-from drivers.errors import CloudError, ErrorScope, QuotaError
-from drivers.interface import InstanceType
-from pool.messages import CreateInstance
-from pool.model import PoolSettings
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.model import Constraints, Container, Placement, SchedulerSettings
+from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import CreateInstance
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import SchedulerSettings
-from pool.messages import (
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.pool.messages import (
     AttemptExited,
     DestroyInstance,
     Probe,
@@ -12,8 +12,15 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import REBOOTED, AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings
-from pool.statistics import BootOutcome
+from longshore.pool.model import (
+    REBOOTED,
+    AttemptExit,
+    AttemptReport,
+    ExitKind,
+    IdleBehavior,
+    PoolSettings,
+)
+from longshore.pool.statistics import BootOutcome
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

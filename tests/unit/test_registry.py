@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from drivers.errors import ConfigError
-from drivers.loopback import LoopbackParameters
-from drivers.registry import DriverInfo, driver, driver_names
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.loopback import LoopbackParameters
+from longshore.drivers.registry import DriverInfo, driver, driver_names
+from longshore.drivers.simulated.parameters import SimulatedParameters
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PLUG_IN = """
 import msgspec
-from drivers.registry import DriverInfo
+from longshore.drivers.registry import DriverInfo
 
 class Parameters(msgspec.Struct):
     zone: str
@@ -98,6 +102,52 @@ def test_a_broken_plug_in_is_named_when_it_is_asked_for() -> None:
     assert "there_is_no_such_module" in what
 
 
+OLD_IMPORTS = """
+import sys
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.registry import driver
+try:
+    driver(sys.argv[1])
+except ConfigError as error:
+    print(error.problems[0][1])
+"""
+
+
+def told_in_another_process(directory: Path, path: Sequence[Path]) -> str:
+    """Return what is told of the driver `old_plug_in:DRIVER` in a directory."""
+    searched = os.pathsep.join(map(str, [directory, *path]))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", OLD_IMPORTS, "old_plug_in:DRIVER"],
+        env={**os.environ, "PYTHONPATH": searched},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["alone", "beside PyPI's drivers"])
+def test_a_plug_in_that_imports_the_old_name_is_told_the_new_one(
+    tmp_path: Path, *, foreign: bool
+) -> None:
+    text = "from drivers.cloud_faults import DRIVER\n"
+    tmp_path.joinpath("old_plug_in.py").write_text(text)
+    if foreign:
+        tmp_path.joinpath("drivers").mkdir()
+        tmp_path.joinpath("drivers", "__init__.py").write_text("")
+    told = told_in_another_process(tmp_path, [])
+    assert "write `from longshore.drivers" in told
+    assert "'old_plug_in:DRIVER'" in told
+
+
+def test_a_driver_made_with_the_old_name_is_told_the_new_one(tmp_path: Path) -> None:
+    text = PLUG_IN.replace("from longshore.drivers", "from drivers")
+    tmp_path.joinpath("old_plug_in.py").write_text(text)
+    assert "from longshore.drivers.registry import" in told_in_another_process(tmp_path, [ROOT])
+
+
 @pytest.mark.usefixtures("plug_ins")
 def test_a_plug_in_that_is_something_else_is_refused() -> None:
     assert "but a int" in problem_of("odd")
@@ -115,6 +165,8 @@ def test_an_object_can_be_named_outright() -> None:
     assert found.name == "acme"
 
 
-@pytest.mark.parametrize("name", ["nowhere:DRIVER", "drivers.errors:DRIVER", ":", "a:", ":b"])
+@pytest.mark.parametrize(
+    "name", ["nowhere:DRIVER", "longshore.drivers.errors:DRIVER", ":", "a:", ":b"]
+)
 def test_an_object_that_is_not_there_is_a_problem_not_a_crash(name: str) -> None:
     assert "cannot be loaded" in problem_of(name)

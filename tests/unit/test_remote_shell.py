@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.errors import CommandFailed
-from pool.remote_shell import NOISE_LIMIT_BYTES, AnswerStream, after_mark, for_any_shell
+from longshore.drivers.errors import CommandFailed
+from longshore.pool.remote_shell import NOISE_LIMIT_BYTES, AnswerStream, after_mark, for_any_shell
 from tests.conftest import RequireTool
 
 MARK = b"longshore-answers-here\n"

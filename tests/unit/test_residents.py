@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import BugError
-from drivers.interface import Resources
-from pool import attempts, idle, probing
-from pool.leaks import LeakKind, find_leaks
-from pool.messages import (
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
+from longshore.pool import attempts, idle, probing
+from longshore.pool.leaks import LeakKind, find_leaks
+from longshore.pool.messages import (
     BrokenReported,
     DestroyInstance,
     LogComplete,
@@ -16,10 +16,10 @@ from pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker
-from pool.notices import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
-from pool.room import room_left
-from pool.timers import TimerKind
+from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker
+from longshore.pool.notices import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
+from longshore.pool.room import room_left
+from longshore.pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
 
 IDLE_TIMEOUT_S = 60

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dispatcher.desk.views import leak_report
-from dispatcher.messages import InstanceKillRequested
-from dispatcher.model import Constraints, SchedulerSettings
-from pool.leaks import LeakKind
-from pool.messages import CreateInstance, DestroyInstance, Probe, SignalAttempt, StartAttempt
-from pool.model import InstanceSeen
+from longshore.dispatcher.desk.views import leak_report
+from longshore.dispatcher.messages import InstanceKillRequested
+from longshore.dispatcher.model import Constraints, SchedulerSettings
+from longshore.pool.leaks import LeakKind
+from longshore.pool.messages import (
+    CreateInstance,
+    DestroyInstance,
+    Probe,
+    SignalAttempt,
+    StartAttempt,
+)
+from longshore.pool.model import InstanceSeen
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

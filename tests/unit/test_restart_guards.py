@@ -6,17 +6,17 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     Commit,
     PublishContainer,
     PublishInstance,
     Woken,
 )
-from dispatcher.model import AttemptOutcome
-from dispatcher.outflow import Outflow
-from drivers.errors import BugError
-from pool.messages import (
+from longshore.dispatcher.model import AttemptOutcome
+from longshore.dispatcher.outflow import Outflow
+from longshore.drivers.errors import BugError
+from longshore.pool.messages import (
     AttemptExited,
     CloseSession,
     CreateInstance,
@@ -28,7 +28,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, Worker
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, Worker
 from tests.engine_rig import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 

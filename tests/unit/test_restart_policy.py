@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.model import (
+from longshore.dispatcher.model import (
     ENGINE_FAILURE,
     SUPERVISOR_LOST,
     AttemptOutcome,
@@ -14,9 +14,9 @@ from dispatcher.model import (
     Retries,
     SchedulerSettings,
 )
-from dispatcher.restarts import longest_delay_s, may_try_again, restart_due
-from pool.messages import StartAttempt, StartRefused
-from pool.model import ExitKind, PoolSettings
+from longshore.dispatcher.restarts import longest_delay_s, may_try_again, restart_due
+from longshore.pool.messages import StartAttempt, StartRefused
+from longshore.pool.model import ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
 from tests.samples import lost_on, make_container, make_type

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pool.runner import backlog
-from pool.runner.backlog import STEP_BYTES, TAKEN_BYTES, Backlog
-from pool.runner.kept import Gap, write_gap
-from pool.runner.logs import WINDOW_BYTES, LogPump
-from pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner import backlog
+from longshore.pool.runner.backlog import STEP_BYTES, TAKEN_BYTES, Backlog
+from longshore.pool.runner.kept import Gap, write_gap
+from longshore.pool.runner.logs import WINDOW_BYTES, LogPump
+from longshore.pool.runner.spool import Places, Spool, attempt_of
 
 HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES
 

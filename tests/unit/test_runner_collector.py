@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from pool.runner import collector
-from pool.runner.backlog import END_OF_GAP, STEP_BYTES, TAKEN_BYTES, Backlog
-from pool.runner.collector import Collector, Stream
-from pool.runner.kept import Gap, read_gap, write_gap
-from pool.runner.logs import LogPump
-from pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner import collector
+from longshore.pool.runner.backlog import END_OF_GAP, STEP_BYTES, TAKEN_BYTES, Backlog
+from longshore.pool.runner.collector import Collector, Stream
+from longshore.pool.runner.kept import Gap, read_gap, write_gap
+from longshore.pool.runner.logs import LogPump
+from longshore.pool.runner.spool import Places, Spool, attempt_of
 from tests.small_disk import fill, small_disk
 
 HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner import cgroups, engines
-from pool.runner.collector import Collector
-from pool.runner.engines import Engine
-from pool.runner.invocation import Recipe
-from pool.runner.launch import Launcher
-from pool.runner.podman_secrets import MAX_SECRETS, secret_name
-from pool.runner.spool import Places, Spool, attempt_of
-from pool.runner.wire import Order, Refusal
+from longshore.pool.runner import cgroups, engines
+from longshore.pool.runner.collector import Collector
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.invocation import Recipe
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
+from longshore.pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner.wire import Order, Refusal
 from tests.runner_harness import eventually, reap_one
 from tests.small_disk import fill, small_disk
 

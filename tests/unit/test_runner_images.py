@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pool.runner.images import SWALLOWED, Image, parse, pull_options, pull_policy
+from longshore.pool.runner.images import SWALLOWED, Image, parse, pull_options, pull_policy
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

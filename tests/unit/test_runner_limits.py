@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner import cgroups
-from pool.runner.engines import Engine
-from pool.runner.launch import Launcher
-from pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner import cgroups
+from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.launch import Launcher
+from longshore.pool.runner.spool import Places, Spool, attempt_of
 from tests.runner_harness import Runner
 
 

@@ -20,15 +20,15 @@ from typing import Any
 
 import pytest
 
-from pool import bundle
-from pool.bundle import build_runner
-from pool.runner import cgroups, containment, engines, launch, scripts, spawning
-from pool.runner.engines import Engine, EngineConfig, EngineConfigError
-from pool.runner.inotify import GrowthListener, Watch
-from pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
-from pool.runner.output import MAX_WAITING_BYTES, Output
-from pool.runner.spool import Places, Spool
-from pool.runner.wire import Order, ProtocolError
+from longshore.pool import bundle
+from longshore.pool.bundle import build_runner
+from longshore.pool.runner import cgroups, containment, engines, launch, scripts, spawning
+from longshore.pool.runner.engines import Engine, EngineConfig, EngineConfigError
+from longshore.pool.runner.inotify import GrowthListener, Watch
+from longshore.pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
+from longshore.pool.runner.output import MAX_WAITING_BYTES, Output
+from longshore.pool.runner.spool import Places, Spool
+from longshore.pool.runner.wire import Order, ProtocolError
 from tests.conftest import not_tested
 from tests.runner_harness import alive, eventually, reap_one
 
@@ -59,9 +59,10 @@ def test_the_bundle_is_the_same_each_time_and_complete() -> None:
     with zipfile.ZipFile(io.BytesIO(first.data)) as archive:
         names = archive.namelist()
         assert {each.date_time for each in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-        assert archive.read("pool/__init__.py") == b""
+        assert archive.read("longshore/__init__.py") == b""
+        assert archive.read("longshore/pool/__init__.py") == b""
     assert names == sorted(names)
-    assert {f"pool/runner/{path.name}" for path in SOURCES} < set(names)
+    assert {f"longshore/pool/runner/{path.name}" for path in SOURCES} < set(names)
 
 
 def test_a_python_that_is_too_old_is_told_in_words() -> None:
@@ -81,7 +82,7 @@ def test_the_runner_is_python_3_8_and_needs_nothing_else(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            assert module.startswith("pool.runner") or module in STANDARD.split(), module
+            assert module.startswith("longshore.pool.runner") or module in STANDARD.split(), module
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 assert alias.name in STANDARD.split()

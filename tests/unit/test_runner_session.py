@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pool.runner.backlog import HEAD_BYTES, TAIL_BYTES
-from pool.runner.kept import read_gap
-from pool.runner.spool import Spool
+from longshore.pool.runner.backlog import HEAD_BYTES, TAIL_BYTES
+from longshore.pool.runner.kept import read_gap
+from longshore.pool.runner.spool import Spool
 from tests.runner_harness import Attached, Runner, alive, eventually, order, stat_fields
 
 

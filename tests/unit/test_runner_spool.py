@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pool.runner.machine import boot_id, start_ticks
-from pool.runner.spool import Spool, SpoolError, attempt_of
+from longshore.pool.runner.machine import boot_id, start_ticks
+from longshore.pool.runner.spool import Spool, SpoolError, attempt_of
 from tests.runner_harness import Runner, alive, eventually
 
 

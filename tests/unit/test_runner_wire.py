@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pool.runner import wire
-from pool.runner.wire import MAX_LINE_BYTES, LineBuffer, Order, ProtocolError, Refusal
+from longshore.pool.runner import wire
+from longshore.pool.runner.wire import MAX_LINE_BYTES, LineBuffer, Order, ProtocolError, Refusal
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -9,20 +9,20 @@ from errno import ENOSPC
 
 import pytest
 
-from dispatcher import runtime
-from dispatcher.engine import Engine
-from dispatcher.messages import (
+from longshore.dispatcher import runtime
+from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.messages import (
     Change,
     InsertContainers,
     Publication,
     SaveLaunch,
     Submitted,
 )
-from dispatcher.model import SchedulerSettings
-from dispatcher.queries import Recovered
-from dispatcher.runtime import InboxFull, Runtime
-from pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
-from pool.model import PoolSettings
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.runtime import InboxFull, Runtime
+from longshore.pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
+from longshore.pool.model import PoolSettings
 from tests.samples import make_container, make_type
 
 

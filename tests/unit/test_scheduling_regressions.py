@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Retries
-from pool.messages import CreateInstance
-from pool.model import IdleBehavior
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import Retries
+from longshore.pool.messages import CreateInstance
+from longshore.pool.model import IdleBehavior
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pool.messages import BrokenReported, Probe, StartAttempt, StartRefused
-from pool.model import IdleBehavior
+from longshore.pool.messages import BrokenReported, Probe, StartAttempt, StartRefused
+from longshore.pool.model import IdleBehavior
 from tests.samples import make_container
 from tests.semantics_rig import WorkerRig, rig_of, running, signals
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_model import (
+from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_model import (
     Component,
     ElasticMode,
     ElasticPlan,
@@ -16,8 +16,8 @@ from dispatcher.planner.elastic_model import (
     Place,
     Stop,
 )
-from dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
-from drivers.interface import Resources
+from longshore.dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
+from longshore.drivers.interface import Resources
 from tests.elastic_rig import (
     applied,
     changes_something,

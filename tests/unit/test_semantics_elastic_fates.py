@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.planner.elastic import plan_elastic
-from dispatcher.planner.elastic_fates import (
+from longshore.dispatcher.planner.elastic import plan_elastic
+from longshore.dispatcher.planner.elastic_fates import (
     RAN_WELL_S,
     End,
     Ending,
@@ -17,7 +17,7 @@ from dispatcher.planner.elastic_fates import (
     may_start,
     started,
 )
-from dispatcher.planner.elastic_model import ElasticJob, ElasticMode, Member, MemberState
+from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticMode, Member, MemberState
 from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
 
 

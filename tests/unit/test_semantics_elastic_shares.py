@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.planner.elastic_shares import (
+from longshore.dispatcher.planner.elastic_shares import (
     CpuLimit,
     Sharer,
     changes,
     cpu_limits,
     unreserved_millis,
 )
-from drivers.interface import Resources
+from longshore.drivers.interface import Resources
 
 EIGHT = Resources(cpu_millis=8000, memory_bytes=2**30)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.ledger.endings import in_words
-from dispatcher.per_instance.deeds import ending_for
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.ledger.endings import in_words
+from longshore.dispatcher.per_instance.deeds import ending_for
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     Evict,
     Ignore,
@@ -22,9 +22,9 @@ from dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
-from dispatcher.planner.per_instance_rounds import PerInstanceKind
-from dispatcher.planner.preemption import PreemptionSettings
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind
+from longshore.dispatcher.planner.preemption import PreemptionSettings
+from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,
     ENV,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.model import Constraints
-from dispatcher.planner.per_instance_counts import counts
-from dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.model import Constraints
+from longshore.dispatcher.planner.per_instance_counts import counts
+from longshore.dispatcher.planner.per_instance_model import (
     Block,
     Ignore,
     PerInstanceJob,
     Update,
 )
-from dispatcher.planner.per_instance_room import taken_of_new_instance
-from dispatcher.planner.per_instance_rounds import Tries, TryResult, TryVerdict
-from drivers.interface import Resources
+from longshore.dispatcher.planner.per_instance_room import taken_of_new_instance
+from longshore.dispatcher.planner.per_instance_rounds import Tries, TryResult, TryVerdict
+from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,
     ENV,

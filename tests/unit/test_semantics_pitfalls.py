@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.model import Constraints, SchedulerSettings
-from drivers.errors import CloudError
-from drivers.interface import Resources
-from pool.messages import DestroyFailed, DestroyInstance, SignalAttempt, StartAttempt
-from pool.model import PoolSettings
+from longshore.dispatcher.model import Constraints, SchedulerSettings
+from longshore.drivers.errors import CloudError
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import DestroyFailed, DestroyInstance, SignalAttempt, StartAttempt
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples
 from tests.samples import make_container, make_type

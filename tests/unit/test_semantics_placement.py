@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     CancelRequested,
     Event,
@@ -14,11 +14,11 @@ from dispatcher.messages import (
     PriorityRequested,
     Submitted,
 )
-from dispatcher.model import Constraints, Container, Profile, SchedulerSettings
-from drivers.errors import CapacityError
-from drivers.interface import InstanceType
-from pool.messages import BrokenReported, Probe, SessionLost
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.model import Constraints, Container, Profile, SchedulerSettings
+from longshore.drivers.errors import CapacityError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import BrokenReported, Probe, SessionLost
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

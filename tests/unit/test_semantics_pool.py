@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pool.messages import (
+from longshore.pool.messages import (
     AttemptExited,
     Created,
     CreateInstance,
@@ -14,7 +14,7 @@ from pool.messages import (
     LogComplete,
     Probe,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings
 from tests.samples import make_container
 from tests.semantics_rig import QUICK, WorkerRig, rig_of, running
 

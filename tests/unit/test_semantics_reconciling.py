@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.model import SchedulerSettings
-from pool.messages import (
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.pool.messages import (
     AttemptExited,
     CreateInstance,
     DestroyInstance,
@@ -15,7 +15,7 @@ from pool.messages import (
     StartAttempt,
     StartUnknown,
 )
-from pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import last_commands
 from tests.samples import make_container, make_type
 from tests.semantics_rig import QUICK, WorkerRig, running, signals

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import PublishContainer
-from dispatcher.model import ContainerState, Placement, SchedulerSettings
-from drivers.errors import CapacityError
-from pool.messages import CreateInstance, DestroyInstance, Probe
-from pool.model import PoolSettings
+from longshore.dispatcher.messages import PublishContainer
+from longshore.dispatcher.model import ContainerState, Placement, SchedulerSettings
+from longshore.drivers.errors import CapacityError
+from longshore.pool.messages import CreateInstance, DestroyInstance, Probe
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from dispatcher.messages import InstanceKillRequested
-from drivers.errors import AmbiguousResult
-from drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
-from pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags
-from pool.model import IdleBehavior
-from pool.probing import takes_work
+from longshore.dispatcher.messages import InstanceKillRequested
+from longshore.drivers.errors import AmbiguousResult
+from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
+from longshore.pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags
+from longshore.pool.model import IdleBehavior
+from longshore.pool.probing import takes_work
 from tests.engine_rig import last_commands
 from tests.samples import make_container, make_type
 from tests.semantics_rig import QUICK, rig_of, running, signals

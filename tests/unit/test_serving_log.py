@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from dispatcher import serving
+from longshore.dispatcher import serving
 from tests.store_values import url_in
 
 ROOT = Path(__file__).parents[2]
@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 # Its own process, since the server's loggers keep the configuration that they were first used with.
 STORE_THAT_IS_LOCKED_FOR_A_WHILE = """
 import sqlite3, sys, time
-from dispatcher import serving
-from dispatcher.store.store import Store
+from longshore.dispatcher import serving
+from longshore.dispatcher.store.store import Store
 
 serving._configure_log()
 store = Store.open(sys.argv[1])
@@ -42,7 +42,7 @@ store.close()
 
 LOG_THAT_CAN_BE_WRITTEN_AGAIN = """
 import os, sys
-from dispatcher import serving
+from longshore.dispatcher import serving
 
 lines = serving._configure_log()
 lines.write("for people")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind
-from pool.session_wire import (
+from longshore.pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind
+from longshore.pool.session_wire import (
     MAX_LINE_BYTES,
     Exited,
     Heartbeat,

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from dispatcher.model import SchedulerSettings
-from drivers.errors import BugError
-from drivers.interface import InstanceType, Resources
-from pool.core import PoolCore
-from pool.core_check import check
-from pool.model import AttemptPhase, InstanceSeen, PoolAttempt, PoolSettings, Worker
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.core import PoolCore
+from longshore.pool.core_check import check
+from longshore.pool.model import AttemptPhase, InstanceSeen, PoolAttempt, PoolSettings, Worker
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict
-from dispatcher.cli.main import main
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from dispatcher.store.store import Store
-from pool.messages import DestroyInstance, SetLease, SetTags
-from pool.model import IdleBehavior
+from longshore.dispatcher.api.backend import Conflict
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.store.store import Store
+from longshore.pool.messages import DestroyInstance, SetLease, SetTags
+from longshore.pool.model import IdleBehavior
 from tests.backend_rig import backend_with, runtime_over
 from tests.cli_server import cli_server
 from tests.engine_rig import Rig, last_commands

@@ -17,17 +17,17 @@ import msgspec
 import pytest
 import yaml
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudError,
     ErrorScope,
     QuotaError,
 )
-from drivers.interface import Instance
-from drivers.local_processes import processes_of
-from drivers.simulated.cloud import CloudEvent, SimulatedCloud
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.interface import Instance
+from longshore.drivers.local_processes import processes_of
+from longshore.drivers.simulated.cloud import CloudEvent, SimulatedCloud
+from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.driver_bench import TYPE
 from tests.sshd_host import wait_until
 
@@ -203,8 +203,8 @@ def test_a_closed_cloud_leaves_nothing_on_disk(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from drivers.simulated.cloud import SimulatedCloud
-from drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.simulated.cloud import SimulatedCloud
+from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.driver_bench import TYPE
 cloud = SimulatedCloud(SimulatedParameters(boot_time_s=0), state_dir=Path(sys.argv[1]))
 instance = cloud.create(instance_type=TYPE, tags={}, public_key="", token="t",

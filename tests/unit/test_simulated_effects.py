@@ -16,20 +16,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from drivers.errors import AmbiguousResult, CloudError
-from drivers.interface import HostKeyVerdict, Instance, PowersOff, QuotaGroups
-from drivers.local_processes import INSTANCE_VARIABLE, processes_of
-from drivers.simulated.cloud import CloudEvent, SimulatedCloud
-from drivers.simulated.driver import SimulatedInstanceSet
-from drivers.simulated.notice import NoticeBoard, watch_command
-from drivers.simulated.parameters import SimulatedParameters
-from drivers.simulated.power import PowerLine
-from pool.bundle import build_runner
-from pool.hostkey import init_fragment
-from pool.link import WorkerLink
-from pool.link_model import LinkReady, ProbeStage, ProbeStageError
-from pool.ssh import SshConnection
-from pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.drivers.errors import AmbiguousResult, CloudError
+from longshore.drivers.interface import HostKeyVerdict, Instance, PowersOff, QuotaGroups
+from longshore.drivers.local_processes import INSTANCE_VARIABLE, processes_of
+from longshore.drivers.simulated.cloud import CloudEvent, SimulatedCloud
+from longshore.drivers.simulated.driver import SimulatedInstanceSet
+from longshore.drivers.simulated.notice import NoticeBoard, watch_command
+from longshore.drivers.simulated.parameters import SimulatedParameters
+from longshore.drivers.simulated.power import PowerLine
+from longshore.pool.bundle import build_runner
+from longshore.pool.hostkey import init_fragment
+from longshore.pool.link import WorkerLink
+from longshore.pool.link_model import LinkReady, ProbeStage, ProbeStageError
+from longshore.pool.ssh import SshConnection
+from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.driver_bench import FIRST, TYPE, answers
 from tests.link_rig import Recorder, link_settings, make_link, unknown
 from tests.sshd_host import wait_until

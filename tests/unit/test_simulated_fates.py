@@ -9,12 +9,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     CloudError,
 )
-from drivers.interface import InstanceType
-from drivers.simulated.model import CloudModel, Happening
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.drivers.interface import InstanceType
+from longshore.drivers.simulated.model import CloudModel, Happening
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
 from tests.simulated_rig import OTHER, SPOT, cloud, create, listed, story
 

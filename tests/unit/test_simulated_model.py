@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from drivers.errors import (
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudError,
@@ -18,10 +18,10 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from drivers.interface import Existence
-from drivers.simulated import model
-from drivers.simulated.model import CloudModel, Creation, Happening
-from drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.drivers.interface import Existence
+from longshore.drivers.simulated import model
+from longshore.drivers.simulated.model import CloudModel, Creation, Happening
+from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
 from tests.simulated_rig import OTHER, OURS, SPOT, attempt, cloud, create, listed, story
 

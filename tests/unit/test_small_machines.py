@@ -11,18 +11,18 @@ from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from dispatcher.cli.main import main
-from dispatcher.desk.broker import Broker, Watchers
-from dispatcher.desk.publishing import publish_event
-from dispatcher.explaining.explanation import explain
-from dispatcher.explaining.health import cloud_problems, smaller_machines
-from dispatcher.messages import PublishInstance
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.model import SchedulerSettings
-from drivers.interface import InstanceType, Resources
-from pool.messages import SessionLost, UpdateLimits
-from pool.model import MachineSize, PoolSettings
-from pool.room import found_as, shortfall
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.desk.publishing import publish_event
+from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.explaining.health import cloud_problems, smaller_machines
+from longshore.dispatcher.messages import PublishInstance
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.model import SchedulerSettings
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.messages import SessionLost, UpdateLimits
+from longshore.pool.model import MachineSize, PoolSettings
+from longshore.pool.room import found_as, shortfall
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.jobs.book import JobBook
-from dispatcher.model import Dependency
-from dispatcher.spec_size import QueuedMemory, own_bytes, spec_bytes
+from longshore.dispatcher.jobs.book import JobBook
+from longshore.dispatcher.model import Dependency
+from longshore.dispatcher.spec_size import QueuedMemory, own_bytes, spec_bytes
 from tests.engine_rig import Rig
 from tests.periodic_rig import DAY, HOURLY, make_template
 from tests.samples import make_container

@@ -8,13 +8,19 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.accounts import Account, Holder, SpendLimits
-from dispatcher.input.quantities import Price
-from dispatcher.model import Attempt, AttemptOutcome, Container, Placement, SchedulerSettings
-from dispatcher.planner.room import Slot, SlotKind, empty_slot
-from dispatcher.scheduling.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
-from drivers.errors import BugError
-from drivers.interface import Resources
+from longshore.dispatcher.accounts import Account, Holder, SpendLimits
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.model import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    Placement,
+    SchedulerSettings,
+)
+from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduling.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 
 T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")

@@ -8,16 +8,16 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.accounts import Holder
-from dispatcher.metrics.exposition import Metrics
-from dispatcher.model import Container
-from dispatcher.planner.room import Slot
-from dispatcher.queries import Recovered
-from dispatcher.scheduling import roster
-from drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
-from pool.messages import CreateInstance, ListInstances, Probe
-from pool.model import Worker
-from pool.timers import TimerKind
+from longshore.dispatcher.accounts import Holder
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.room import Slot
+from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.scheduling import roster
+from longshore.drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
+from longshore.pool.messages import CreateInstance, ListInstances, Probe
+from longshore.pool.model import Worker
+from longshore.pool.timers import TimerKind
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings

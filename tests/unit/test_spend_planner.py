@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.accounts import Holder, SpendLimits
-from dispatcher.model import Constraints, Container, Placement, Profile, SchedulerSettings
-from dispatcher.planner.batch import plan
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Plan, View
-from dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from dispatcher.queueing.queue import Queue
-from dispatcher.scheduling.spend import Charge, PassBudget
-from drivers.interface import InstanceType
+from longshore.dispatcher.accounts import Holder, SpendLimits
+from longshore.dispatcher.model import Constraints, Container, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Plan, View
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.scheduling.spend import Charge, PassBudget
+from longshore.drivers.interface import InstanceType
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings

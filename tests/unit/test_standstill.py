@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.messages import Commit, Submitted
-from dispatcher.outflow import HELD_UP_AFTER_S, Outflow
-from pool.messages import (
+from longshore.dispatcher.messages import Commit, Submitted
+from longshore.dispatcher.outflow import HELD_UP_AFTER_S, Outflow
+from longshore.pool.messages import (
     CloseSession,
     CreateInstance,
     DestroyInstance,
@@ -19,7 +19,7 @@ from pool.messages import (
     SessionLost,
     SignalAttempt,
 )
-from pool.model import IdleBehavior
+from longshore.pool.model import IdleBehavior
 from tests.engine_rig import Rig, last_commands
 from tests.pool_rig import PoolRig
 from tests.samples import make_container, make_type

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from drivers.errors import (
+from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,
     CloudAuthError,
@@ -14,7 +14,7 @@ from drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from pool.messages import (
+from longshore.pool.messages import (
     CreateInstance,
     DestroyFailed,
     DestroyInstance,
@@ -27,8 +27,8 @@ from pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from pool.model import IdleBehavior, ProbeReport
-from pool.statistics import (
+from longshore.pool.model import IdleBehavior, ProbeReport
+from longshore.pool.statistics import (
     MOST_UNANSWERED,
     BootOutcome,
     Operation,

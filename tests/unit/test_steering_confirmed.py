@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict, NotFound, Unavailable
-from dispatcher.desk import intake
-from dispatcher.messages import (
+from longshore.dispatcher.api.backend import Conflict, NotFound, Unavailable
+from longshore.dispatcher.desk import intake
+from longshore.dispatcher.messages import (
     BehaviorRequested,
     Change,
     Commit,
@@ -22,12 +22,12 @@ from dispatcher.messages import (
     SaveInstance,
     Woken,
 )
-from dispatcher.outflow import HELD_UP_AFTER_S
-from dispatcher.runtime import Runtime, WriteChanges
-from dispatcher.store.store import Store
-from drivers.interface import Existence
-from pool.messages import FindInstance, InstanceFound, Listed, SessionLost
-from pool.model import IdleBehavior
+from longshore.dispatcher.outflow import HELD_UP_AFTER_S
+from longshore.dispatcher.runtime import Runtime, WriteChanges
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.interface import Existence
+from longshore.pool.messages import FindInstance, InstanceFound, Listed, SessionLost
+from longshore.pool.model import IdleBehavior
 from tests.backend_rig import backend_over, backend_with, store_in
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.messages import InstanceKillRequested
-from dispatcher.model import Placement, SchedulerSettings
-from pool.holds import HoldCause
-from pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
-from pool.model import AttemptReport, PoolSettings, ProbeReport
+from longshore.dispatcher.messages import InstanceKillRequested
+from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.pool.holds import HoldCause
+from longshore.pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
+from longshore.pool.model import AttemptReport, PoolSettings, ProbeReport
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

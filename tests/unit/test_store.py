@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.messages import (
+from longshore.dispatcher.messages import (
     Change,
     DeleteLaunch,
     InsertContainers,
@@ -21,19 +21,19 @@ from dispatcher.messages import (
     SaveInstance,
     SaveLaunch,
 )
-from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
-from dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter
-from dispatcher.store.errors import (
+from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
+from longshore.dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter
+from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,
     IdempotentRepeat,
     NoSuchContainer,
     StoreClosed,
 )
-from dispatcher.store.store import Store
-from drivers.errors import BugError, InvalidRequest
-from drivers.interface import Resources
-from pool.model import Launch
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import BugError, InvalidRequest
+from longshore.drivers.interface import Resources
+from longshore.pool.model import Launch
 from tests.store_values import SPEC, attempt, container, insert, instance, url_in
 
 DAY_S = 24 * 3600.0

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
-from dispatcher.messages import AddContainer, InsertJob, SaveContainer, SaveJob
-from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
-from dispatcher.queries import Awaited
-from dispatcher.store import sqlite
-from dispatcher.store.reader import Reader
-from dispatcher.store.store import Store
+from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
+from longshore.dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
+from longshore.dispatcher.messages import AddContainer, InsertJob, SaveContainer, SaveJob
+from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn
+from longshore.dispatcher.queries import Awaited
+from longshore.dispatcher.store import sqlite
+from longshore.dispatcher.store.reader import Reader
+from longshore.dispatcher.store.store import Store
 from tests.store_values import (
     SPEC,
     container,

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.cli.main import main
-from dispatcher.messages import InsertContainers, InstanceKillRequested
-from dispatcher.store.store import Store
-from pool.messages import DestroyInstance, ListInstances
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.messages import InsertContainers, InstanceKillRequested
+from longshore.dispatcher.store.store import Store
+from longshore.pool.messages import DestroyInstance, ListInstances
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.cli_server import await_true

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.cli.main import main
-from dispatcher.store.backup import back_up
-from dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.store.backup import back_up
+from longshore.dispatcher.store.errors import StoreUnusable
 
 ROWS = 20_000
 

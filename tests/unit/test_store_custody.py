@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.messages import InsertContainers
-from dispatcher.queries import ContainerFilter
-from dispatcher.store.errors import StoreBusy, StoreIsAnother, StoreUnusable
-from dispatcher.store.marker import MARKER_NAME, Marker, why_not_the_same
-from dispatcher.store.store import Store
+from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.store.errors import StoreBusy, StoreIsAnother, StoreUnusable
+from longshore.dispatcher.store.marker import MARKER_NAME, Marker, why_not_the_same
+from longshore.dispatcher.store.store import Store
 from tests.cli_server import await_true
 from tests.store_values import container, insert, url_in
 
@@ -221,7 +221,7 @@ def test_a_backup_of_before_the_last_commit_is_noticed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from dispatcher.store.store import Store
+from longshore.dispatcher.store.store import Store
 from tests.store_values import container, insert
 
 store = Store.open(sys.argv[1], data_dir=Path(sys.argv[2]))

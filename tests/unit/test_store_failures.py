@@ -20,12 +20,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from dispatcher.messages import InsertContainers, SaveContainer
-from dispatcher.model import ContainerState, Dependency, Retries
-from dispatcher.queries import ContainerFilter
-from dispatcher.store import schema, sqlite
-from dispatcher.store.codec import decode_spec, encode_spec
-from dispatcher.store.errors import (
+from longshore.dispatcher.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.model import ContainerState, Dependency, Retries
+from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.store import schema, sqlite
+from longshore.dispatcher.store.codec import decode_spec, encode_spec
+from longshore.dispatcher.store.errors import (
     NoSuchContainer,
     OutOfOrder,
     StoreBusy,
@@ -33,8 +33,8 @@ from dispatcher.store.errors import (
     StoreUnusable,
     Withdrawn,
 )
-from dispatcher.store.store import Store
-from dispatcher.store.tables import metadata
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.tables import metadata
 from tests.samples import make_container
 from tests.small_disk import fill, small_disk
 from tests.store_values import SPEC, container, insert, insert_job, job, task, url_in
@@ -43,8 +43,8 @@ ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import sys
-from dispatcher.messages import InsertContainers
-from dispatcher.store.store import Store
+from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.store.store import Store
 from tests.store_values import container
 
 store = Store.open(sys.argv[1])
@@ -213,7 +213,9 @@ def test_many_threads_share_commits(tmp_path: Path) -> None:
 
 def test_a_second_dispatcher_is_refused(tmp_path: Path) -> None:
     store = Store.open(url_in(tmp_path))
-    script = "import sys; from dispatcher.store.store import Store; Store.open(sys.argv[1])"
+    script = (
+        "import sys; from longshore.dispatcher.store.store import Store; Store.open(sys.argv[1])"
+    )
     second = subprocess.run(
         [sys.executable, "-c", script, url_in(tmp_path)],
         cwd=ROOT,

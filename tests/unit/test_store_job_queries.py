@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.jobs.model import Job, JobState, Tally
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState, Tally
+from longshore.dispatcher.messages import (
     SaveAttempt,
     SaveContainer,
     SaveJob,
 )
-from dispatcher.model import Container, ContainerState, Dependency, DependencyOn
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 from tests.store_values import (
     SPEC,
     attempt,

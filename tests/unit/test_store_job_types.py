@@ -12,8 +12,8 @@ import pytest
 import structlog
 from alembic import command
 
-from dispatcher.jobs.model import Job, JobState, JobType, Tally
-from dispatcher.jobs.terms import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobType, Tally
+from longshore.dispatcher.jobs.terms import (
     ElasticTerms,
     Overlap,
     Parameters,
@@ -21,15 +21,15 @@ from dispatcher.jobs.terms import (
     Schedule,
     Terms,
 )
-from dispatcher.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
-from dispatcher.model import Container
-from dispatcher.planner.elastic_model import ElasticMode, Role
-from dispatcher.planner.per_instance_rounds import UpdateStrategy
-from dispatcher.queries import JobFilter
-from dispatcher.store import schema, sqlite
-from dispatcher.store.errors import AlreadyFinal, NoSuchJob
-from dispatcher.store.store import Store
-from drivers.errors import BugError
+from longshore.dispatcher.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
+from longshore.dispatcher.model import Container
+from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.store import schema, sqlite
+from longshore.dispatcher.store.errors import AlreadyFinal, NoSuchJob
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import BugError
 from tests.store_values import (
     attempt,
     container,

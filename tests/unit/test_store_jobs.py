@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.jobs.model import Job, JobState, Tally
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState, Tally
+from longshore.dispatcher.messages import (
     InsertContainers,
     InsertJob,
     RequestJobCancel,
@@ -19,18 +19,18 @@ from dispatcher.messages import (
     RequestJobPriority,
     SaveJob,
 )
-from dispatcher.model import Container, ContainerState, Dependency, DependencyOn, Reason
-from dispatcher.queries import ContainerFilter
-from dispatcher.store.errors import (
+from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn, Reason
+from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,
     IdempotentRepeat,
     NoSuchJob,
     StoreBusy,
 )
-from dispatcher.store.store import Store
-from dispatcher.store.writer import MAX_PENDING
-from drivers.errors import BugError
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.writer import MAX_PENDING
+from longshore.drivers.errors import BugError
 from tests.store_values import (
     SPEC,
     attempt,

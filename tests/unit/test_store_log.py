@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.messages import InsertContainers
-from dispatcher.store import writer
-from dispatcher.store.store import Store
+from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.store import writer
+from longshore.dispatcher.store.store import Store
 from tests.store_values import container, url_in
 
 PROBLEM = "the store cannot be written, trying again: database is locked"

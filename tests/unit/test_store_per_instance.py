@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from dispatcher.jobs.model import Job, JobState, JobType, Tally
-from dispatcher.jobs.terms import PerInstanceTerms, Terms
-from dispatcher.messages import (
+from longshore.dispatcher.jobs.model import Job, JobState, JobType, Tally
+from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
+from longshore.dispatcher.messages import (
     AddContainer,
     Change,
     RequestJobCancel,
@@ -25,17 +25,17 @@ from dispatcher.messages import (
     SaveJob,
     SaveSpec,
 )
-from dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
-from dispatcher.queries import ContainerFilter
-from dispatcher.store.errors import (
+from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
+from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     NoSuchContainer,
     NoSuchJob,
     OutOfOrder,
     RevisionConflict,
 )
-from dispatcher.store.store import Store
-from drivers.errors import BugError
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import BugError
 from tests.store_values import (
     SPEC,
     attempt,

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from dispatcher.jobs.model import JobState
-from dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
-from dispatcher.model import ContainerState, Dependency
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store import sqlite
-from dispatcher.store.reader import Reader
-from dispatcher.store.store import Store
+from longshore.dispatcher.jobs.model import JobState
+from longshore.dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
+from longshore.dispatcher.model import ContainerState, Dependency
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store import sqlite
+from longshore.dispatcher.store.reader import Reader
+from longshore.dispatcher.store.store import Store
 from tests.store_values import (
     SPEC,
     attempt,

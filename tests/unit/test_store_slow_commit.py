@@ -14,14 +14,14 @@ import aiohttp
 import pytest
 from sqlalchemy import Engine, event
 
-from dispatcher.api.backend import InDoubt, NewContainer, NewJob, Unavailable
-from dispatcher.api.problem_details import IN_DOUBT, answer_for
-from dispatcher.cli.client import IN_DOUBT_TYPE
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.messages import InsertContainers
-from dispatcher.queries import ContainerFilter, JobFilter
-from dispatcher.store.errors import LeftInDoubt, Withdrawn
-from dispatcher.store.store import Store
+from longshore.dispatcher.api.backend import InDoubt, NewContainer, NewJob, Unavailable
+from longshore.dispatcher.api.problem_details import IN_DOUBT, answer_for
+from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.store.errors import LeftInDoubt, Withdrawn
+from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.cli_server import await_true

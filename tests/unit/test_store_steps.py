@@ -14,9 +14,9 @@ import structlog
 from alembic import command
 from sqlalchemy import Connection, event
 
-from dispatcher.store import schema, sqlite
-from dispatcher.store.migrations import steps
-from dispatcher.store.store import Store
+from longshore.dispatcher.store import schema, sqlite
+from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store.store import Store
 from tests.store_values import url_in
 
 SPEC = (
@@ -33,8 +33,8 @@ DIES = f"""
 import os, signal, sys
 from pathlib import Path
 from sqlalchemy import Engine, event
-from dispatcher.store.migrations import steps
-from dispatcher.store import schema, sqlite
+from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store import schema, sqlite
 
 steps.ROWS_AT_ONCE = {AT_ONCE}
 left = 6

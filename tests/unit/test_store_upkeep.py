@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.store.errors import IdempotentRepeat
-from dispatcher.store.idempotency import FORGOTTEN_AT_ONCE
-from dispatcher.store.store import Store
+from longshore.dispatcher.store.errors import IdempotentRepeat
+from longshore.dispatcher.store.idempotency import FORGOTTEN_AT_ONCE
+from longshore.dispatcher.store.store import Store
 from tests.store_values import container, insert, url_in
 
 MANY = 200_000

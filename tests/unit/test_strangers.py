@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pool.messages import AttemptExited, Probe, ReleaseAttempt, SignalAttempt
-from pool.model import AttemptExit, AttemptReport
+from longshore.pool.messages import AttemptExited, Probe, ReleaseAttempt, SignalAttempt
+from longshore.pool.model import AttemptExit, AttemptReport
 from tests.unit.test_probing_guards import SUCCESS, count, lose_session, running
 
 
@@ -14,7 +14,7 @@ def test_of_attempts_that_an_instance_makes_up_some_are_dealt_with_at_a_time(
     exit_: AttemptExit | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by an attacker's reading: 20,000 strays kept the engine busy, again and again."""
-    monkeypatch.setattr("pool.probing._MOST_STRANGERS", 50)
+    monkeypatch.setattr("longshore.pool.probing._MOST_STRANGERS", 50)
     rig = running(cpus=2)
     rig.advance(20)
     made_up = [f"s-{number:05}-1" for number in range(120)]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import NotFound
-from dispatcher.messages import BehaviorRequested, PublishStray, StrayDeed, StraysDecided
-from drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG
-from pool.leaks import LeakKind, find_leaks
-from pool.messages import (
+from longshore.dispatcher.api.backend import NotFound
+from longshore.dispatcher.messages import BehaviorRequested, PublishStray, StrayDeed, StraysDecided
+from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG
+from longshore.pool.leaks import LeakKind, find_leaks
+from longshore.pool.messages import (
     AttemptExited,
     CreateInstance,
     DestroyInstance,
@@ -21,7 +21,7 @@ from pool.messages import (
     SignalAttempt,
     StartAttempt,
 )
-from pool.model import (
+from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
     ExitKind,

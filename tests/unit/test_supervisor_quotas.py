@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model import AttemptOutcome, Container, Placement, SchedulerSettings
-from drivers.errors import CloudError, ErrorScope, QuotaError
-from drivers.interface import InstanceType
-from pool.messages import CreateInstance
-from pool.model import PoolSettings
+from longshore.dispatcher.model import AttemptOutcome, Container, Placement, SchedulerSettings
+from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.messages import CreateInstance
+from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
-from dispatcher.desk.backend import DispatcherBackend
-from dispatcher.jobs.model import JobState, JobTask
-from dispatcher.model import Dependency
-from dispatcher.queries import JobFilter
-from dispatcher.store.store import Store
-from drivers.errors import InvalidRequest
+from longshore.dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
+from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.jobs.model import JobState, JobTask
+from longshore.dispatcher.model import Dependency
+from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_task

@@ -44,43 +44,43 @@ CLOCKS_AND_DICE = {
 # The edges: only these (a name stands for all below it) read a clock or throw dice; everything
 # else is handed `now` and its ids. Each with its reason; a new one is a decision, not a habit.
 MAY_READ_CLOCKS_AND_DICE = {
-    "dispatcher.cli": "a program of its own on the user's side: patience, ages, idempotency keys",
-    "dispatcher.conformance_trial": "hands the conformance kit its time and its dice",
-    "dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
-    "dispatcher.wiring": "throws the dice that everything else is handed",
-    "drivers.ec2.credential_files": "says until when credentials that were read count as good",
-    "drivers.local_processes": "gives processes a bounded time to end",
-    "drivers.loopback": "makes the id of the one instance when it is created",
-    "drivers.simulated": "is a cloud: it boots in real time, and its jitter is seeded dice",
-    "drivers.ssh_server": "SSH is spoken with deadlines",
-    "pool.clock": "is the clock",
-    "pool.cloud_calls": "driver calls are answered in time or not",
-    "pool.link_lease": "a lease is renewed at intervals",
-    "pool.runner": "is a program of its own: it notes when an attempt began and ended",
-    "pool.session": "heartbeats are late or not, requests are answered in time or not",
-    "pool.ssh": "SSH is spoken with deadlines",
-    "pool.ssh_channel": "SSH is spoken with deadlines",
-    "pool.ssh_transport": "a far end is read at a pace",
-    "pool.ssh_watchdog": "SSH is spoken with deadlines",
+    "longshore.dispatcher.cli": "a program on the user's side: patience, ages, idempotency keys",
+    "longshore.dispatcher.conformance_trial": "hands the conformance kit its time and its dice",
+    "longshore.dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
+    "longshore.dispatcher.wiring": "throws the dice that everything else is handed",
+    "longshore.drivers.ec2.credential_files": "says how long credentials that were read are good",
+    "longshore.drivers.local_processes": "gives processes a bounded time to end",
+    "longshore.drivers.loopback": "makes the id of the one instance when it is created",
+    "longshore.drivers.simulated": "is a cloud: boots in real time, and its jitter is seeded dice",
+    "longshore.drivers.ssh_server": "SSH is spoken with deadlines",
+    "longshore.pool.clock": "is the clock",
+    "longshore.pool.cloud_calls": "driver calls are answered in time or not",
+    "longshore.pool.link_lease": "a lease is renewed at intervals",
+    "longshore.pool.runner": "is a program of its own: it notes when an attempt began and ended",
+    "longshore.pool.session": "heartbeats are late or not, requests are answered in time or not",
+    "longshore.pool.ssh": "SSH is spoken with deadlines",
+    "longshore.pool.ssh_channel": "SSH is spoken with deadlines",
+    "longshore.pool.ssh_transport": "a far end is read at a pace",
+    "longshore.pool.ssh_watchdog": "SSH is spoken with deadlines",
 }
 
 # The modules that decide, as the design names them; those that exist must be in the pure core.
 DECIDING = (
-    "drivers.interface",
-    "drivers.errors",
-    "pool.model",
-    "pool.messages",
-    "pool.transitions",
-    "pool.core",
-    "pool.probing",
-    "pool.backoff",
-    "pool.delays",
-    "pool.idle",
-    "dispatcher.model",
-    "dispatcher.messages",
-    "dispatcher.queueing.queue",
-    "dispatcher.planner",
-    "dispatcher.engine",
+    "longshore.drivers.interface",
+    "longshore.drivers.errors",
+    "longshore.pool.model",
+    "longshore.pool.messages",
+    "longshore.pool.transitions",
+    "longshore.pool.core",
+    "longshore.pool.probing",
+    "longshore.pool.backoff",
+    "longshore.pool.delays",
+    "longshore.pool.idle",
+    "longshore.dispatcher.model",
+    "longshore.dispatcher.messages",
+    "longshore.dispatcher.queueing.queue",
+    "longshore.dispatcher.planner",
+    "longshore.dispatcher.engine",
 )
 
 
@@ -90,7 +90,9 @@ def python_files(*folders: str) -> list[Path]:
 
 def dotted(path: Path) -> str:
     """Return the module name of a file of this checkout."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    inside = ("longshore", *parts) if parts[0] in PRODUCT else parts
+    return ".".join(inside).removesuffix(".__init__")
 
 
 # ---- the rules: each yields what is wrong with one source text ----------------------------------
@@ -297,8 +299,9 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy_of_product(tmp_path: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "longshore", tmp_path / "longshore", ignore=ignored, symlinks=True)
     for name in PRODUCT:
-        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -313,13 +316,13 @@ def test_the_import_contracts_hold(copy_of_product: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "planted", "contract"),
     [
-        ("drivers/interface.py", "import pool.model", "dispatcher -> pool -> drivers"),
-        ("pool/model.py", "import dispatcher.model", "dispatcher -> pool -> drivers"),
+        ("drivers/interface.py", "import longshore.pool.model", "dispatcher -> pool -> drivers"),
+        ("pool/model.py", "import longshore.dispatcher.model", "dispatcher -> pool -> drivers"),
         ("pool/transitions.py", "import time", "the pure core"),
         ("dispatcher/model.py", "from datetime import datetime", "the pure core"),
         ("dispatcher/elastic/cpus.py", "import time", "the pure core"),
-        ("dispatcher/planner/room.py", "import dispatcher.scheduling.roster", "the folders"),
-        ("dispatcher/elastic/ends.py", "import dispatcher.per_instance.view", "the folders"),
+        ("dispatcher/planner/room.py", "import longshore.dispatcher.engine", "the folders"),
+        ("dispatcher/elastic/ends.py", "import longshore.dispatcher.engine", "the folders"),
     ],
 )
 def test_a_planted_import_breaks_its_contract(
@@ -336,9 +339,9 @@ def test_a_planted_import_breaks_its_contract(
 def test_the_pure_core_is_followed_through_our_own_modules(copy_of_product: Path) -> None:
     copy_of_product.joinpath("drivers/planted.py").write_text("import random\n")
     module = copy_of_product / "pool" / "transitions.py"
-    module.write_text(module.read_text() + "\nimport drivers.planted\n")
+    module.write_text(module.read_text() + "\nimport longshore.drivers.planted\n")
     result = lint_imports(copy_of_product)
-    assert "drivers.planted -> random" in result.stdout
+    assert "longshore.drivers.planted -> random" in result.stdout
 
 
 # ---- the rules catch what they are for ----------------------------------------------------------

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.ledger.times import when_it_ran
-from dispatcher.messages import Woken
-from dispatcher.model import AttemptOutcome, Retries
-from pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
-from pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
+from longshore.dispatcher.ledger.times import when_it_ran
+from longshore.dispatcher.messages import Woken
+from longshore.dispatcher.model import AttemptOutcome, Retries
+from longshore.pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
+from longshore.pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.samples import lost_on, make_container
 

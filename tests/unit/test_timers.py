@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pool.timers import TimerKind, Timers
+from longshore.pool.timers import TimerKind, Timers
 from tests.engine_rig import Rig
 from tests.samples import make_container
 

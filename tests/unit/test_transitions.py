@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import BugError
-from pool.model import WorkerState
-from pool.transitions import REMOVED, TABLE, Trigger, next_state
+from longshore.drivers.errors import BugError
+from longshore.pool.model import WorkerState
+from longshore.pool.transitions import REMOVED, TABLE, Trigger, next_state
 
 UNKNOWN, BOOTING, IDLE, RUNNING, SHUTDOWN = (
     WorkerState.UNKNOWN,

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from dispatcher import trial as trial_module
-from dispatcher.messages import Event, Submitted, Woken
-from dispatcher.trial import trial_of
-from drivers.errors import BugError
-from pool.messages import CreateInstance
-from pool.timers import Timers
+from longshore.dispatcher import trial as trial_module
+from longshore.dispatcher.messages import Event, Submitted, Woken
+from longshore.dispatcher.trial import trial_of
+from longshore.drivers.errors import BugError
+from longshore.pool.messages import CreateInstance
+from longshore.pool.timers import Timers
 from tests.elastic_jobs_rig import elastic, elastic_job, essential
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task

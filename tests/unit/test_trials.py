@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.messages import PublishInstance
-from dispatcher.model import AttemptOutcome, SchedulerSettings
-from dispatcher.moments import moment
-from pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
-from pool.model import ExitKind, Fault, PoolSettings
-from pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL
+from longshore.dispatcher.messages import PublishInstance
+from longshore.dispatcher.model import AttemptOutcome, SchedulerSettings
+from longshore.dispatcher.moments import moment
+from longshore.pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
+from longshore.pool.model import ExitKind, Fault, PoolSettings
+from longshore.pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -9,14 +9,14 @@ from decimal import Decimal
 
 import pytest
 
-from dispatcher.api.answers import container_answer
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.requests import SubmissionDecoder
-from dispatcher.cost import cost_of
-from dispatcher.model import Attempt, Constraints, ContainerSpec, Placement
-from dispatcher.planner.fit import eligible_types, given_on, impossible, need, rejections
-from dispatcher.queueing.queue import Queue
-from drivers.interface import InstanceType, Resources
+from longshore.dispatcher.api.answers import container_answer
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.cost import cost_of
+from longshore.dispatcher.model import Attempt, Constraints, ContainerSpec, Placement
+from longshore.dispatcher.planner.fit import eligible_types, given_on, impossible, need, rejections
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.drivers.interface import InstanceType, Resources
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from pool.messages import Created, CreateInstance, Probe, SetTags
+from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
+from longshore.pool.messages import Created, CreateInstance, Probe, SetTags
 from tests.engine_rig import last_commands
 from tests.samples import make_container, make_type
 from tests.semantics_rig import WorkerRig, rig_of, running

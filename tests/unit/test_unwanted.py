@@ -6,21 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from dispatcher.accounts import SpendLimits
-from dispatcher.messages import BehaviorRequested
-from dispatcher.model import Constraints, Placement, Profile, SchedulerSettings, WaitReason
-from dispatcher.planner import reasons, unwanted
-from dispatcher.planner.batch import plan
-from dispatcher.planner.buying import Outlook
-from dispatcher.planner.fit import eligible_types
-from dispatcher.planner.limits import Limits, Line, Plan
-from dispatcher.planner.room import Rules, Slot, SlotKind
-from dispatcher.queueing.queue import Queue
-from dispatcher.scheduling.spend import PassBudget
-from drivers.interface import InstanceType
-from pool.holds import HindranceKind
-from pool.messages import DestroyInstance, SessionLost
-from pool.model import IdleBehavior, PoolSettings
+from longshore.dispatcher.accounts import SpendLimits
+from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.model import (
+    Constraints,
+    Placement,
+    Profile,
+    SchedulerSettings,
+    WaitReason,
+)
+from longshore.dispatcher.planner import reasons, unwanted
+from longshore.dispatcher.planner.batch import plan
+from longshore.dispatcher.planner.buying import Outlook
+from longshore.dispatcher.planner.fit import eligible_types
+from longshore.dispatcher.planner.limits import Limits, Line, Plan
+from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
+from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import HindranceKind
+from longshore.pool.messages import DestroyInstance, SessionLost
+from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type

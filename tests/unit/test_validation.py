@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from dispatcher.input.problems import PROBLEMS_MAX, Problems, element, listing, member
-from dispatcher.input.quantities import parse_cpus, parse_price
-from dispatcher.input.validation import (
+from longshore.dispatcher.input.problems import PROBLEMS_MAX, Problems, element, listing, member
+from longshore.dispatcher.input.quantities import parse_cpus, parse_price
+from longshore.dispatcher.input.validation import (
     JSON_DEPTH_MAX,
     CpuMillis,
     Price,
@@ -23,8 +23,8 @@ from dispatcher.input.validation import (
     parse_json,
     parse_size,
 )
-from drivers.errors import InvalidRequest
-from pool.model import PoolSettings
+from longshore.drivers.errors import InvalidRequest
+from longshore.pool.model import PoolSettings
 
 
 class Colour(Enum):

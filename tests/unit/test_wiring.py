@@ -13,15 +13,15 @@ import pytest
 import structlog
 import yaml
 
-from dispatcher.config.loading import load_config
-from dispatcher.messages import SaveContainer
-from dispatcher.model import ContainerState, Dependency
-from dispatcher.periodic.launching import PeriodicJobs
-from dispatcher.store.store import Store
-from dispatcher.wiring import Server
-from drivers.errors import CloudError, ConfigError
-from drivers.interface import Instance, PowersOff
-from drivers.registry import DriverContext, DriverInfo
+from longshore.dispatcher.config.loading import load_config
+from longshore.dispatcher.messages import SaveContainer
+from longshore.dispatcher.model import ContainerState, Dependency
+from longshore.dispatcher.periodic.launching import PeriodicJobs
+from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.wiring import Server
+from longshore.drivers.errors import CloudError, ConfigError
+from longshore.drivers.interface import Instance, PowersOff
+from longshore.drivers.registry import DriverContext, DriverInfo
 from tests.store_values import container, insert, insert_job, job, task, url_in
 
 INSTANCE_TYPE = {"provider_type": "t", "cpus": 1, "memory": "1GiB", "price_per_hour": 0.1}

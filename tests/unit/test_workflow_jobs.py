@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.jobs.model import Job, JobState, Tally
-from dispatcher.messages import PublishJob
-from dispatcher.model import Dependency, Retries
-from pool.messages import Probe, StartAttempt
+from longshore.dispatcher.jobs.model import Job, JobState, Tally
+from longshore.dispatcher.messages import PublishJob
+from longshore.dispatcher.model import Dependency, Retries
+from longshore.pool.messages import Probe, StartAttempt
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
 from tests.samples import make_container

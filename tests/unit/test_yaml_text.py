@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.api.limits import ApiLimits, Defaults
-from dispatcher.api.requests import SubmissionDecoder
-from dispatcher.cli.failure import Failure
-from dispatcher.cli.submission import read_files
-from dispatcher.config.file import read_mapping
-from dispatcher.input.yaml_text import YamlError, documents
-from drivers.errors import ConfigError
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.submission import read_files
+from longshore.dispatcher.config.file import read_mapping
+from longshore.dispatcher.input.yaml_text import YamlError, documents
+from longshore.drivers.errors import ConfigError
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 TEXT = "on: [yes, no, off, y, true, False]\nno: On\n"

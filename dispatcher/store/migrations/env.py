@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from dispatcher.store.migrations.steps import end_revision
-from dispatcher.store.tables import metadata
+from longshore.dispatcher.store.migrations.steps import end_revision
+from longshore.dispatcher.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

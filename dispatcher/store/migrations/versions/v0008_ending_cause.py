@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dispatcher.store.errors import StoreUnusable
-from dispatcher.store.migrations import steps
+from longshore.dispatcher.store.errors import StoreUnusable
+from longshore.dispatcher.store.migrations import steps
 
 revision = "0008"
 down_revision = "0007"

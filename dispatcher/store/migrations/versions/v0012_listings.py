@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dispatcher.store.migrations import steps
+from longshore.dispatcher.store.migrations import steps
 
 revision = "0012"
 down_revision = "0011"

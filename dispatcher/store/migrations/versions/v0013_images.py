@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from dispatcher.store.migrations import steps
+from longshore.dispatcher.store.migrations import steps
 
 revision = "0013"
 down_revision = "0012"

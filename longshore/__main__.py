@@ -1,0 +1,9 @@
+"""`python -m longshore` is `longshore`."""
+
+from __future__ import annotations
+
+import sys
+
+from longshore.dispatcher.cli.main import main
+
+sys.exit(main())
